@@ -1,32 +1,40 @@
-/* Enrichment: does each event arrive once, in order, whatever dies? (package messages/enrich)
+/* Enrichment: does each event arrive once and in order, whatever dies?
+ * (package messages/enrich) docs/proofs/enrich.md has the argument.
  *
- * The record is {done, last, up to two plans, doubt}, written by compare-and-set; the target is a stream
- * whose messages are published on the condition that they get their sequence. Two enrichers, each may
- * die at any step, with a batch of its own on the way that still arrives.
+ * The record is {done, last, up to two plans, doubt}, written by
+ * compare-and-set. The target is a stream; a message is published on the
+ * condition that it gets its expected sequence. Each of two enrichers may die at
+ * any step, with a batch in flight that still arrives.
  *
- *   pc 0   loadRecord, which may be an old one
- *   pc 1   takeOver, settle, arrivedThrough: the target's last sequence (perhaps an old answer), the plans,
- *          and where these do not fit the headers behind Last (searchTarget)
- *   pc 2   takeOver: saveRecord, which finds out whether the record moved on
- *   pc 3   turn.run: planBatch saves a plan while a batch is under way, launch publishes, land moves on
- *   fl     the batch under way (turn.flight); lost: that of an enricher that died
- *   app    a message is stored; look: which events can be stamped, the rest are dead letters elsewhere
- *   -DATOMIC  an atomic batch (prepareAtomic), else a fast one (prepareFast)
- *   -DFLIP    event 2 turns out not to be stampable when its plan is prepared again (errOtherPlan): the
- *             plans are dropped, in doubt (planBatch), until a batch of a new one is confirmed (land)
- *   FOREIGN   so many messages of somebody else in the target
- *   -DCONS    messages are consumed at once, so no header can be read: then it stands still, where
- *             the plans do not tell (ErrUndecided)
+ *   pc 0   loadRecord, which may return an old record
+ *   pc 1   takeOver, settle, arrivedThrough: the target's last sequence (perhaps
+ *          an old answer), the plans, and where these do not fit, the headers
+ *          behind Last (searchTarget)
+ *   pc 2   takeOver: saveRecord, which detects a changed record
+ *   pc 3   turn.run: planBatch saves a plan while a batch is in flight, launch
+ *          publishes, land advances
+ *   fl     the batch in flight (turn.flight); lost: that of a dead enricher
+ *   app    a message is stored; look: events that can be stamped, the others are
+ *          dead letters elsewhere
+ *   -DATOMIC  an atomic batch (prepareAtomic), else a fast batch (prepareFast)
+ *   -DFLIP    event 2 cannot be stamped when its plan is prepared again
+ *             (errOtherPlan): the plans are dropped, in doubt (planBatch), until
+ *             a batch of a new plan is confirmed (land)
+ *   FOREIGN   the number of foreign messages in the target
+ *   -DCONS    messages are consumed at once, so no header can be read: where the
+ *             plans do not decide, the enrichment stops (ErrUndecided)
  *
- * Properties: no event twice, none out of order (app); none passed over that has neither arrived nor is
- * a dead letter (write). Bounds: E events, two to a batch, 2 enrichers, 3 deaths.
- * Reading, IDs, turns by time, and a restored record or target are not here.
+ * Properties: no event twice, none out of order (app); no event skipped that has
+ * neither arrived nor is a dead letter (write). Bounds: E events, two to a
+ * batch, 2 enrichers, 3 deaths. Not here: reading, IDs, turns by time, a
+ * restored record or target.
  *
  * Mutants: M_NODOUBT  a plan is given up, and positions still count (with FLIP)
- *          M_ALONE    a condition on the first message of a fast batch only
+ *          M_ALONE    only the first message of a fast batch has a condition
  *          M_KEEPON   a refusal does not end a fast batch (with FOREIGN=1)
- * No mutant M_NOSAVE publishes before the plan is saved: the headers then decide, and if they are gone
- *          it stands still. Nothing doubles; plans are there so that consumed targets go on.
+ * No mutant publishes before the plan is saved: the headers then decide, and
+ * without them the enrichment stops. Nothing doubles; plans let consumed targets
+ * continue.
  */
 #ifndef E
 #define E 3

@@ -1,47 +1,61 @@
-/* Lease with fence, and copies of a process: is a timestamp ever issued twice? (package snowflake/lease)
+/* Lease with fence, and copies of a process: is a timestamp ever issued twice?
+ * (package snowflake/lease) docs/proofs/lease.md has the argument.
  *
- * One worker ID. Its entry in the clock bucket is {hi, number of the write}, changed by compare-and-set.
- * Process 0 has a hold when it begins; at any moment it may be copied with all its memory, which is
- * process 1 from then on; process 2 is anybody else. Anybody may claim at any time: the lease itself
- * keeps processes out of each other's way and is no part of the argument, so there is none here.
+ * One worker ID. Its entry in the clock bucket is {hi, number of the write},
+ * changed by compare-and-set. Process 0 has a hold at the beginning; at any
+ * moment it may be copied with all its memory, which is process 1 from then on;
+ * process 2 is any other. A process may claim at any time: the lease keeps
+ * processes out of each other's way and is not part of the argument, so it is
+ * not modelled.
  *
- *   claim    seek, hold.claim, reserveFrom: lo = max(hi, now), hi' = lo + a fence's length
- *   renew    renewFence: hi' = max(now + length, hi); Extend only what is known
+ *   claim    seek, hold.claim, reserveFrom: lo = max(hi, now), hi' = lo + a
+ *            fence's length
+ *   renew    renewFence: hi' = max(now + length, hi); Extend only to a known hi
  *   give     release, giveBack, lowerHi: Revoke, then hi' = last + 1
  *   arrives  entry.write: bucket.update
  *   known    entry.write, its answer: adopt
- *   reread   entry.reread, after a refusal or an unknown outcome, whatever old entry it shows:
- *            untouched and behind (nothing is assumed), lost, or adopt
- *   late     a write that was given up arrives
- *   issue    Generator.Next: lo <= t < hi; skip: time goes by
+ *   reread   entry.reread, after a refusal or an unknown outcome; it may return
+ *            an old entry: untouched and behind (no conclusion), lost, or adopt
+ *   late     an abandoned write arrives
+ *   issue    Generator.Next: lo <= t < hi; skip: time passes
  *   ends     the process dies, or gives the worker ID up
  *
- * Abstracted: clocks. A process issues any t of its fence, in ascending order, and skips any, which is
- * all that a clock can do, set back or paused or wrong.
+ * Abstracted: clocks. A process issues any t of its fence, in ascending order,
+ * and skips any. A clock can do no more, set back or paused or wrong.
  *
- * -DBACK    once, at any moment, the entry goes back to an older state and its revisions are counted from there
- *           again, as when all of JetStream is restored under running processes (without copies). A process
- *           that has claimed then asks each other one, one after the other:
- *   ask      hold.checkOthers: whoever holds or claims it, or has used it from lo on, stops the claim
- *   begin    uses.begin: a holder begins above all that it has used itself
- *           All three processes live on: what one that died had used, only time tells, see doc.go.
+ * -DBACK    Once, at any moment, the entry regresses to an older state, and its
+ *           revisions continue from there, as when all of JetStream is restored
+ *           under running processes (without copies). A process that has claimed
+ *           then queries each other process in turn:
+ *   ask      hold.checkOthers: a process that holds or claims the worker ID, or
+ *            has used it from lo on, stops the claim
+ *   begin    uses.begin: a holder begins above all that it has used
+ *           All three processes live on: see "What remains" in the proof for a
+ *           dead one.
  *
- * Not here: how a restore is noticed by the sequence of the stream, and a bucket that was made again
- * (checkForward, identity.go); that is shown by tests.
+ * Not here: detecting a restore by the stream's sequence, and a recreated bucket
+ * (checkForward, identity.go); tests cover both.
  *
- * Property: no t is issued twice, and once there is a copy none from hs on: hs is the highest hi that
- * was known, or asked for, when the copy was made. That is what doc.go promises, and no more can be:
- * below hs the copy also meets third ones, to whom the original gave time back that it had not used.
- * -DLATER   the copy is resumed when hs is past, by a clock that is right: then no t at all comes twice.
+ * Property: no t is issued twice. Once there is a copy, no t from hs on: hs is
+ * the highest hi known, or requested, when the copy was made. The proof promises
+ * no more, and no more is possible: below hs the copy also meets third
+ * processes, to which the original gave back unused time.
+ * -DLATER   the copy is resumed when hs is past, with a correct clock: then no t
+ *           at all comes twice.
  * Bounds: H units of time, R writes of the entry, NUM numbers drawn.
  *
- * Mutants: M_HOLD    a value is one's own if it has the hold's ID, which a copy has too
+ * Mutants: M_HOLD    a write counts as own if it has the hold's ID, as a copy's
  *          M_PRNG    a copy draws the same numbers
- *          M_UNKNOWN an unknown outcome counts as done     M_EARLY   time is used before its write is known
- *          M_LO      a holder begins below the hi it found   M_BLIND   writes have no condition
- *          M_LAST    gives back the last timestamp it used  M_REVOKE  goes on until the write is known
- *          with BACK: M_NOASK  nobody is asked      M_FORGET  what was used is forgotten when a hold ends
- *                     M_HI     a holder answers how far its time reaches, and not that it holds
+ *          M_UNKNOWN an unknown outcome counts as success
+ *          M_EARLY   time is used before its write is known
+ *          M_LO      a holder begins below the hi it found
+ *          M_BLIND   writes have no condition
+ *          M_LAST    gives back the last timestamp it used
+ *          M_REVOKE  continues until the write is known
+ *          with BACK: M_NOASK  no process is queried
+ *                     M_FORGET a hold's end discards the record of used time
+ *                     M_HI     a holder answers with the end of its time, and
+ *                              not that it holds
  *          STRICT    no exception for a copy, which fails, so it is needed
  */
 #ifndef H
@@ -64,13 +78,13 @@
 byte ehi[R+1], enr[R+1], rev;     /* the entry at each revision */
 typedef P {
   bool holds; byte nxt, hi;
-  byte asked;                     /* the highest hi that a renewal asked for */
-  byte known; bool owned;         /* the condition of the next write, and whether it is of an own one */
+  byte asked;                     /* the highest hi that a renewal requested */
+  byte known; bool owned;         /* the condition of the next write, and whether that is of an own write */
   byte sent;                      /* numbers of writes that may be found */
-  byte w, kind, wh, wn, wr;       /* write: 1 under way 2 done, at wr 3 refused 4 unknown 5 done, others are asked */
+  byte w, kind, wh, wn, wr;       /* write: 1 under way 2 done, at wr 3 refused 4 unknown 5 done, others are queried */
   byte lr, lh, ln;                /* a write given up: 1 + its condition, hi, number */
   byte used;                      /* the first t that this process has not used, after its holds */
-  byte ask;                       /* who is still to be asked, as bits */
+  byte ask;                       /* processes still to query, as bits */
   byte own                        /* M_HOLD: the hold; M_PRNG: the state of its numbers */
 }
 P p[3];

@@ -6,7 +6,7 @@
  *
  *   begin    JetStream: takes [next, next+k) of the cached entry, which may be
  *            old. SQL (NC > 0): raises a row in one of NC databases by k.
- *            At any moment a row goes back (F times) or is raised.
+ *            At any moment a row regresses (F times) or is raised.
  *   look     SQL: goes on if the cached next <= first. Otherwise it burns the
  *            range and begins again, after the row was raised.
  *   send     sends its write, on the condition of the cached revision
@@ -23,7 +23,7 @@
  *   start    loses the cache, reads the file, polls before the first write
  *
  * `seen` is the highest sequence known from answers, reads and polls. Each of
- * these proves that the register went back, and stops the loader:
+ * these proves that the register regressed, and stops the loader:
  *
  *   LESS     a poll shows less than was seen when it was sent
  *   TOOLOW   an answer's revision is not above what was seen when the write was
@@ -45,7 +45,7 @@
  * -DDEC=d    The decision after the restore: 1 is the latest, 0 the one before
  *            it; all loaders have seen both. The administrator's is 2.
  *
- * Assumed with BACK (without any of these: nothing but OVER=0):
+ * Assumed with BACK (without any of these: only OVER=0):
  *   KNOW=n     each loader had seen (with CR: noted) at least n lost writes
  *   KNOW=0     each loader had seen the writes of its own grants (-DEACH: noted
  *              each before its grant)

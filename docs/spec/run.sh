@@ -12,8 +12,8 @@ trap 'rm -rf "$work"' EXIT
 only=${1:-} pan=
 [ -z "$only" ] || [ -f "$here/$only.pml" ] || { echo "run.sh: no model $only" >&2; exit 2; }
 
-# Spin is a package of Debian and its like. Where there is none it is installed by whoever may, and
-# unpacked beside the work files otherwise.
+# Spin is a package of Debian and its relatives. If it is missing, root installs
+# it; other users unpack it beside the work files.
 get_spin() {
 	cd "$work"
 	if [ "$(id -u)" = 0 ]; then
@@ -163,7 +163,7 @@ strict() {
 	for m in GUESS RULES REBORN; do check strict $m fail $quick "$small" -DLEARN $few -DM=$m; done
 }
 
-# in_folder runs checks in a folder of their own. What is in the background hears no Ctrl-C.
+# in_folder runs checks in a folder of their own. A background job gets no Ctrl-C.
 in_folder() (
 	trap 'kill ${pan:-}; exit 1' TERM
 	mkdir "$work/$1"

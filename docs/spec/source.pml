@@ -1,24 +1,32 @@
-/* Source: is it still the stream that the record is about? (messages/enrich/evidence.go)
+/* Source: is it still the stream that the record describes?
+ * (messages/enrich/evidence.go) docs/proofs/enrich.md has the argument.
  *
- * A source of at most SN sequences and EVM events; each message has an event, a sequence and the time
- * at which it was stored. It may be written; lose one message, so that its front or middle is gone;
- * be saved, and restored from that; be made again, empty, with sequences from 1 or from where it was.
- * Its time of creation and a marker in its configuration then are kept, or new. A mirror that lags is
- * a backup. Messages may have equal times (-DTIE).
+ * A source of at most SN sequences and EVM events. Each message has an event, a
+ * sequence and the time at which it was stored. The source may be written; lose
+ * a message at the front or in the middle; be saved, and restored from that; be
+ * recreated, empty, with sequences from 1 or from the old end. Its time of
+ * creation and a marker in its configuration then are kept, or new. A mirror
+ * that lags is a backup. Messages may have equal times (-DTIE).
  *
- *   look   identifySource, checkSource, around: `before` is p, `after` is q or the event itself
+ *   look   identifySource, checkSource, around: `before` is p, `after` is q or
+ *          the event itself
  *   take   the next event behind Done is enriched; advance moves Done and Time
- *   stop   ErrUndecided: the enrichment stands still, and an operator decides
+ *   stop   ErrUndecided: the enrichment stops, and an operator decides
  *
- * Property: no event is enriched twice, and none that is there was passed over. One that was removed
- * before anybody looked is owed by nobody (docs/proofs/enrich.md, Evidence).
- * The target's identity (AtLast, the chain in the headers) is not modelled; tests show it.
+ * Property: no event is enriched twice, and no stored event is skipped. An event
+ * that was removed before any enricher looked is lost (docs/proofs/enrich.md).
+ * Not here: the target's identity (AtLast, the chain in the headers); tests
+ * cover it.
  *
- * Mutants: M_CREATED   the time of creation names the stream: if it differs, begin again
+ * Mutants: M_CREATED   the time of creation names the stream: if it differs,
+ *                      begin again
  *          M_CREATED2  ... stop
- *          M_MARKER    a marker in the configuration names it: if it differs, begin again
- *          M_BEYOND    the event is gone and the stream goes beyond: taken for the same
- * Limit:   BACK=1      the server's clock is set back: fails, since the argument is that times ascend
+ *          M_MARKER    a marker in the configuration names it: if it differs,
+ *                      begin again
+ *          M_BEYOND    the event is gone and the stream goes beyond: accepted as
+ *                      the same
+ * Limit:   BACK=1      the server's clock is set back: fails, since the argument
+ *                      is that times ascend
  */
 #if defined(M_CREATED)
 #define EVID 0
@@ -64,7 +72,7 @@ byte dels, bkps, rsts, news, backs;
 byte done, tsd, hs, cr, mk;   /* hs: sequence of the last event that was enriched, tsd its timestamp */
  bool began, stopped;                  /* the record */
 byte enriched;                                                /* by event */
-byte gone;             /* events that once were not there before they were enriched: nobody owes them */
+byte gone;             /* events removed before they were enriched: lost */
 #define BIT(k) (1 << ((k)-1))
 inline absent() {
   j = 1; m = 0;
@@ -111,7 +119,7 @@ end:
 #define EXACT (ts[done] != tsd)
 #define TSD(k) ts[k]
 #endif
-#define OLDER(k) (ts[k] < tsd || (ts[k] == tsd && k <= hs))    /* what is not newer than the last event enriched */
+#define OLDER(k) (ts[k] < tsd || (ts[k] == tsd && k <= hs))    /* not newer than the last event enriched */
 inline stop() { stopped = 1 }
 /* done := the last sequence that is not newer than tsd */
 inline byTime() {

@@ -15,11 +15,11 @@
  *   split    the loader divides the range, and sends each load a grant. Grants
  *            arrive any number of times, or never.
  *   use      a grant of an open load serves the requests of that load, in the
- *            order of arrival. What is left is burnt, and the load is closed. Any
- *            other grant is burnt.
+ *            order of arrival. The rest is burnt, and the load is closed. Any other
+ *            grant is burnt.
  *   give up  of a load: its requests go into the next one
  *   expire   of a request
- *   forget   a worker loses all that it has of the tag: it crashes, or the tag
+ *   forget   a worker loses all its state of the tag: it crashes, or the tag
  *            leaves its memory. Messages remain.
  *   fail     a loader crashes, or its write is refused or without an answer. A
  *            loader that fails after its write is one whose grants never arrive.
@@ -28,7 +28,7 @@
  *
  * -DLEARN    The tag is trend or strict. A worker takes the order from its first
  *            grant, and treats the tag as strict until then. For a trend tag it
- *            wants one ID more, and keeps what is left for later requests.
+ *            wants one ID more, and keeps the rest for later requests.
  *
  * Properties: an ID is above all that were received before its request was sent
  * (of a strict tag); no ID is served twice.
@@ -44,11 +44,11 @@
  * Only the order of IDs matters: tidy() deletes each ID that no message, loader or
  * worker holds, and lowers those above it by 1.
  *
- * Not here: a register that goes back.
+ * Not here: a register that regresses.
  *
  * Mutants, -DM=x:
  *   AFTER     a grant serves requests that arrived after its load was sent
- *   KEEP      a worker keeps what is left of a grant
+ *   KEEP      a worker keeps the rest of a grant
  *   EARLIER   a grant of a closed load is used for the open one
  *   NUMBERS   a worker that forgets the tag begins its numbers again
  *   GROW      a load that is sent again wants more, with the same number

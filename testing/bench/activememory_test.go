@@ -8,14 +8,15 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// activeTagBar is how many bytes of heap a tag in memory may cost a worker, its name included.
+// activeTagBar is how many bytes of heap a tag in memory may cost a worker, its
+// name included.
 const activeTagBar = 300
 
 // idleTags are so many that those that are idle are dropped soon.
 const idleTags = 200_000
 
-// TestActiveTagsAreSmall: a tag in memory costs at most 300 bytes once it was answered, and
-// nothing when it was dropped.
+// TestActiveTagsAreSmall: a tag in memory costs at most 300 bytes once it was
+// answered, and nothing when it was dropped.
 func TestActiveTagsAreSmall(t *testing.T) {
 	active, forgotten := activeTagSize(t)
 	t.Logf("%.0f bytes per active tag, %.0f when it was forgotten", active, forgotten)
@@ -27,8 +28,8 @@ func TestActiveTagsAreSmall(t *testing.T) {
 	}
 }
 
-// activeTagSize measures the heap of an allocator whose tags were each answered once, and after they were
-// forgotten.
+// activeTagSize measures the heap of an allocator whose tags were each answered
+// once, and after they were forgotten.
 func activeTagSize(t testing.TB) (active, forgotten float64) {
 	t.Helper()
 	names := tagNames(idleTags)

@@ -32,9 +32,10 @@ const (
 	apiTailBar     = 1.11 // × the bare handler's
 )
 
-// BenchmarkAPI measures requests by HTTP, on 64 connections that stay open, beside a bare handler of
-// net/http without any limit, which answers the same bytes; and what an ID costs in CPU beside the way by
-// NATS, with server, worker and caller counted in.
+// BenchmarkAPI measures requests by HTTP, on 64 connections that stay open,
+// beside a bare net/http handler without any limit that answers with the same
+// bytes. It also compares an ID's CPU time with that of an ID by NATS,
+// including server, worker and caller.
 func BenchmarkAPI(b *testing.B) {
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
 	d := startDirect(b, srv, "api")
@@ -94,7 +95,8 @@ func startBare(b *testing.B) (address string) {
 	return listener.Addr().String()
 }
 
-// startDirect runs a worker that has IDs for ever, and returns its own way to them.
+// startDirect runs a worker that has IDs for ever, and returns its own way to
+// them.
 func startDirect(b *testing.B, srv *natstest.Server, prefix messages.Prefix) *worker.Direct {
 	b.Helper()
 	w, _ := startWorkerProcess(b, srv, prefix, 1<<33, 1)
@@ -135,7 +137,8 @@ func tokensFile(b *testing.B) string {
 	return path
 }
 
-// costed is measured, with the CPU time of the whole process for each request, in microseconds.
+// costed is measured, with the CPU time of the whole process for each request,
+// in microseconds.
 type costed struct {
 	measured
 	cpu float64
@@ -155,8 +158,9 @@ func cpuTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// measureHTTP sends requests on connections of their own, the next as soon as one is answered. It reads
-// no more of the answers than it has to, so that the caller costs little.
+// measureHTTP sends requests on connections of their own, each after the answer
+// to the last. It reads no more of the answers than necessary, so that the
+// caller costs little.
 func measureHTTP(b *testing.B, address, path, headers string) costed {
 	request := []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n")
 	conns := make([]net.Conn, apiConnections)

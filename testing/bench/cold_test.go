@@ -26,15 +26,15 @@ const (
 	coldConns    = 4               // which they share
 	coldRepeat   = 2 * time.Second // then a request is sent again
 	coldPerTag   = 1.1             // calls of the store
-	coldTimes    = 1.3             // × what the store needs alone
+	coldTimes    = 1.3             // × the store's time alone
 	coldWarm     = 20              // ms, p99.9 of a tag with IDs in memory
 	coldLimit    = 10 * time.Minute
 
-	coldReference = 4000 // reservations, at most, that tell what the store can do
+	coldReference = 4000 // reservations, at most, to measure the store alone
 )
 
-// BenchmarkColdStart says how long that takes, beside the store alone, and how long the requests
-// for another tag take meanwhile.
+// BenchmarkColdStart measures that time, beside the store alone, and the
+// latency of requests for another tag during it.
 func BenchmarkColdStart(b *testing.B) {
 	for _, tags := range []int{20_000, 100_000} {
 		for name, open := range coldStores {
@@ -56,16 +56,16 @@ func BenchmarkColdStart(b *testing.B) {
 	}
 }
 
-// cold is what happened.
+// cold is the result of a round.
 type cold struct {
 	took  time.Duration
 	calls int64   // of the store
 	rate  float64 // of reservations by the store alone, per second
-	turns float64 // calls under way, on average: as many as may be if the store is what takes the time
+	turns float64 // calls in flight, on average; the maximum if the store is the bottleneck
 	warm  float64 // p99.9 of requests for a warm tag, ms
 }
 
-// coldStep is the step of a tag. The last one is warm, and stays it.
+// coldStep is the step of a tag. The last tag is warm, and stays warm.
 func coldStep(n, tags int) int64 {
 	if n == tags-1 {
 		return 1_000_000
@@ -73,7 +73,8 @@ func coldStep(n, tags int) int64 {
 	return 1000
 }
 
-// coldTurns is how many reservations a loader has under way, as in a process with that store.
+// coldTurns is how many reservations a loader has under way, as in a process
+// with that store.
 var coldTurns = map[string]int{"jetstream": worker.DefaultReservations, "mysql": 16}
 
 func coldTag(n int) string { return fmt.Sprintf("cold%d", n) }
@@ -121,7 +122,8 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	srv.Restart()
 	natstest.Eventually(t, "the connection of the store", js.Conn().IsConnected)
 
-	// The tags behind the last are for the reference, and the last of all is the warm one.
+	// The tags behind the last are for the reference; the very last is the warm
+	// tag.
 	reference := func(from int) float64 {
 		began := time.Now()
 		inParallel(references/2, func(n int) {
@@ -151,7 +153,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	return c
 }
 
-// busyStore knows how many reservations there were, and how long they took together.
+// busyStore counts reservations and adds up their durations.
 type busyStore struct {
 	store.Store
 	calls, busy atomic.Int64
@@ -180,7 +182,8 @@ func inParallel(n int, f func(int)) {
 	group.Wait()
 }
 
-// askForAll asks for an ID of each tag until it is answered, and returns how long that took.
+// askForAll requests an ID of each tag until it is answered, and returns the
+// time that took.
 func askForAll(t testing.TB, srv *natstest.Server, tags int) time.Duration {
 	var conns []*nats.Conn
 	for range coldConns {
@@ -210,8 +213,8 @@ func answeredOnce(conn *nats.Conn, tag string) bool {
 	return err == nil && len(reply.Header) == 0
 }
 
-// keepWarm asks for one tag all the time, one request after the other. The function that it
-// returns ends that, and returns the p99.9 in milliseconds.
+// keepWarm requests a tag continuously, each request after the last answer. The
+// returned function ends that, and returns the p99.9 in milliseconds.
 func keepWarm(t testing.TB, conn *nats.Conn, tag string) (stop func() float64) {
 	for !answeredOnce(conn, tag) {
 		time.Sleep(time.Millisecond)

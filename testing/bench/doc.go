@@ -1,11 +1,12 @@
-// Package bench measures what idworker costs, each figure beside the plainest thing
-// that could do the same job: an atomic add for the allocator, an echo service for
-// the worker. `make bench` runs it and prints a table at the end.
+// Package bench measures idworker's costs, each figure beside the plainest
+// baseline that could do the same job: an atomic add for the allocator, an echo
+// service for the worker. `make bench` runs it and prints a table at the end.
 //
-// Hosts differ and are shared, so a figure alone says little. The subject and its
-// baseline take turns in short rounds within one run, and what counts is the median
-// of the rounds' ratios: what disturbs one round disturbs both sides or is outvoted.
+// Hosts differ and are shared, so an absolute figure means little. The subject
+// and its baseline take turns in short rounds within a single run, and the
+// result is the median of the rounds' ratios: a disturbance affects both sides
+// of a round or is outvoted.
 //
-// Nothing fails because it was slow. What does not depend on the host, allocations
-// and bytes of heap, is asserted by tests.
+// Nothing fails for being slow. Tests assert figures that do not depend on the
+// host: allocations and bytes of heap.
 package bench

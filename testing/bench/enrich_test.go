@@ -20,13 +20,14 @@ const (
 	enrichEvents = 50_000 // a fifth of that where every write is synced
 	enrichRounds = 5
 	enrichBar    = 0.95
-	enrichWindow = 4_000 // publishes under way at once, of the bare one
+	enrichWindow = 4_000 // publishes in flight, of the bare loop
 )
 
-// BenchmarkEnrich measures how many events a second one enricher stamps and publishes,
-// beside a bare loop that consumes the same events, publishes them unchanged to an
-// equal stream without waiting for each answer, and acknowledges each that was stored.
-// A target with allow_batched gets fast batches, another one atomic ones.
+// BenchmarkEnrich measures the events that an enricher stamps and publishes in
+// a second, beside a bare loop that consumes the same events, publishes them
+// unchanged to an equal stream without waiting for each answer, and
+// acknowledges each stored event. A target with allow_batched gets fast
+// batches, other targets atomic batches.
 func BenchmarkEnrich(b *testing.B) {
 	for _, c := range []struct {
 		name             string
@@ -82,8 +83,8 @@ func fillSource(b *testing.B, js jetstream.JetStream, events int) {
 	<-js.PublishAsyncComplete()
 }
 
-// enrichRound copies all events to a new stream, which may take fast batches, and returns
-// events a second.
+// enrichRound copies all events to a new stream, which may take fast batches,
+// and returns events a second.
 func enrichRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, events int, fast bool, name string,
 	run func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, to string) error) float64 {
 	b.Helper()

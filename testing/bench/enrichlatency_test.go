@@ -19,14 +19,14 @@ import (
 
 const (
 	latencyRounds = 5
-	latencyEvents = 200 // each round, one every 10 ms
+	latencyEvents = 200 // each round, 10 ms apart
 
 	latencyBar, latencyTailBar = 10, 50 // ms
 )
 
-// BenchmarkEnrichLatency measures the time from publishing an event until it is in the
-// target with its ID, at 100 events a second, beside a loop that copies one event after the
-// other.
+// BenchmarkEnrichLatency measures the time from publishing an event until it is
+// in the target with its ID, at 100 events a second, beside a loop that copies
+// events singly.
 func BenchmarkEnrichLatency(b *testing.B) {
 	srv := natstest.Start(b)
 	startWorker(b, srv, "ids", 1<<30, 1000)
@@ -58,8 +58,8 @@ func BenchmarkEnrichLatency(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// latencyRound runs a copier from RAW_name to READY_name, and returns p50 and p99 in
-// milliseconds.
+// latencyRound runs a copier from RAW_name to READY_name, and returns p50 and
+// p99 in milliseconds.
 func latencyRound(b *testing.B, js jetstream.JetStream, conn *nats.Conn, name string,
 	copies func(ctx context.Context, js jetstream.JetStream, conn *nats.Conn, name string) error) [2]float64 {
 	b.Helper()
@@ -147,8 +147,8 @@ func startEnricher(b *testing.B, js jetstream.JetStream, conn *nats.Conn, cfg en
 	}
 }
 
-// BenchmarkEnrichMemory measures how much memory events of 200 KB take, beside the heap at
-// rest. Server and worker are in this process, too: what they take counts as well.
+// BenchmarkEnrichMemory measures the memory for events of 200 KB, beside the
+// heap at rest. Server and worker are in this process and count as well.
 func BenchmarkEnrichMemory(b *testing.B) {
 	srv := natstest.Start(b, func(o *server.Options) { o.JetStreamMaxStore = 4 << 30 })
 	startWorker(b, srv, "ids", 1<<30, 1000)

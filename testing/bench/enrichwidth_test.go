@@ -15,9 +15,9 @@ import (
 
 const widthRounds = 5
 
-// BenchmarkEnrichWidth measures how many events a second several enrichments of disjoint
-// subjects of one source stamp together, each into a target of its own, beside one
-// enrichment of all subjects.
+// BenchmarkEnrichWidth measures the events that several enrichments of disjoint
+// subjects of a source stamp together in a second, each into a target of its
+// own, beside a single enrichment of all subjects.
 func BenchmarkEnrichWidth(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -58,8 +58,8 @@ func benchmarkEnrichWidth(b *testing.B, replicas int, fast bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// fillWideSource fills a stream whose subjects are raw.A.B.x: A is one of two, and B one of
-// two of those.
+// fillWideSource fills a stream with subjects raw.A.B.x: two values of A, two
+// of B for each.
 func fillWideSource(b *testing.B, js jetstream.JetStream, events, replicas int) {
 	b.Helper()
 	if _, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.>"}, Replicas: replicas}); err != nil {
@@ -73,8 +73,8 @@ func fillWideSource(b *testing.B, js jetstream.JetStream, events, replicas int) 
 	<-js.PublishAsyncComplete()
 }
 
-// widthRound enriches all events by that many enrichments at once, each with a connection
-// and a target of its own.
+// widthRound enriches all events by that many enrichments at once, each with a
+// connection and a target of its own.
 func widthRound(b *testing.B, js jetstream.JetStream, servers []*natstest.Server, events, width, round int, target jetstream.StreamConfig) float64 {
 	b.Helper()
 	filters := map[int][]string{1: {">"}, 2: {"0.>", "1.>"}, 4: {"0.0.>", "0.1.>", "1.0.>", "1.1.>"}}[width]

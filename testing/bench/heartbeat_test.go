@@ -18,10 +18,11 @@ const (
 	beatRun     = 2 * time.Second
 )
 
-// BenchmarkHeartbeat is what limits the number of workers at rest. A heartbeat of a lease is two
-// writes, to different buckets, and one question about a stream. This measures how many of each
-// a server that syncs every write takes in a second, from many workers at once. What the disk
-// takes depends on the machine more than anything else here.
+// BenchmarkHeartbeat measures the limit on the number of idle workers. A
+// heartbeat of a lease is two writes, to different buckets, and a request for a
+// stream's state. This measures the rate of each on a server that syncs every
+// write, from many workers at once. The disk decides more than anything else
+// here.
 func BenchmarkHeartbeat(b *testing.B) {
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
 	js := natstest.JetStream(b, srv.Connect(b))
@@ -35,7 +36,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 			return kv.Update(b.Context(), fmt.Sprint(worker), value, revision)
 		},
 		"question about a stream": func(int, uint64) (uint64, error) {
-			_, err := js.Stream(b.Context(), "KV_beats") // asks STREAM.INFO
+			_, err := js.Stream(b.Context(), "KV_beats") // sends STREAM.INFO
 			return 0, err
 		},
 	} {
@@ -48,7 +49,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 	}
 }
 
-// callsPerSecond has each worker call without a pause, one call after the other.
+// callsPerSecond has each worker call without a pause, sequentially.
 func callsPerSecond(b *testing.B, call func(worker int, revision uint64) (uint64, error)) float64 {
 	b.Helper()
 	var calls atomic.Int64

@@ -13,17 +13,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// measured is what a caller saw of a service in one round. Times are in microseconds.
+// measured holds a caller's figures of a service in a round. Times are in
+// microseconds.
 type measured struct {
 	rate           float64 // requests per second
 	p50, p99, p999 float64
 	allocs         float64 // per request; of caller, service and server together
 }
 
-// caller sends requests, all of them on one connection, with a number of them in
-// flight, and sends the next as soon as one is answered. One inbox serves them all,
-// and the last token of the reply subject says which of the requests it is; so the
-// caller costs little beside the service, and the same whatever the service is.
+// caller sends requests, all on a single connection, with a number of them in
+// flight, and sends the next as soon as an answer arrives. A single inbox
+// serves them all, and the last token of the reply subject identifies the
+// request; so the caller costs little beside the service, and the same for
+// every service.
 type caller struct {
 	nc       *nats.Conn
 	inbox    string
@@ -52,7 +54,7 @@ func newCaller(b *testing.B, nc *nats.Conn, inFlight int) *caller {
 
 // round calls a subject for that long.
 func (c *caller) round(b *testing.B, subject string, d time.Duration) measured {
-	runtime.GC() // no round pays for the garbage of the one before
+	runtime.GC() // no round pays for the last round's garbage
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
@@ -65,7 +67,7 @@ func (c *caller) round(b *testing.B, subject string, d time.Duration) measured {
 	return m
 }
 
-// measure returns what calls saw that took so long each, and all of them together.
+// measure returns the figures of calls with these durations.
 func measure(took []time.Duration, all time.Duration) measured {
 	slices.Sort(took)
 	return measured{
@@ -94,7 +96,8 @@ func (c *caller) run(subject string, d time.Duration) error {
 	return nil
 }
 
-// callers are many callers with connections of their own, and one request in flight each.
+// callers are many callers with connections of their own, each with a single
+// request in flight.
 type callers []*caller
 
 func newCallers(b *testing.B, net connector, n int) (all callers) {

@@ -6,7 +6,7 @@ import "runtime"
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools keep goes with the second
+	runtime.GC() // the second empties the pools
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }

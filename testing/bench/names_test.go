@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// tagNames returns n different tags as an installation with that many would have
-// them, about 22 bytes long: a region, a shop, what is numbered.
+// tagNames returns n different tags, as long as in a real installation, about
+// 22 bytes: a region, a shop, a kind.
 func tagNames(n int) []string {
 	regions := []string{"eu-west", "eu-north", "us-east", "ap-south"}
 	things := []string{"order", "invoice", "shipment", "customer", "payment", "refund", "order_item", "session"}
@@ -18,10 +18,10 @@ func tagNames(n int) []string {
 	return names
 }
 
-// shuffled returns the names in an order that no prefetcher foresees, as copies that
-// lie back to back: a request's tag is in the processor's cache, for it has just been
-// read off the wire, but it is not the very string that a map holds, which would
-// spare comparing the two.
+// shuffled returns the names in an order that no prefetcher foresees, as copies
+// that lie back to back: a request's tag is in the processor's cache, for it
+// has just been read off the wire, but it is not the very string that a map
+// holds, which would spare comparing the two.
 func shuffled(names []string) []string {
 	order := make([]string, len(names))
 	for i, j := range rand.New(rand.NewPCG(1, 2)).Perm(len(names)) {

@@ -28,9 +28,9 @@ const (
 	batchRound  = 200 * time.Millisecond
 )
 
-// BenchmarkPrefetch measures Prefetcher.Next beside a bare atomic add, from one core and
-// from all of them. The batches are so large that refills are rare: what a refill
-// costs depends on the workers.
+// BenchmarkPrefetch measures Prefetcher.Next beside a bare atomic add, from a
+// single core and from all of them. The batches are so large that refills are
+// rare: a refill's cost depends on the workers.
 func BenchmarkPrefetch(b *testing.B) {
 	for _, cores := range slices.Compact([]int{1, runtime.GOMAXPROCS(0)}) {
 		b.Run(fmt.Sprintf("cores=%d", cores), func(b *testing.B) { benchmarkPrefetch(b, cores) })
@@ -92,8 +92,8 @@ func benchmarkPrefetch(b *testing.B, cores int) {
 	)
 }
 
-// perOp has each core do a round, and returns the nanoseconds per operation: time that
-// went by, divided by the operations of all cores.
+// perOp has each core do a round, and returns the nanoseconds per operation:
+// time that went by, divided by the operations of all cores.
 func perOp(cores int, round func()) float64 {
 	var wg sync.WaitGroup
 	begin := time.Now()
@@ -126,8 +126,8 @@ func startGiver(b *testing.B, nc *nats.Conn) {
 	}
 }
 
-// BenchmarkBatch measures how many IDs a second one caller gets from a worker, one
-// request at a time, in batches of several sizes, beside single IDs; and how many
+// BenchmarkBatch measures the IDs that a caller gets from a worker in a second,
+// with a request at a time, in batches of several sizes, beside single IDs; and
 // from a prefetcher.
 func BenchmarkBatch(b *testing.B) {
 	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
@@ -178,8 +178,8 @@ func BenchmarkBatch(b *testing.B) {
 	})
 }
 
-// nextThousand takes a thousand prefetched IDs: a clock per ID would cost more than
-// the ID.
+// nextThousand takes a thousand prefetched IDs: a clock per ID would cost more
+// than the ID.
 func nextThousand(ctx context.Context, p *messages.Prefetcher) (int64, error) {
 	for range 1000 {
 		if _, err := p.Next(ctx); err != nil {

@@ -38,9 +38,9 @@ var databases = []struct {
 	{"postgres", func(t testing.TB) *dbtest.Server { return dbtest.StartPostgresWith(t, "-c", "fsync=on") }},
 }
 
-// BenchmarkRegister measures reservations for 16 tags at once through the register,
-// beside a bare compare-and-set on the same bucket. With a database, the bare table
-// is measured in the same rounds.
+// BenchmarkRegister measures reservations for 16 tags at once through the
+// register, beside a bare compare-and-set on the same bucket. With a database,
+// the bare table is measured in the same rounds.
 func BenchmarkRegister(b *testing.B) {
 	b.Run("jetstream", func(b *testing.B) { benchmarkRegister(b, "jetstream", nil) })
 	for _, d := range databases {
@@ -101,7 +101,7 @@ func addRegister(b *testing.B, name, beside string, subject, baseline []measured
 
 func registerTag(n int) string { return fmt.Sprintf("tag%d", n) }
 
-// reservations measures calls for all tags at once, one after the other for each.
+// reservations measures calls for all tags at once, sequential for each tag.
 func reservations(b *testing.B, reserve func(context.Context, string, int64) (store.Segment, error)) (m measured) {
 	took := make([][]time.Duration, registerTags)
 	began := time.Now()
@@ -124,8 +124,8 @@ func reservations(b *testing.B, reserve func(context.Context, string, int64) (st
 	return m
 }
 
-// casOn reserves with nothing but a compare-and-set on the register's bucket: no
-// poll, no check, and keys of its own.
+// casOn reserves with nothing but a compare-and-set on the register's bucket:
+// no poll, no check, and keys of its own.
 func casOn(b *testing.B, js jetstream.JetStream) func(context.Context, string, int64) (store.Segment, error) {
 	b.Helper()
 	kv, err := js.KeyValue(b.Context(), register.BucketName(messages.DefaultPrefix))
@@ -159,7 +159,8 @@ func openTable(t testing.TB, db *dbtest.DB) *sql.Table {
 	return table
 }
 
-// openRegister creates a register and opens it, in front of a table unless it is nil.
+// openRegister creates a register and opens it, in front of a table unless it
+// is nil.
 func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, table store.Database) *register.Store {
 	t.Helper()
 	if err := register.Create(t.Context(), js, prefix, 1); err != nil {

@@ -27,18 +27,19 @@ const (
 	tailBar = 1.25 // × the echo's p99.9
 )
 
-// The IDs start at firstID, so that all of them are as long as the echo's payload.
+// The IDs start at firstID, so that all of them are as long as the echo's
+// payload.
 const (
 	firstID = 100_000_000
 	payload = "100000000"
 	busyTag = "order"
 )
 
-// BenchmarkRequest measures a worker beside a bare echo service on the same server,
-// from a caller's side. There are two workers: one takes a new segment from its store
-// several times a second, thousands of times as often as a well-chosen step would have
-// it; the other has IDs for ever. The difference between the two is what a refill
-// costs the requests that come meanwhile.
+// BenchmarkRequest measures a worker beside a bare echo service on the same
+// server, from a caller's side. There are two workers: the first takes a new
+// segment from its store several times a second, thousands of times as often as
+// with a well-chosen step; the second has IDs for ever. The difference between
+// the two is a refill's cost to requests that arrive during it.
 func BenchmarkRequest(b *testing.B) {
 	for _, c := range []struct {
 		what     string
@@ -102,8 +103,9 @@ func benchmarkRequest(b *testing.B, what string, inFlight int, step int64) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// startEcho runs the plainest service that NATS' services API allows: in a queue
-// group, on a subject with a wildcard, answering with as many bytes as an ID has.
+// startEcho runs the plainest service that NATS' services API allows: in a
+// queue group, on a subject with a wildcard, answering with as many bytes as an
+// ID has.
 func startEcho(b *testing.B, srv connector, prefix messages.Prefix) {
 	b.Helper()
 	reply := []byte(payload)
@@ -120,7 +122,7 @@ func startEcho(b *testing.B, srv connector, prefix messages.Prefix) {
 	b.Cleanup(func() { _ = service.Stop() })
 }
 
-// startWorker runs a worker with the register and one tag, whose step does not
+// startWorker runs a worker with the register and a tag whose step does not
 // grow, and counts its calls of the store.
 func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (refills *atomic.Int64) {
 	b.Helper()

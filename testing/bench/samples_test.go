@@ -14,7 +14,8 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// medianRatio is the median of a[i] ÷ b[i], the figures of the rounds of two sides.
+// medianRatio is the median of a[i] ÷ b[i], the figures of the rounds of two
+// sides.
 func medianRatio(a, b []float64) float64 {
 	ratios := make([]float64, len(a))
 	for i := range a {
@@ -23,7 +24,8 @@ func medianRatio(a, b []float64) float64 {
 	return median(ratios)
 }
 
-// percentile is the value that the part p of the sorted samples does not exceed.
+// percentile is the value that the part p of the sorted samples does not
+// exceed.
 func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p*float64(len(sorted))))-1)]
 }

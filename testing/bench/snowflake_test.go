@@ -24,9 +24,10 @@ const (
 	ceilingRound  = time.Second
 )
 
-// BenchmarkSnowflakeNext measures what an ID costs with a layout that has room for
-// 8 million a millisecond, so that nobody ever waits for time to pass, beside an
-// atomic add. With several goroutines it is the time per ID of all of them together.
+// BenchmarkSnowflakeNext measures the time per ID with a layout that has room
+// for 8 million a millisecond, so that no caller ever waits for time to pass,
+// beside an atomic add. With several goroutines it is the time per ID of all of
+// them together.
 func BenchmarkSnowflakeNext(b *testing.B) {
 	for _, goroutines := range slices.Compact([]int{1, runtime.GOMAXPROCS(0)}) {
 		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { benchmarkNext(b, goroutines) })
@@ -78,8 +79,8 @@ func benchmarkNext(b *testing.B, goroutines int) {
 	})
 }
 
-// BenchmarkSnowflakeCeiling measures which part of the IDs that the default layout
-// has room for one goroutine gets, once the generator has borrowed all it may.
+// BenchmarkSnowflakeCeiling measures the share of the default layout's IDs that
+// a single goroutine gets, once the generator has borrowed its maximum.
 func BenchmarkSnowflakeCeiling(b *testing.B) {
 	g := newGenerator(b, snowflake.Default())
 	var shares []float64

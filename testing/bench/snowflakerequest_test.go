@@ -14,8 +14,9 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// BenchmarkSnowflakeRequest measures requests for a snowflake ID beside those for a
-// bare echo service on the same server, as BenchmarkRequest does for segments.
+// BenchmarkSnowflakeRequest measures requests for a snowflake ID beside those
+// for a bare echo service on the same server, as BenchmarkRequest does for
+// segments.
 func BenchmarkSnowflakeRequest(b *testing.B) {
 	for _, c := range []struct {
 		what     string
@@ -59,7 +60,8 @@ func benchmarkSnowflakeRequest(b *testing.B, what string, inFlight int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// newLongCaller is a caller that takes replies of that length for the usual payload.
+// newLongCaller is a caller that takes replies of that length for the usual
+// payload.
 func newLongCaller(b *testing.B, nc *nats.Conn, inFlight, length int) *caller {
 	c := newCaller(b, nc, inFlight)
 	c.inbox = nc.NewInbox() + "."

@@ -21,7 +21,7 @@ const (
 	strictLoaders = 2
 
 	strictBar = 0.6 // × the echo's throughput, with 256 in flight on JetStream that does not sync every write
-	aloneBar  = 350 // µs, p50 of one caller alone there
+	aloneBar  = 350 // µs, p50 of a single caller there
 )
 
 // strictStores are the stores of strict tags.
@@ -49,9 +49,9 @@ type connector interface {
 	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 }
 
-// BenchmarkStrict measures requests for a strict tag, which three workers answer by way of
-// two loaders, beside a bare echo on the same servers. Each caller has a connection of its
-// own.
+// BenchmarkStrict measures requests for a strict tag, which three workers
+// answer by way of two loaders, beside a bare echo on the same servers. Each
+// caller has a connection of its own.
 func BenchmarkStrict(b *testing.B) {
 	for _, s := range strictStores {
 		b.Run(s.name, func(b *testing.B) {
@@ -94,8 +94,8 @@ func benchmarkStrict(b *testing.B, net connector, name string, inFlight int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// startStrict starts workers and loaders, with connections of their own, and creates a
-// strict tag.
+// startStrict starts workers and loaders, with connections of their own, and
+// creates a strict tag.
 func startStrict(b *testing.B, net connector, table store.Database, replicas int) {
 	b.Helper()
 	open := func() (worker.Config, *register.Store) {

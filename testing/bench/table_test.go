@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// table is what is printed at the end.
+// table is printed at the end.
 var table results
 
 type results struct {
@@ -15,11 +15,11 @@ type results struct {
 	rows []row
 }
 
-// row is one figure: the subject's, the baseline's, and what became of the bar.
+// row is a figure: the subject's, the baseline's, and the bar's verdict.
 type row struct {
 	what, unit        string
 	subject, baseline float64
-	beside            string // what the baseline is; empty: there is none
+	beside            string // the baseline's name; empty: no baseline
 	ratio             float64
 	bar               bar
 	note              string
@@ -34,7 +34,7 @@ type bar struct {
 func atMost(limit float64) bar  { return bar{limit, false} }
 func atLeast(limit float64) bar { return bar{limit, true} }
 
-// verdict says how a value stands to the bar.
+// verdict compares a value with the bar.
 func (b bar) verdict(value float64) string {
 	switch {
 	case b == bar{}:

@@ -20,8 +20,8 @@ const (
 )
 
 // BenchmarkTake measures the allocator's hit path, look-up of the tag included,
-// beside a bare atomic add. Where there are many tags, two more baselines tell what
-// of the difference is the processor waiting for memory: an atomic add to as many
+// beside a bare atomic add. With many tags, two more baselines show the share
+// of time in which the processor waits for memory: an atomic add to as many
 // counters, and a look-up in a map of as many, each visited in the same order.
 func BenchmarkTake(b *testing.B) {
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func benchmarkTake(b *testing.B, what string, names, visits []string) {
 	for i, name := range names {
 		byName[name] = &cells[i]
 	}
-	order := make([]*cell, len(visits)) // what the look-ups find
+	order := make([]*cell, len(visits)) // the look-ups' results
 	for i, name := range visits {
 		order[i] = byName[name]
 	}
@@ -67,8 +67,8 @@ func benchmarkTake(b *testing.B, what string, names, visits []string) {
 	if n := testing.AllocsPerRun(takesInRound, func() { alloc.Take(visits[0], 1) }); n != 0 {
 		b.Errorf("%v allocations in a take, want 0", n)
 	}
-	// Each side goes on where it stopped in the round before. Rounds are written
-	// out because a call per take would cost as much as the baseline.
+	// Each side goes on where it stopped in the round before. Rounds are
+	// written out because a call per take would cost as much as the baseline.
 	perOp := func(round func(from int)) func() float64 {
 		from := 0
 		return func() float64 {

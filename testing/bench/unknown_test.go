@@ -17,10 +17,10 @@ import (
 // floodBar is a bound for the p99 of a known tag.
 const floodBar = 1.5
 
-// BenchmarkMadeUpNames measures requests for a known tag, one after the other, while one
-// caller requests names that do not exist as fast as it can, beside the same while that
-// caller requests a tag that exists, which keeps the machine as busy. It counts the answers
-// to made-up names.
+// BenchmarkMadeUpNames measures sequential requests for a known tag while
+// another caller requests nonexistent names as fast as it can. The baseline is
+// the same while that caller requests an existing tag, which keeps the machine
+// as busy. It counts the answers to made-up names.
 func BenchmarkMadeUpNames(b *testing.B) {
 	for _, inFlight := range []int{1, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", inFlight), func(b *testing.B) {
@@ -73,8 +73,8 @@ type flood struct {
 	took                            time.Duration
 }
 
-// start requests an ID of one tag after the other until stop is called, a number at a time
-// on one connection.
+// start requests IDs of a tag until stop is called, with a number of requests
+// in flight on a single connection.
 func (f *flood) start(b *testing.B, conn *nats.Conn, inFlight int, name func() string) (stop func()) {
 	began := time.Now()
 	replies := make(chan *nats.Msg, inFlight)

@@ -17,11 +17,11 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Every worker wants a segment all the time: the step is far too small, and cannot
-// grow. With steps as the step policy has them there is one load in 15 minutes.
+// Every worker wants a segment all the time: the step is far too small, and
+// cannot grow. With the step policy there is a load every 15 minutes.
 const (
 	hotStep    = 4
-	hotCallers = 4 // for each worker, each with one request in flight
+	hotCallers = 4 // for each worker, each with a single request in flight
 	hotLoaders = 2
 	hotWrite   = 20 * time.Millisecond
 	hotWarm    = time.Second
@@ -31,7 +31,8 @@ const (
 	hotPatience = time.Minute
 )
 
-// BenchmarkHotTagWrites is the table of store writes per second against workers.
+// BenchmarkHotTagWrites is the table of store writes per second against
+// workers.
 func BenchmarkHotTagWrites(b *testing.B) {
 	for workers := 1; workers <= 64; workers *= 2 {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
@@ -51,7 +52,7 @@ func BenchmarkHotTagWrites(b *testing.B) {
 	}
 }
 
-// hot is what happened while many workers asked for one tag.
+// hot is the result of many workers that load the same tag.
 type hot struct {
 	took     time.Duration
 	writes   int64 // of the store
@@ -59,9 +60,9 @@ type hot struct {
 	requests int64 // answered, each with an ID of its own
 }
 
-// runHot has workers, and loaders beside them, serve one tag under all the load there
-// can be. It fails the test if an ID comes twice or a request fails, which may wait for
-// so long.
+// runHot has workers, and loaders beside them, serve a tag under the maximum
+// load. It fails the test if an ID comes twice or a request fails within a
+// generous timeout.
 func runHot(t testing.TB, workers int, wait time.Duration) hot {
 	t.Helper()
 	srv := natstest.Start(t)
@@ -105,7 +106,7 @@ func startHot(t testing.TB, srv *natstest.Server, cfg worker.Config) {
 	})
 }
 
-// crowd is callers on one connection.
+// crowd is callers on a single connection.
 type crowd struct {
 	t     testing.TB
 	conn  *nats.Conn
@@ -117,15 +118,15 @@ type crowd struct {
 	seen map[string]bool
 }
 
-// call sends one request after the other until ctx ends.
+// call sends sequential requests until ctx ends.
 func (c *crowd) call(ctx context.Context) {
 	for ctx.Err() == nil {
 		reply, err := c.conn.Request(messages.DefaultPrefix.Segment(busyTag), nil, 2*hotPatience)
 		if err == nil && reply.Header.Get(micro.ErrorCodeHeader) == "429" {
-			continue // the host has too much to do, and says so
+			continue // the host is overloaded
 		}
 		if err != nil || len(reply.Header) > 0 {
-			if !c.failed.Swap(true) { // the first says enough
+			if !c.failed.Swap(true) { // the first suffices
 				c.t.Errorf("a request failed: %v, %+v", err, reply)
 			}
 			return
@@ -156,7 +157,7 @@ func (s *slowStore) Reserve(ctx context.Context, tag string, step int64) (store.
 	return s.Store.Reserve(ctx, tag, step)
 }
 
-// count tells what there was so far.
+// count returns the figures so far.
 func (s *slowStore) count(c *crowd) hot {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package cutter cuts connections at a given text, as a machine does that crashes between two writes.
+// Package cutter cuts connections at a given text, like a machine that crashes
+// between two writes.
 package cutter
 
 import (
@@ -9,20 +10,21 @@ import (
 	"sync"
 )
 
-// Cutter is a proxy in front of NATS servers: each connection goes to the next one. Armed with
-// a text, it passes on what comes before the text in one direction, and then nothing in either:
-// the client is cut off at that very point, but does not notice until it is killed, or until
-// Release passes on what was held back.
+// Cutter is a proxy in front of NATS servers: each connection goes to the next
+// server. Armed with a text, it forwards all bytes before the text in one
+// direction, then nothing in either. The client is cut off at that very point,
+// but does not notice until it is killed, or until Release forwards the bytes
+// that were held back.
 type Cutter struct {
 	url      string
 	listener net.Listener
 
 	mu    sync.Mutex
 	next  []string // servers, in the order in which they are tried
-	toUs  bool     // the text is looked for in what the server sends
+	toUs  bool     // the server sends the text, not the client
 	text  []byte
 	hit   chan struct{} // closed when the text came by
-	last  *link         // the one that was cut last
+	last  *link         // the link cut last
 	conns map[net.Conn]bool
 	wg    sync.WaitGroup
 }
@@ -44,8 +46,8 @@ func Start(urls ...string) (*Cutter, error) {
 // URL is where clients connect.
 func (c *Cutter) URL() string { return c.url }
 
-// Arm has connections cut where the server, or else the client, sends the text. The channel
-// is closed when that has happened.
+// Arm has connections cut where the server, or else the client, sends the text.
+// The channel is closed when that has happened.
 func (c *Cutter) Arm(server bool, text string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +84,8 @@ func (c *Cutter) accept() {
 	}
 }
 
-// link is one client's connection to the server. Its maps have an entry for what the
-// server sends, true, and one for what the client sends.
+// link is a client's connection to the server. The key of its maps is true for
+// the server's bytes, false for the client's.
 type link struct {
 	to map[bool]net.Conn
 
@@ -92,7 +94,7 @@ type link struct {
 	held map[bool][]byte // since the cut
 }
 
-// Release passes on what was held back, if anything was, and then everything again.
+// Release forwards the bytes held back, if any, and then everything again.
 func (c *Cutter) Release() {
 	c.mu.Lock()
 	l := c.last
@@ -109,8 +111,8 @@ func (c *Cutter) Release() {
 	l.cut = false
 }
 
-// pass copies from one side to the other. A text may come in two reads, so the end of the
-// previous read is searched again.
+// pass copies from one side to the other. A text may come in two reads, so the
+// end of the previous read is searched again.
 func (c *Cutter) pass(l *link, from, to net.Conn, server bool) {
 	defer func() { _, _ = from.Close(), to.Close() }()
 	var before []byte

@@ -19,14 +19,15 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// readyWithin is how long a server may take to answer: usually a second or two, but test
-// hosts are small and shared.
+// readyWithin bounds a server's start: usually a second or two, but test hosts
+// are small and shared.
 const readyWithin = 2 * time.Minute
 
-// supervise runs a server until its own input ends, or has one line: then it kills the
-// server, and removes its folder unless the line says to keep it. The pipe ends when the
-// test process does, however that dies. The server stays a child of this shell until then,
-// so that its process ID cannot go to another process.
+// supervise runs a server until its own input ends, or has a line: then it
+// kills the server, and removes its folder unless the line orders it to keep
+// the folder. The pipe ends with the test process, even if that is killed. The
+// server stays a child of this shell until then, so no other process gets its
+// process ID.
 const supervise = `dir=$1; shift
 "$@" </dev/null >>"$dir/server.log" 2>&1 &
 pid=$!
@@ -40,7 +41,7 @@ wait
 type fromBinary struct {
 	kind    *kind
 	program string
-	args    []string // additional ones
+	args    []string // in addition to the kind's
 	dir     string   // holds data, log and socket
 	at      endpoint
 
@@ -97,8 +98,8 @@ func (s *fromBinary) setUp() error {
 	return s.startSomewhere()
 }
 
-// install fills the data folder with a copy of the one that the program made when
-// it was first used: making one takes seconds.
+// install fills the data folder with a copy of the program's template, which
+// the first use made: making it takes seconds.
 func (s *fromBinary) install() error {
 	template, err := s.template()
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *fromBinary) install() error {
 	if err := s.run(s.kind.install(s.program, s.dir)...); err != nil {
 		return err
 	}
-	// Another process may be about to do the same: the first one wins.
+	// Another process may be about to do the same: the first wins.
 	own := template + filepath.Base(s.dir)
 	if err := replaceFolder(s.data(), own); err != nil {
 		return err
@@ -121,8 +122,8 @@ func (s *fromBinary) install() error {
 	return nil
 }
 
-// template is where the program's data folder is kept for the next test. A new
-// version of the program has another one.
+// template is the path of the program's template, kept for later tests. A new
+// version of the program has its own.
 func (s *fromBinary) template() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *fromBinary) run(args ...string) error {
 
 // startSomewhere starts the server on a free port, which it keeps.
 func (s *fromBinary) startSomewhere() (err error) {
-	for range 3 { // somebody may take the port first
+	for range 3 { // another process may take the port first
 		if s.at.port, err = freePort(); err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (s *fromBinary) Start() error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		// A server that was killed leaves things behind that go away by themselves,
+		// A killed server leaves resources behind that the system frees later,
 		// such as shared memory until the last of its processes is gone.
 		time.Sleep(50 * time.Millisecond)
 		if !errors.Is(err, errGone) {
@@ -213,8 +214,8 @@ func (s *fromBinary) startOnce() error {
 	return nil
 }
 
-// running reports whether the server's process is there and no zombie; where there is
-// no /proc, it is believed to be.
+// running reports whether the server's process is there and no zombie; where
+// there is no /proc, it is believed to be.
 func (s *fromBinary) running() bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid))
 	if err != nil {
@@ -225,21 +226,22 @@ func (s *fromBinary) running() bool {
 	return !strings.HasPrefix(state, "Z")
 }
 
-// command runs as the user whom the server shall have.
+// command runs as the server's user.
 func (s *fromBinary) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = s.dir
-	// MariaDB names temporary tables after its process ID, which is another's too in a /tmp
-	// that several containers share.
-	// The scripts of servers need programs that PATH may lack.
+	// MariaDB names temporary tables after its process ID, which is another's
+	// too in a /tmp that several containers share. The scripts of servers need
+	// programs that PATH may lack.
 	cmd.Env = append(os.Environ(), "TMPDIR="+s.dir, "PATH="+os.Getenv("PATH")+":/usr/bin:/bin:/usr/sbin")
-	// Not in the group to which a terminal sends its interrupt: the pipe ends it.
+	// Not in the group to which a terminal sends its interrupt: the pipe ends
+	// it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.credential()}
 	return cmd
 }
 
-// credential is the user in whose name the server runs, if that is another one:
-// PostgreSQL does not run as root.
+// credential is the server's user, if that is not the test's user: PostgreSQL
+// does not run as root.
 func (s *fromBinary) credential() *syscall.Credential {
 	if s.kind != postgresKind || os.Geteuid() != 0 {
 		return nil
@@ -257,8 +259,9 @@ func (s *fromBinary) credential() *syscall.Credential {
 func (s *fromBinary) Pause() error  { return s.signal(syscall.SIGSTOP) }
 func (s *fromBinary) Resume() error { return s.signal(syscall.SIGCONT) }
 
-// signal reaches the server and its processes; the server first, so that no process is
-// added while they are counted. What is to be stopped has stopped when it returns.
+// signal reaches the server and its processes; the server first, so that no
+// process is added while they are counted. When it returns after SIGSTOP, all
+// have stopped.
 func (s *fromBinary) signal(sig syscall.Signal) error {
 	if err := send(s.pid, sig); err != nil {
 		return err

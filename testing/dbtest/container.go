@@ -2,8 +2,8 @@ package dbtest
 
 import "github.com/idworker/idworker/testing/tier"
 
-// Containers starts servers in containers. It is nil unless a TestMain sets it to
-// docker.Start of package testing/dbtest/docker.
+// Containers starts servers in containers. It is nil unless a TestMain sets it
+// to docker.Start of package testing/dbtest/docker.
 var Containers StartContainer
 
 // StartContainer starts a server in a container, with additional arguments, and

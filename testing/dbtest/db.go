@@ -20,7 +20,7 @@ type DB struct {
 	sql  *sql.DB
 }
 
-// endpoint is where a server listens, and who may do everything there.
+// endpoint is a server's address, and its administrator.
 type endpoint struct {
 	host, port     string
 	user, password string
@@ -30,7 +30,7 @@ type endpoint struct {
 // DSN is how store/mysql and store/postgres open the database, as its owner.
 func (d *DB) DSN() string { return d.DSNFor(d.at.user, d.at.password) }
 
-// DSNFor is the DSN for somebody else.
+// DSNFor is the DSN for another user.
 func (d *DB) DSNFor(user, password string) string {
 	return d.kind.dsn(endpoint{d.at.host, d.at.port, user, password, d.at.params}, d.name)
 }
@@ -48,7 +48,8 @@ func (d *DB) Addr() string { return d.at.host + ":" + d.at.port }
 // Name is the name of the database.
 func (d *DB) Name() string { return d.name }
 
-// SQL is a pool of connections as the database's owner, closed when the test ends.
+// SQL is a pool of connections as the database's owner, closed when the test
+// ends.
 func (d *DB) SQL() *sql.DB { return d.sql }
 
 // Exec runs statements, or ends the test.
@@ -61,8 +62,8 @@ func (d *DB) Exec(t testing.TB, statements ...string) {
 	}
 }
 
-// dropIdle closes the idle connections of the pool: their server is gone, which a driver may
-// notice only when it has sent the next statement.
+// dropIdle closes the idle connections of the pool: their server is gone, which
+// a driver may notice only when it has sent the next statement.
 func (d *DB) dropIdle() {
 	d.sql.SetMaxIdleConns(0)
 	d.sql.SetMaxIdleConns(2) // the default

@@ -16,7 +16,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// shared is the one server of a kind that all tests of the process use.
+// shared is the server of a kind that all tests of the process use.
 type shared struct {
 	once   sync.Once
 	server Process // kept, for it lives only as long as its pipe
@@ -69,8 +69,9 @@ func (k *kind) launch(args []string) (Process, endpoint, string, error) {
 	return p, at, from, err
 }
 
-// describe says which server answers, and where it came from. It asks until the server
-// answers, for that may be busy; but not where nobody listens, or the password is wrong.
+// describe logs the server's version and origin. It retries until the server
+// answers, which may be busy; but not if the connection is refused or the
+// password wrong.
 func (k *kind) describe(from string, at endpoint) (string, error) {
 	var version string
 	err := eventually(natstest.Patience, func() (err error) {

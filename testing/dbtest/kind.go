@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/testing/deps"
 )
 
-// kind is what differs between the kinds of server.
+// kind is a kind of server, with all that differs between kinds.
 type kind struct {
 	name      string
 	need      *deps.Need
@@ -105,7 +105,7 @@ var postgresKind = &kind{
 	},
 }
 
-// version asks a server for its version; an error means that it is not ready.
+// version queries a server's version; an error means that it is not ready.
 func (k *kind) version(at endpoint) (version string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

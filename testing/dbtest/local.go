@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Local is a server of the test's own that runs on this machine, so that its data folder can
-// be put back to an older state.
+// Local is a server of the test's own that runs on this machine, so that its
+// data folder can be put back to an older state.
 type Local struct {
 	*Server
 	here *fromBinary
@@ -37,8 +37,8 @@ func (k *kind) local(t testing.TB) *Local {
 	return &Local{&Server{DB: k.create(t, s.at), t: t, server: s}, s}
 }
 
-// folder makes the folder for a server from the machine's binary, which is removed with the
-// server when the test ends.
+// folder makes the folder for a server from the machine's binary, which is
+// removed with the server when the test ends.
 func (k *kind) folder(t testing.TB) *fromBinary {
 	t.Helper()
 	program := k.need.Require(t)
@@ -66,7 +66,8 @@ func (l *Local) SaveData() {
 	l.must("save the data of", replaceFolder(l.here.data(), l.here.saved()))
 }
 
-// RestoreData puts the data folder of a server that was killed back to what SaveData copied.
+// RestoreData puts the data folder of a killed server back to the copy of
+// SaveData.
 func (l *Local) RestoreData() {
 	l.t.Helper()
 	l.must("restore the data of", replaceFolder(l.here.saved(), l.here.data()))
@@ -75,7 +76,7 @@ func (l *Local) RestoreData() {
 func (s *fromBinary) data() string  { return filepath.Join(s.dir, "data") }
 func (s *fromBinary) saved() string { return filepath.Join(s.dir, "saved") }
 
-// replaceFolder makes a folder a copy of another one, with the same owners.
+// replaceFolder makes a folder a copy of another, with the same owners.
 func replaceFolder(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

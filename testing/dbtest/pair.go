@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Pair is a primary server and an asynchronous replica: what the primary has committed
-// reaches the replica later, or never. Both run on this machine. The embedded DB is that of
-// whichever server is the primary. Call its methods from the test's own goroutine.
+// Pair is a primary server and an asynchronous replica: commits of the primary
+// reach the replica later, or never. Both run on this machine. The embedded DB
+// is always the primary's. Call its methods from the test's own goroutine.
 type Pair struct {
 	*DB
 	t       testing.TB
@@ -28,11 +28,11 @@ type replication interface {
 	// prepare is called when the first server is installed and not started yet.
 	prepare(primary *fromBinary) error
 
-	// seed makes the data of a replica, which does not run, and starts it, so that it
-	// follows the primary at that endpoint.
+	// seed makes the data of a replica, which does not run, and starts it, so
+	// that it follows the primary at that endpoint.
 	seed(ctx context.Context, replica *fromBinary, primary endpoint) error
 
-	// position is how far the primary has written.
+	// position is the end of the primary's log.
 	position(ctx context.Context, primary *sql.DB) (string, error)
 
 	// reached returns nil when the replica has applied all up to a position.
@@ -42,16 +42,18 @@ type replication interface {
 	promote(ctx context.Context, replica *sql.DB) error
 }
 
-// syncWithin is how long it may take until a replica has all that the primary had.
+// syncWithin bounds the time until a replica has caught up.
 const syncWithin = 2 * time.Minute
 
-// StartMariaDBPair runs two MariaDB servers. The replica begins with [Pair.Follow].
+// StartMariaDBPair runs two MariaDB servers. The replica begins with
+// [Pair.Follow].
 func StartMariaDBPair(t testing.TB) *Pair {
 	t.Helper()
 	return mysqlKind.pair(t, &binlog{})
 }
 
-// StartPostgresPair runs two PostgreSQL servers. The replica begins with [Pair.Follow].
+// StartPostgresPair runs two PostgreSQL servers. The replica begins with
+// [Pair.Follow].
 func StartPostgresPair(t testing.TB) *Pair {
 	t.Helper()
 	return postgresKind.pair(t, streaming{})
@@ -90,8 +92,8 @@ func (k *kind) pair(t testing.TB, how replication) *Pair {
 // Replica is the database on the replica, to read from.
 func (p *Pair) Replica() *DB { return p.replica }
 
-// Follow makes the server that is not the primary a replica of it, whatever it was before, and
-// returns when it has all that the primary had.
+// Follow makes the server that is not the primary a replica of it, whatever it
+// was before, and returns when it has all that the primary had.
 func (p *Pair) Follow() {
 	p.t.Helper()
 	p.link.Refuse()
@@ -110,11 +112,12 @@ func (p *Pair) Follow() {
 	}))
 }
 
-// Cut ends the replication: what the primary commits from now on does not reach the replica.
+// Cut ends the replication: later commits of the primary do not reach the
+// replica.
 func (p *Pair) Cut() { p.link.Refuse() }
 
-// FailOver kills the primary, and promotes the replica. It returns when that takes writes; the
-// two have changed places then, and the killed one is down until Follow.
+// FailOver kills the primary, and promotes the replica. It returns when the new
+// primary takes writes. The killed server stays down until Follow.
 func (p *Pair) FailOver() {
 	p.t.Helper()
 	p.link.Refuse()
@@ -142,7 +145,8 @@ func (p *Pair) Kill() {
 	p.dropIdle()
 }
 
-// Restart starts a killed primary again on its data, and returns when it answers.
+// Restart starts a killed primary again on its data, and returns when it
+// answers.
 func (p *Pair) Restart() {
 	p.t.Helper()
 	p.must("restart the primary", p.servers[p.DB].Start())

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// binlog is MariaDB's replication. Every replica begins with the data folder as it was
-// installed, and applies the whole binary log.
+// binlog is MariaDB's replication. Every replica begins with the data folder as
+// it was installed, and applies the whole binary log.
 type binlog struct {
 	template string // the installed folder
 	started  int    // replicas so far
@@ -20,7 +20,8 @@ func (b *binlog) prepare(primary *fromBinary) error {
 	return replaceFolder(primary.data(), b.template)
 }
 
-// identify gives a server an ID of its own: it skips what comes from a server with the same.
+// identify gives a server an ID of its own: a replica skips events of a server
+// with its own ID.
 func (b *binlog) identify(s *fromBinary) {
 	b.started++
 	s.args = []string{

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 )
 
-// streaming is PostgreSQL's replication. Every replica begins with a base backup.
+// streaming is PostgreSQL's replication. Every replica begins with a base
+// backup.
 type streaming struct{}
 
 func (streaming) prepare(*fromBinary) error { return nil }

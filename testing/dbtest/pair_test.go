@@ -14,7 +14,7 @@ func count(t *testing.T, d *DB) (n int) {
 	return n
 }
 
-// What the replica does not get is lost when it is promoted, and that again and again.
+// Commits that the replica did not get are lost when it is promoted, each time.
 func TestPromotedReplicaLacksWhatWasCut(t *testing.T) {
 	tier.All(t)
 	for name, start := range map[string]func(testing.TB) *Pair{"mariadb": StartMariaDBPair, "postgres": StartPostgresPair} {

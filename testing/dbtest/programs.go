@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// installMySQL fills a data folder. MariaDB has a script for it, MySQL an option of
-// the server; root has no password until the first start, see serveMySQL.
+// installMySQL fills a data folder. MariaDB has a script for it, MySQL an
+// option of the server; root has no password until the first start, see
+// serveMySQL.
 func installMySQL(program, dir string) []string {
 	data := filepath.Join(dir, "data")
 	if !isMariaDB(program) {
@@ -44,7 +45,8 @@ func serveMySQL(program, dir, port string) []string {
 	return append(args, asRoot()...)
 }
 
-// helper is the path of a program by one of its names, also if PATH lacks its folder.
+// helper is the path of a program by any of its names, also if PATH lacks its
+// folder.
 func helper(names ...string) string {
 	for _, name := range names {
 		for _, path := range []string{name, "/usr/bin/" + name, "/bin/" + name} {
@@ -61,7 +63,7 @@ func isMariaDB(program string) bool {
 	return strings.Contains(string(out), "MariaDB")
 }
 
-// asRoot: as root, the server has to be told that this is meant.
+// asRoot: a server started as root needs an option that confirms it.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -70,7 +72,8 @@ func asRoot() []string {
 }
 
 func installPostgres(program, dir string) []string {
-	// By way of a shell that writes the password: the file has to be the server's.
+	// By way of a shell that writes the password: the file has to be the
+	// server's.
 	return []string{"/bin/sh", "-c",
 		`umask 077; echo "$3" >"$2/password" && exec "$1" -D "$2/data" -U postgres -A scram-sha-256 --pwfile="$2/password" -E UTF8 --locale=C -N`,
 		"sh", filepath.Join(filepath.Dir(program), "initdb"), dir, password}

@@ -12,12 +12,12 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 )
 
-// Proxy stands between a database and its clients, and disturbs their connections. What it
-// is told to do applies to all connections, existing ones included.
+// Proxy stands between a database and its clients, and disturbs their
+// connections. Its settings apply to all connections, existing ones included.
 //
-// It is not toxiproxy, which would bring a dozen modules (an HTTP API, metrics, logging) for
-// three functions, and cuts a connection after a number of bytes, not between a statement
-// and its answer.
+// It is not toxiproxy, which would bring a dozen modules (an HTTP API, metrics,
+// logging) for three functions, and cuts a connection after a number of bytes,
+// not between a statement and its answer.
 type Proxy struct {
 	t    testing.TB
 	port int // where it listens
@@ -48,8 +48,9 @@ func (p *Proxy) Addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
 // Delay holds every packet up, either way.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// CutAnswers passes on what clients send, and if it contained the text, cuts the connection
-// instead of passing on the answer. The empty text ends that.
+// CutAnswers forwards the clients' statements. If a statement contained the
+// text, it cuts the connection instead of forwarding the answer. The empty text
+// ends that.
 func (p *Proxy) CutAnswers(text string) {
 	statement := []byte(text)
 	p.statement.Store(&statement)
@@ -76,8 +77,8 @@ func (p *Proxy) closeConns() {
 	}
 }
 
-// Switch closes all connections and leads new ones to another server, as a name or an address
-// does that follows the primary.
+// Switch closes all connections and leads new ones to another server, like a
+// name or an address that follows the primary.
 func (p *Proxy) Switch(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,13 +161,13 @@ func (p *Proxy) leave(conns ...net.Conn) {
 	}
 }
 
-// packet is what was read at once, and when it is due.
+// packet is the data of a single read, and the time at which it is due.
 type packet struct {
 	data []byte
 	due  time.Time
 }
 
-// pass copies packets; one that is delayed does not delay the reading of the next.
+// pass copies packets; a delayed packet does not delay the reading of the next.
 func (p *Proxy) pass(l *link, from, to net.Conn, allowed func(*link, []byte) bool) {
 	packets := make(chan packet, 1024)
 	var writer sync.WaitGroup

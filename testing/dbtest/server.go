@@ -2,8 +2,8 @@ package dbtest
 
 import "testing"
 
-// Server is a server of the test's own, with one empty database on it. It is removed
-// when the test ends. Call its methods from the test's own goroutine.
+// Server is a server of the test's own, with an empty database on it. It is
+// removed when the test ends. Call its methods from the test's own goroutine.
 type Server struct {
 	*DB
 	t      testing.TB
@@ -22,15 +22,15 @@ func StartPostgres(t testing.TB) *Server {
 	return postgresKind.own(t)
 }
 
-// StartMySQLWith is [StartMySQL] with more arguments for the server, which override those of
-// this package.
+// StartMySQLWith is [StartMySQL] with more arguments for the server, which
+// override those of this package.
 func StartMySQLWith(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return mysqlKind.own(t, args...)
 }
 
-// StartPostgresWith is [StartPostgres] with more arguments for the server, which override those
-// of this package.
+// StartPostgresWith is [StartPostgres] with more arguments for the server,
+// which override those of this package.
 func StartPostgresWith(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return postgresKind.own(t, args...)
@@ -47,7 +47,8 @@ func (k *kind) own(t testing.TB, args ...string) *Server {
 	return &Server{DB: k.create(t, at), t: t, server: s}
 }
 
-// Beside makes an empty database on this server that has the same name as one on another.
+// Beside makes an empty database on this server, with the name of a database on
+// another.
 func (s *Server) Beside(other *DB) *DB {
 	s.t.Helper()
 	s.Exec(s.t, "CREATE DATABASE "+other.name)
@@ -68,15 +69,16 @@ func (s *Server) Resume() {
 	s.must("resume", s.server.Resume())
 }
 
-// Kill ends the server at once, without a clean shutdown, and returns when it is gone.
+// Kill ends the server at once, without a clean shutdown, and returns when it
+// is gone.
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.must("kill", s.server.Kill())
 	s.dropIdle()
 }
 
-// Restart starts a killed server again, on its port and its data, and returns when it
-// answers.
+// Restart starts a killed server again, on its port and its data, and returns
+// when it answers.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.must("restart", s.server.Start())

@@ -1,6 +1,6 @@
 // Package deps finds the programs that some tests need and idworker does not.
-// Tests that miss one are skipped; make test lists them at its end, and make deps
-// installs what it can.
+// Tests that miss a program are skipped; make test lists them at its end, and
+// make deps installs the programs where it can.
 package deps
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Need is a program, or a set of files, that some tests need.
 type Need struct {
-	Name     string // of what is left out without it
+	Name     string // of the tests that are left out without it
 	Variable string // with the address of a server to use instead, if there can be one
 
 	names    []string // of the program, or patterns of its path
@@ -31,7 +31,7 @@ type Need struct {
 	all      bool     // make test-all alone needs it
 }
 
-// What tests need.
+// The needs of all tests.
 var (
 	MySQL = &Need{
 		Name: "MySQL", Variable: "IDWORKER_TEST_MYSQL",
@@ -58,14 +58,14 @@ var (
 // All are all of them.
 var All = []*Need{MySQL, Postgres, Browser, Axe, Node}
 
-// ErrMissing is that a program is not on this machine.
+// ErrMissing means that a program is not on this machine.
 var ErrMissing = errors.New("not found")
 
-// foundVariable is the environment variable in which make passes [Found], so that
-// go test keeps no result from before something was installed.
+// foundVariable is the environment variable in which make passes [Found], so
+// that go test keeps no result from before something was installed.
 const foundVariable = "IDWORKER_FOUND"
 
-// Found is what is on this machine, on one line.
+// Found lists the programs found on this machine, on a single line.
 func Found() string {
 	var paths []string
 	for _, n := range All {
@@ -119,8 +119,8 @@ func (n *Need) Require(t testing.TB) string {
 	return path
 }
 
-// Missing ends a test whose program is missing, or does not work. What is there and
-// does not work is a failure.
+// Missing ends a test whose program is missing, or does not work. A program
+// that is there and does not work is a failure.
 func (n *Need) Missing(t testing.TB, err error) {
 	t.Helper()
 	if !errors.Is(err, ErrMissing) || tier.IsAll() && os.Getenv("CI") == "true" {
@@ -129,8 +129,8 @@ func (n *Need) Missing(t testing.TB, err error) {
 	t.Skipf("left out: %s (%v)", n.Name, err)
 }
 
-// LeftOut describes what the tier leaves out for want of the program, in a line.
-// It's empty if nothing is.
+// LeftOut describes, in a line, the tests that the tier leaves out for want of
+// the program. It's empty if there are none.
 func (n *Need) LeftOut() string {
 	if n.all && !tier.IsAll() || n.Variable != "" && os.Getenv(n.Variable) != "" {
 		return ""
@@ -151,7 +151,8 @@ func docker() bool {
 	return exec.CommandContext(ctx, "docker", "info").Run() == nil
 }
 
-// Install installs what is missing: npm packages, and Debian's packages as root.
+// Install installs missing programs: npm packages, and as root Debian's
+// packages.
 func (n *Need) Install() error {
 	if _, err := n.Find(); err == nil {
 		return nil
@@ -189,7 +190,8 @@ func repository() string {
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
-// versionIn is the number among the elements of a path, as in …/15/bin/postgres.
+// versionIn is the number among the elements of a path, as in
+// …/15/bin/postgres.
 func versionIn(path string) int {
 	for element := range strings.SplitSeq(path, "/") {
 		if n, err := strconv.Atoi(element); err == nil {

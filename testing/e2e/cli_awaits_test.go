@@ -13,8 +13,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestServeAwaitsNATS: whoever serves waits for a NATS server that is away and says so once,
-// and whoever asks once is told at once.
+// TestServeAwaitsNATS: serve waits for a NATS server that is away and logs that
+// once; a one-shot command fails at once.
 func TestServeAwaitsNATS(t *testing.T) {
 	t.Parallel()
 	t.Run("an enricher's first request is lost", requestIsLost)
@@ -54,8 +54,9 @@ func TestServeAwaitsNATS(t *testing.T) {
 	}
 }
 
-// requestIsLost leaves an enricher's first request without an answer,
-// as a server does that has just started. It asks again before its time to start is over.
+// requestIsLost leaves an enricher's first request without an answer, like a
+// server that has just started. The enricher retries before its start times
+// out.
 func requestIsLost(t *testing.T) {
 	ns := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
 	var asked atomic.Int64

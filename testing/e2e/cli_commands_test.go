@@ -11,7 +11,8 @@ import (
 	"github.com/idworker/idworker/testing/nemesis"
 )
 
-// TestCommands: what of the command line needs a process. What commands say and refuse is tested in cmd/idworker.
+// TestCommands: the parts of the command line that need a process. Outputs and
+// refusals are tested in cmd/idworker.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	t.Run("environment", environment)
@@ -60,7 +61,8 @@ func environment(t *testing.T) {
 	p.stop(syscall.SIGTERM)
 }
 
-// bench puts load on a real installation until it is interrupted. What was recorded can be checked alone.
+// bench puts load on a real installation until it is interrupted. The recorded
+// history can be checked alone.
 func bench(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	createTag(t, s.url, "order")

@@ -11,8 +11,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestFirstRun is a newcomer's first minute: make run, more IDs in a second terminal,
-// Ctrl-C, and all of that again.
+// TestFirstRun is a newcomer's first minute: make run, more IDs in a second
+// terminal, Ctrl-C, and all of that again.
 func TestFirstRun(t *testing.T) {
 	t.Parallel()
 	recipe, err := exec.Command("make", "-C", "../..", "-n", "run").CombinedOutput()
@@ -21,7 +21,7 @@ func TestFirstRun(t *testing.T) {
 	} else if !strings.Contains(string(recipe), "NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo\n") {
 		t.Errorf("make run does not run what this test does:\n%s", recipe)
 	}
-	folder := settings{dir: t.TempDir()} // empty, and its data folder is the default one
+	folder := settings{dir: t.TempDir()} // empty, with the default data folder
 	address := freeAddress(t)
 	api, page := freeAddress(t), freeAddress(t)
 	folder.env = []string{"NATS_URL=", "IDWORKER_SERVER=", "IDWORKER_LISTEN=" + address, "IDWORKER_API=" + api, "IDWORKER_HTTP=" + page}
@@ -73,7 +73,7 @@ func TestFirstRun(t *testing.T) {
 	}
 }
 
-// checkDemo checks what the demo printed, and returns the highest ID it got.
+// checkDemo checks the demo's output, and returns the highest ID it got.
 func checkDemo(t *testing.T, out, url string, above int64) int64 {
 	t.Helper()
 	for _, command := range []string{
@@ -102,7 +102,7 @@ func checkDemo(t *testing.T, out, url string, above int64) int64 {
 	return last
 }
 
-// ids reads what get printed: one ID a line, each above the one before.
+// ids reads the output of get: an ID a line, each above the last.
 func ids(t testing.TB, r result) (list []int64) {
 	t.Helper()
 	for _, line := range r.lines() {

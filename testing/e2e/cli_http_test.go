@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestHTTP: what a worker and a loader serve over HTTP.
+// TestHTTP: the HTTP servers of a worker and a loader.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	ns := natstest.Start(t)
@@ -46,8 +46,9 @@ type httpSite struct {
 	serve               *process
 }
 
-// tokensAndTLS: callers of other machines are served with a certificate and tokens, and a token that
-// is taken away loses its right while the process runs.
+// tokensAndTLS: callers of other machines are served with a certificate and
+// tokens, and a token that is taken away loses its right while the process
+// runs.
 func (s *httpSite) tokensAndTLS(t *testing.T) {
 	client := s.pair.client(t)
 	status := func(path, token string) (status int) {
@@ -77,7 +78,8 @@ func (s *httpSite) tokensAndTLS(t *testing.T) {
 	}
 }
 
-// watched: a status is shown again and again until a signal ends it, and follows what happens.
+// watched: a watched status is refreshed until a signal ends it, and follows
+// events.
 func (s *httpSite) watched(t *testing.T) {
 	watch := settings{}.launch(t, "status", "--server", s.ns.URL(), "--watch")
 	shows := func(text string) {
@@ -93,8 +95,9 @@ func (s *httpSite) watched(t *testing.T) {
 	watch.stop(syscall.SIGINT)
 }
 
-// withoutNATS: /readyz of a worker and a loader turns to 503 when their server is gone, and back when it returns.
-// Their pages show themselves meanwhile, and say that they know nothing of others.
+// withoutNATS: /readyz of a worker and a loader turns to 503 when their server
+// is gone, and back when it returns. Their pages stay up, and show that other
+// processes are unknown.
 func (s *httpSite) withoutNATS(t *testing.T) {
 	const healthy = `<span class="good">ready</span>`
 	becomes := func(code int, why string, page ...string) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// shells is how each is asked to complete a line, with the script of idworker.
+// shells are the commands that have each shell complete a line, with idworker's
+// script.
 var shells = map[string]string{
 	"bash": `source <(idworker completion bash)
 		complete_line() { read -ra COMP_WORDS <<<"$1"; [[ $1 == *' ' ]] && COMP_WORDS+=(""); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _idworker; printf '%s\n' "${COMPREPLY[@]}"; }

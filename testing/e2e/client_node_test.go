@@ -67,13 +67,13 @@ func (c nodeClient) get(url string, args ...string) (lines []string, complaint s
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), stderr.String()
 }
 
-// busyMachine is what the client complains of if it was not answered for as long as it waits.
+// busyMachine is the client's complaint if no answer came within its timeout.
 var busyMachine = regexp.MustCompile(`(?i)timeout|\((429|503)\)`)
 
-// timedOut is what it complains of if its last request was not answered at all.
+// timedOut is its complaint if its last request had no answer.
 var timedOut = regexp.MustCompile(`(?i)timeout`)
 
-// ids gets n IDs and fails the test unless they are n ascending ones.
+// ids gets n IDs and fails the test unless they ascend.
 func (c nodeClient) ids(url, subject string, n int) (ids []int64) {
 	c.t.Helper()
 	var lines []string
@@ -97,7 +97,7 @@ func (c nodeClient) ids(url, subject string, n int) (ids []int64) {
 	return ids
 }
 
-// complains returns what the client complains of, other than that nothing was answered in time.
+// complains returns the client's complaint, other than a timeout.
 func (c nodeClient) complains(url, subject, n string) (complaint string) {
 	c.t.Helper()
 	natstest.Eventually(c.t, "an answer to "+subject, func() bool {
@@ -107,8 +107,9 @@ func (c nodeClient) complains(url, subject, n string) (complaint string) {
 	return complaint
 }
 
-// TestNodeClient: a client written from docs/protocol.md alone gets IDs of real workers. Replies that break the contract
-// yield no IDs, and requests that failed for the moment are sent again.
+// TestNodeClient: a client written from docs/protocol.md alone gets IDs of real
+// workers. Replies that break the contract yield no IDs, and requests that
+// failed for the moment are sent again.
 func TestNodeClient(t *testing.T) {
 	t.Parallel()
 	node := installNode(t)
@@ -119,7 +120,7 @@ func TestNodeClient(t *testing.T) {
 func nodeGetsIDs(t *testing.T, node nodeClient) {
 	server := startServer(t, t.TempDir())
 	startWorker(t, server.url)
-	const beyond = 1 << 60 // where a double holds one integer in 256
+	const beyond = 1 << 60 // where a double holds every 256th integer
 	createTag(t, server.url, "order", "--first", strconv.FormatInt(beyond, 10))
 
 	seen := make(map[int64]bool)
@@ -175,7 +176,8 @@ func nodeRefusesBadReplies(t *testing.T, node nodeClient) {
 		return &nats.Msg{Header: nats.Header{"Nats-Service-Error-Code": {code}, "Nats-Service-Error": {"told by the worker"}}}
 	}
 	last := &nats.Msg{Data: []byte(strconv.Itoa(math.MaxInt64-1) + "-" + strconv.Itoa(math.MaxInt64))}
-	// Each run has a subject of its own, so that it is the client that asks again.
+	// Each run has a subject of its own, so that a repeated request is the
+	// client's.
 	runs, want := 0, fmt.Sprint([]int64{math.MaxInt64 - 1, math.MaxInt64})
 	natstest.Eventually(t, "the client has an answer in time", func() bool {
 		runs++

@@ -22,14 +22,15 @@ import (
 
 func syncAlways(o *server.Options) { o.SyncAlways = true }
 
-// services use the Go client, each one call at a time, and must never get an error: some
-// ask for single IDs, one takes them from a prefetcher, two ask for snowflake IDs.
+// services use the Go client, each with a call at a time, and must never get an
+// error: some request single IDs, one takes them from a prefetcher, two request
+// snowflake IDs.
 type services struct {
 	t      testing.TB
 	ledger ledger
 	stop   atomic.Bool
 	wg     sync.WaitGroup
-	single atomic.Int64 // IDs that were asked for one by one
+	single atomic.Int64 // IDs requested singly
 
 	snowflakes snowflakes
 }
@@ -53,7 +54,8 @@ func (s *snowflakes) len() int {
 	return len(s.ranges)
 }
 
-// check fails the test if an ID was handed out twice, or all are of one worker.
+// check fails the test if an ID was handed out twice, or all come from the same
+// worker.
 func (s *snowflakes) check(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -75,7 +77,7 @@ func (s *snowflakes) check(t testing.TB) {
 // prefetchPause keeps the prefetching service from using up the machine.
 const prefetchPause = time.Millisecond
 
-// snowflakesAtOnce is how many snowflake IDs a service asks for.
+// snowflakesAtOnce is the number of snowflake IDs in a service's request.
 const snowflakesAtOnce = 20
 
 func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *services {
@@ -101,7 +103,7 @@ func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *s
 			}, func() { time.Sleep(prefetchPause) })
 		})
 	}
-	// Few IDs in memory, so that it notices what happens to the workers.
+	// Small buffers, so that a worker's failure shows at once.
 	p, err := newClient().Prefetch(tag, messages.PrefetchConfig{Limit: 500})
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +113,8 @@ func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *s
 	return s
 }
 
-// run calls next until stopped, and after each call after. An ID of 0 is none of
-// the tag's.
+// run calls next until stopped, and after each call after. An ID of 0 is none
+// of the tag's.
 func (s *services) run(next func(context.Context) (int64, error), after func()) {
 	for !s.stop.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), natstest.Patience)
@@ -144,14 +146,15 @@ func (s *services) finish() {
 	s.wg.Wait()
 }
 
-// TestRollingRestartLosesNothing restarts two workers, one after the other, by TERM: callers that retry nothing but what
-// a worker tells them to lose no request. Then the workers are killed, paused and away, and the Go client has its callers
-// see none of it.
+// TestRollingRestartLosesNothing restarts two workers in turn by SIGTERM:
+// callers that retry only when a worker orders it lose no request. Then the
+// workers are killed, paused and away, and the Go client hides all of it from
+// its callers.
 func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	tags := []string{"order", "invoice"}
 	url := natstest.Start(t, syncAlways).URL()
-	// A small batch makes prefetchers find out what workers allow.
+	// A small batch makes prefetchers discover the workers' limit.
 	join := func() *process { return startWorker(t, url, "--max-batch", "300") }
 	workers := []*process{join(), join()}
 	for _, tag := range append(tags, "service") {
@@ -167,7 +170,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 			for i, old := range workers {
 				old.stop(syscall.SIGTERM)
 				workers[i] = join()
-				c.more(100) // the other one stops only when callers see this one work
+				c.more(100) // the other stops only when callers have seen this worker
 				services.more(20)
 			}
 		}
@@ -176,7 +179,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 		t.Logf("%d IDs", all.ids())
 	})
 	t.Run("killed", func(t *testing.T) {
-		// What the killed one was asked is lost, and asked for again.
+		// Requests to the killed worker are lost, and repeated.
 		c := startCallers(t, url, load{callers: 4, tags: tags, maxBatch: 300, into: all, retry: lost, timeout: askAgain})
 		for i, old := range workers {
 			c.more(100)
@@ -194,7 +197,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 			workers[0].pause()
 			services.more(200)
 			workers[0].resume()
-			services.more(200) // with what the paused one answers late
+			services.more(200) // with the paused worker's late answers
 		}
 		third.stop(syscall.SIGTERM)
 	})
@@ -215,7 +218,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Run("get waits", func(t *testing.T) { getWaits(t, url, workers[0]) })
 }
 
-// getWaits runs get while the only worker is paused: get goes on asking beyond the
+// getWaits runs get while the only worker is paused: get retries beyond the
 // second after which it gives up if there are no workers at all.
 func getWaits(t *testing.T, url string, worker *process) {
 	conn := connect(t, url)

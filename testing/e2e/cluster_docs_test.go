@@ -16,8 +16,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestClusterServesWithoutOneServer follows docs/nats-cluster.md, restarts one server after the other, and kills one. Callers
-// of the Go client see none of it.
+// TestClusterServesWithoutOneServer follows docs/nats-cluster.md, restarts the
+// servers in turn, and kills one. Callers of the Go client see none of it.
 func TestClusterServesWithoutOneServer(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
@@ -49,7 +49,8 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	}
 	get()
 
-	// The auditor reads from another account, wherever the leaders of the streams are.
+	// The auditor reads from another account, wherever the leaders of the
+	// streams are.
 	first.as("orders-admin").succeeds(t, "provision", "--part", "enrich", "--replicas", "3")
 	first.enrich(clusterUser("enricher", addresses), 3)
 	for _, s := range servers {
@@ -75,7 +76,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	services.ledger.check(t)
 }
 
-// clusterUser is a user who knows several servers.
+// clusterUser is a user with the addresses of several servers.
 func clusterUser(name string, addresses []string) settings {
 	u := userNamed(name)
 	var urls []string

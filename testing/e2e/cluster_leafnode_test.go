@@ -13,8 +13,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// sites are a hub and a leaf node, each with a JetStream domain of its own: subjects cross
-// the link, buckets do not.
+// sites are a hub and a leaf node, each with a JetStream domain of its own:
+// subjects cross the link, buckets do not.
 type sites struct{ hub, leaf *natstest.Server }
 
 func startSites(t *testing.T) sites {
@@ -35,8 +35,9 @@ func startSites(t *testing.T) sites {
 	return s
 }
 
-// TestLeafNode: an installation spans a hub and a leaf node, and keeps everything in the hub; a second one, which the subjects
-// of the first reach, refuses to start.
+// TestLeafNode: an installation spans a hub and a leaf node, and keeps
+// everything in the hub. A second installation that the first's subjects reach
+// refuses to start.
 func TestLeafNode(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -72,7 +73,7 @@ func streamCount(t *testing.T, s *natstest.Server) int {
 }
 
 // secondRefuses: subjects reach another installation, which serves. A process
-// of any role refuses to start beside it, and says what can be done.
+// of any role refuses to start beside it, and names the remedies.
 func (s sites) secondRefuses(t *testing.T) {
 	first := startWorker(t, s.hub.URL())
 	createTag(t, s.hub.URL(), "order")
@@ -84,13 +85,14 @@ func (s sites) secondRefuses(t *testing.T) {
 			}
 		}
 	}
-	// The first one goes on, for callers on both sides; and one of another prefix is no neighbour.
+	// The first installation continues, for callers on both sides; an
+	// installation of another prefix is no neighbour.
 	for _, url := range []string{s.hub.URL(), s.leaf.URL()} {
 		dial(t, url).next(t, "order")
 	}
 	startWorker(t, s.leaf.URL(), "--prefix", "other")
-	// The refused ones made an installation, which is free to serve once it is alone, and then
-	// keeps even an older one from starting.
+	// The refused processes made an installation, which may serve once it is
+	// alone, and then keeps even an older installation from starting.
 	first.stop(syscall.SIGTERM)
 	startWorker(t, s.leaf.URL(), "--role", "loader")
 	if r := run(t, "serve", "--server", s.hub.URL()); r.code != exitFailure || !strings.Contains(r.stderr, "another installation") {

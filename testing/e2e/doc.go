@@ -1,32 +1,33 @@
-// Package e2e tests the idworker binary as it is run: real processes that are started,
-// killed with -9, stopped with TERM, paused and started again. Tests talk to them only by
+// Package e2e tests the idworker binary in use: real processes that are started,
+// killed, stopped with SIGTERM, paused and restarted. Tests reach them only by
 // command line and over the wire. They run with make test-all.
 //
-// What a package can prove is tested there; here are scenarios that need processes, each on
-// a site that is set up once, with a part (t.Run) for each promise.
+// Promises that a package can prove are tested there. The scenarios here need
+// processes, each on a site that is set up once, with a part (t.Run) for each
+// promise.
 //
 //	cli_       the first minutes of a newcomer, commands that need a process, HTTP
-//	client_    callers that restarts, kills and pauses of workers do not reach; Node.js
+//	client_    callers unaffected by restarts, kills and pauses of workers; Node.js
 //	segment_   bad requests; on demand, overload and unknown tags
-//	store_     MySQL and PostgreSQL, moving counters, leaving Leaf, the life of a data folder
-//	cluster_   three NATS servers as the docs say, a leaf node
+//	store_     MySQL and PostgreSQL, moving counters, leaving Leaf, a data folder's life
+//	cluster_   three NATS servers as in the docs, a leaf node
 //	enrich_    enrichers that are killed at every step
 //	status_    status agrees with /metrics on a bad day
-//	security_  nats.conf: each user may do what it needs and no more; no secret is shown
-//	harness_   what the tests are made of
+//	security_  nats.conf: each user has the rights it needs and no more; no secret shows
+//	harness_   the tests' equipment
 //
-// Processes are started by testing/process, connections cut at a given text by
-// testing/cutter. NATS servers in the test's own process are from testing/natstest, databases
-// from testing/dbtest, ports from testing/freeport.
+// testing/process starts processes, testing/cutter cuts connections at a given
+// text. NATS servers in the test's own process are from testing/natstest,
+// databases from testing/dbtest, ports from testing/freeport.
 //
 // # Rules
 //
-// Whether an ID was handed out twice is never sampled: every ID of every reply is looked
-// at. The binary has the race detector; a race that a process reports fails its test.
-// Processes end with their test, and with the test process, however that ends. What they
-// logged is shown when a test fails.
+// The check for duplicate IDs never samples: it covers every ID of every reply.
+// The binary has the race detector; a race in a process fails its test.
+// Processes end with their test, and with the test process, even if that is
+// killed. Their logs are shown when a test fails.
 //
-// Nothing is judged by the clock: what has to happen is waited for with natstest.Eventually,
-// and callers ask again where a caller would. A request that must not be lost has
+// The clock decides nothing: natstest.Eventually waits for states, and callers
+// retry where a real caller would. A request that must not be lost has
 // natstest.Patience.
 package e2e

@@ -12,8 +12,9 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// step is one of an enricher's protocol, known by a text that the enricher or the server sends.
-// What comes before the text has got through; the text has not.
+// step is a step of an enricher's protocol, recognized by a text that the
+// enricher or the server sends. The bytes before the text have been delivered;
+// the text has not.
 type step struct {
 	name   string
 	server bool
@@ -49,9 +50,10 @@ var fastSteps = []step{
 	{"hears that a batch is stored", true, `"batch":`},
 }
 
-// TestEventsArriveOnceThoughKilledAtAnyStep stops three enrichers in turn at the steps of the
-// protocol. Each of them is killed, or else paused until another one has taken over. Where
-// consumers remove at once what is in the target, only the record says what of a batch arrived.
+// TestEventsArriveOnceThoughKilledAtAnyStep stops three enrichers in turn at
+// the steps of the protocol. Each of them is killed, or else paused until
+// another has taken over. Where consumers remove events from the target at
+// once, only the record shows which events of a batch arrived.
 func TestEventsArriveOnceThoughKilledAtAnyStep(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,8 +83,8 @@ func TestEventsArriveOnceThoughKilledAtAnyStep(t *testing.T) {
 // crashes is an enrichment whose enrichers and servers fail.
 type crashes struct {
 	*enrichment
-	consumed  bool             // what is in the target is removed when an enricher is killed or paused
-	cutters   []*cutter.Cutter // one for each enricher
+	consumed  bool             // the target is emptied when an enricher is killed or paused
+	cutters   []*cutter.Cutter // a cutter for each enricher
 	enrichers []*process
 	stopped   int // the enricher that is paused, or -1
 
@@ -109,7 +111,8 @@ func (c *crashes) rounds(steps []step, events int) {
 	}
 }
 
-// finish has all enrichers go on, and checks everything once all events have arrived.
+// finish has all enrichers go on, and checks everything once all events have
+// arrived.
 func (c *crashes) finish() {
 	c.t.Helper()
 	c.resume()
@@ -124,13 +127,14 @@ func (c *crashes) finish() {
 	c.t.Logf("%d events, verified: %d; enrichers killed: %d, paused: %d", sent, r.Events, c.killed, c.paused)
 }
 
-// startEnricher starts an enricher, which has to go on: the servers are all there.
+// startEnricher starts an enricher, which has to go on: the servers are all
+// there.
 func (c *crashes) startEnricher(i int) *process {
 	c.t.Helper()
 	var p *process
 	natstest.Eventually(c.t, "an enricher starts", func() bool {
 		p = c.tryStart(c.cutters[i].URL(), "--replicas", "1")
-		if p.hasEnded() && p.wait() != exitTryLater { // which says that the machine is busy
+		if p.hasEnded() && p.wait() != exitTryLater { // the machine is busy
 			c.t.Fatalf("an enricher ended with %v:\n%s", p.cmd.ProcessState, p.stderr.Tail())
 		}
 		return !p.hasEnded()
@@ -138,7 +142,8 @@ func (c *crashes) startEnricher(i int) *process {
 	return p
 }
 
-// round publishes events, and has the first enricher that comes to the step stop there.
+// round publishes events, and has the first enricher that comes to the step
+// stop there.
 func (c *crashes) round(at step, events int) {
 	c.t.Helper()
 	c.disarm()
@@ -180,8 +185,9 @@ func (c *crashes) round(at step, events int) {
 	c.enrichers[hit] = c.startEnricher(hit)
 }
 
-// awaitHit waits until an enricher comes to the step, and returns which one. A batch has the
-// events that are there when it is made, perhaps only one: then there have to be more.
+// awaitHit waits until an enricher comes to the step, and returns that
+// enricher. A batch has the events that are stored when it is made, perhaps a
+// single event: then more must follow.
 func (c *crashes) awaitHit(at step, hits []<-chan struct{}) (hit int) {
 	c.t.Helper()
 	natstest.Eventually(c.t, "an enricher "+at.name, func() bool {
@@ -206,7 +212,7 @@ func (c *crashes) disarm() {
 	}
 }
 
-// resume has the enricher that is paused go on with what it was doing.
+// resume has the paused enricher continue.
 func (c *crashes) resume() {
 	if c.stopped >= 0 {
 		c.enrichers[c.stopped].resume()

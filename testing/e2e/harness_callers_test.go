@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// callers ask for IDs, each one request at a time, until stopped.
+// callers request IDs, each with a request at a time, until stopped.
 type callers struct {
 	t       testing.TB
 	ledgers ledgers
@@ -23,12 +23,12 @@ type callers struct {
 	wg      sync.WaitGroup
 }
 
-// load says what callers ask for.
+// load describes the callers' requests.
 type load struct {
 	callers  int
 	tags     []string
 	maxBatch int64
-	retry    func(error) bool // errors after which a caller asks again, beside those that say so
+	retry    func(error) bool // further errors after which a caller retries
 	timeout  time.Duration    // after which the request is taken for lost; 0: that finds hangs
 	into     ledgers          // nil: their own
 }
@@ -62,7 +62,7 @@ func (c *callers) more(n int64) {
 	natstest.Eventually(c.t, "IDs are handed out", func() bool { return c.ledgers.ids() >= target || c.t.Failed() })
 }
 
-// call is one caller.
+// call is a caller.
 func (c *callers) call(client requester, random *rand.Rand, l load) {
 	for !c.stop.Load() {
 		tag, n := l.tags[random.IntN(len(l.tags))], count(random, l.maxBatch)
@@ -79,13 +79,13 @@ func (c *callers) call(client requester, random *rand.Rand, l load) {
 	}
 }
 
-// isAskAgain reports whether a worker says that the request is to be sent again: its machine is busy.
+// isAskAgain reports whether a worker orders a retry: its machine is busy.
 func isAskAgain(err error) bool {
 	return errors.Is(err, messages.ErrBusy) || errors.Is(err, messages.ErrUnavailable)
 }
 
-// count is how many IDs to ask for: one in most requests, otherwise a batch, for which
-// 1 to 10 is as likely as 100 to 1,000.
+// count returns the IDs of a request: one in most requests, otherwise a batch,
+// for which 1 to 10 is as likely as 100 to 1,000.
 func count(random *rand.Rand, most int64) int64 {
 	if random.IntN(4) > 0 {
 		return 1

@@ -25,11 +25,11 @@ func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	return conn
 }
 
-// requester sends one request, and reports what became of it. The Go client would try
-// again, and so hide what these tests are about.
+// requester sends a single request, and reports its outcome. The Go client
+// would retry, and so hide the subject of these tests.
 type requester struct {
 	conn  *nats.Conn
-	after time.Duration // for which it has no answer, it asks again; 0: askAgain
+	after time.Duration // retries after that time without an answer; 0: askAgain
 }
 
 // dial returns a requester with a connection of its own.
@@ -46,18 +46,18 @@ func (r requester) NextN(ctx context.Context, tag string, n int64) ([]messages.R
 	return messages.DecodeReply(reply, n)
 }
 
-// askAgain is how long a caller waits for an answer before it asks again.
+// askAgain is a caller's timeout before it retries.
 const askAgain = 5 * time.Second
 
-// once sends one request.
+// once sends a single request.
 func (r requester) once(t testing.TB, tag string, n int64) ([]messages.Range, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(r.after, askAgain))
 	defer cancel()
 	return r.NextN(ctx, tag, n)
 }
 
-// get asks until there are so many IDs, as a caller would whose machine may be busy. A new
-// tag is never unknown.
+// get retries until it has so many IDs, like a caller whose machine may be
+// busy. A new tag is never unknown.
 func (r requester) get(t testing.TB, tag string, n int64) (ranges []messages.Range) {
 	t.Helper()
 	natstest.Eventually(t, "IDs of tag "+tag, func() bool {
@@ -70,14 +70,13 @@ func (r requester) get(t testing.TB, tag string, n int64) (ranges []messages.Ran
 	return ranges
 }
 
-// next is get of one ID.
+// next is get of a single ID.
 func (r requester) next(t testing.TB, tag string) int64 {
 	t.Helper()
 	return r.get(t, tag, 1)[0].First
 }
 
-// lost reports whether an error is what a caller gets when the worker that had its request
-// is gone.
+// lost reports whether an error is that of a caller whose worker is gone.
 func lost(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/testing/leaftest"
 )
 
-// database is one sort of database, with Leaf's table in it.
+// database is a kind of database, with Leaf's table in it.
 type database struct {
 	leaftest.Dialect
 	name string
@@ -35,7 +35,7 @@ func insert(t testing.TB, db *dbtest.DB, rows ...string) {
 	}
 }
 
-// maxID is what the table has for a tag.
+// maxID reads a tag's max_id from the table.
 func maxID(t testing.TB, db *dbtest.DB, tag string) (n int64) {
 	t.Helper()
 	query := fmt.Sprintf("SELECT max_id FROM leaf_alloc WHERE biz_tag = '%s'", tag)
@@ -45,11 +45,11 @@ func maxID(t testing.TB, db *dbtest.DB, tag string) (n int64) {
 	return n
 }
 
-// on is the environment that tells a process its database.
+// on is the environment that names a process's database.
 func on(dsn string) settings { return settings{env: []string{"IDWORKER_STORE=" + dsn}} }
 
-// unsafeTestDatabase is how the warning begins that most databases of tests deserve: dbtest
-// tells them not to sync.
+// unsafeTestDatabase begins the warning about most databases of tests: dbtest
+// runs them without fsync.
 const unsafeTestDatabase = "the database acknowledges commits before they are on disk"
 
 // says counts the log lines with a message.

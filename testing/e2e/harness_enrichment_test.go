@@ -17,7 +17,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// enrichment is a source, a target, a worker that issues IDs, and what has arrived.
+// enrichment is a source, a target, a worker that issues IDs, and the events
+// that have arrived.
 type enrichment struct {
 	t      testing.TB
 	url    string
@@ -26,7 +27,7 @@ type enrichment struct {
 	sent   int // events in the source: event n is the number n
 
 	arrived int    // events in the target
-	next    uint64 // sequence in the target of what is to be read next
+	next    uint64 // next sequence to read in the target
 	ids     ledger
 }
 
@@ -54,7 +55,8 @@ func newEnrichment(t testing.TB) *enrichment {
 	return newEnrichmentAt(t, ns.URL(), ns.Connect(t), 1)
 }
 
-// newEnrichmentAt makes an enrichment on servers that are there, with so many copies of all.
+// newEnrichmentAt makes an enrichment on servers that are there, with so many
+// copies of all.
 func newEnrichmentAt(t testing.TB, url string, conn *nats.Conn, replicas int) *enrichment {
 	t.Helper()
 	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natstest.Patience), jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
@@ -95,8 +97,9 @@ const eventSubjects = 100
 // publishedAtOnce is how many events are on their way to the source.
 const publishedAtOnce = 10_000
 
-// publish publishes the next n events, and returns when the source has them, each once:
-// Nats-Msg-Id ensures that, for the source's duplicate window is longer than a test tries.
+// publish publishes the next n events, and returns when the source has them,
+// each once: Nats-Msg-Id ensures that, for the source's duplicate window is
+// longer than a test tries.
 func (e *enrichment) publish(n int) {
 	e.t.Helper()
 	for end := e.sent + n; e.sent < end; {
@@ -112,7 +115,8 @@ func (e *enrichment) publish(n int) {
 	}
 }
 
-// tryPublish publishes events, and returns those that the source did not confirm.
+// tryPublish publishes events, and returns those that the source did not
+// confirm.
 func (e *enrichment) tryPublish(events []int) (failed []int) {
 	acks := make([]jetstream.PubAckFuture, len(events))
 	for i, n := range events {
@@ -131,7 +135,7 @@ func event(n int) *nats.Msg {
 	return &nats.Msg{Subject: fmt.Sprintf("orders.raw.%d", n%eventSubjects), Data: []byte(number), Header: nats.Header{nats.MsgIdHdr: {number}}}
 }
 
-// acknowledged waits for the answer. JetStream's client bounds how long it takes.
+// acknowledged waits for the answer. JetStream's client bounds the wait.
 func acknowledged(ack jetstream.PubAckFuture) bool {
 	if ack == nil {
 		return false
@@ -144,7 +148,7 @@ func acknowledged(ack jetstream.PubAckFuture) bool {
 	}
 }
 
-// last is the last sequence of a stream, as far as is known.
+// last is the last sequence of a stream, if it is known.
 func (e *enrichment) last(stream string) uint64 {
 	ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Second)
 	defer cancel()
@@ -187,8 +191,8 @@ func (e *enrichment) read(stream string, from uint64, f func(jetstream.Msg)) {
 	}
 }
 
-// check reads what has arrived in the target since the last time, and fails the test unless
-// it is the next events in order, each with an ID of its own.
+// check reads the target's new events, and fails the test unless they are the
+// next events in order, each with an ID of its own.
 func (e *enrichment) check() {
 	e.t.Helper()
 	wrong := 0
@@ -210,7 +214,8 @@ func (e *enrichment) check() {
 	e.ids.check(e.t)
 }
 
-// checkAll waits until as many events have arrived as were sent, and checks them all.
+// checkAll waits until as many events have arrived as were sent, and checks
+// them all.
 func (e *enrichment) checkAll() {
 	e.t.Helper()
 	e.await(e.sent - e.arrived)
@@ -220,7 +225,7 @@ func (e *enrichment) checkAll() {
 	}
 }
 
-// consume reads what is in the target and removes it, as consumers do.
+// consume reads and removes the target's events, as consumers do.
 func (e *enrichment) consume() {
 	e.t.Helper()
 	e.check()
@@ -233,7 +238,7 @@ func (e *enrichment) consume() {
 	}
 }
 
-// owner is the one of some processes whose turn it is, or nil.
+// owner is the process whose turn it is, or nil.
 func (e *enrichment) owner(among []*process) *process {
 	kv, err := e.js.KeyValue(e.t.Context(), enrich.BucketName(messages.DefaultPrefix))
 	if err != nil {

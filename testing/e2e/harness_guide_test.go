@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// guide is a document whose commands are run, one after the other.
+// guide is a document whose commands are run in order.
 type guide struct {
 	t     *testing.T
 	lines []string
@@ -15,7 +15,7 @@ type guide struct {
 	url, api string   // where the process serves that was started last
 	serve    *process // that process
 	last     asked    // of the latest curl
-	printed  string   // what the page says that the latest command prints
+	printed  string   // the page's output of the latest command
 	replace  [2]string
 	client   *http.Client
 }
@@ -28,7 +28,8 @@ func newGuide(t *testing.T, file string) *guide {
 	return g
 }
 
-// follow runs the next commands of the page, which must begin as said, and returns what the latest prints.
+// follow runs the next commands of the page, which must begin with the given
+// text, and returns the last output.
 func (g *guide) follow(commands ...string) (output string) {
 	g.t.Helper()
 	for _, want := range commands {
@@ -90,7 +91,8 @@ func (g *guide) curl(target string) string {
 	return g.last.body
 }
 
-// start starts a server as the page says, at addresses that are free, and with a folder of its own.
+// start starts a server as on the page, at free addresses, and with a folder of
+// its own.
 func (g *guide) start(args []string) {
 	g.t.Helper()
 	g.api = freeAddress(g.t)

@@ -30,7 +30,7 @@ type asked struct {
 	body   string
 }
 
-// askHTTP sends one request. Headers are names and values in turn.
+// askHTTP sends a request. Headers are names and values in turn.
 func askHTTP(t testing.TB, client *http.Client, method, url string, headers ...string) (a asked, err error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), method, url, nil)
@@ -49,21 +49,24 @@ func askHTTP(t testing.TB, client *http.Client, method, url string, headers ...s
 	return asked{response.StatusCode, response.Header, string(body)}, err
 }
 
-// newHTTPClient keeps its connections, and asks again by itself for nothing that has an answer.
+// newHTTPClient keeps its connections, and never retries a request that was
+// answered.
 func newHTTPClient(t testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: natstest.Patience}
 }
 
-// httpCallers ask for one ID after the other, as callers of Leaf do, until stopped.
+// httpCallers request IDs one after the other, as callers of Leaf do, until
+// stopped.
 type httpCallers struct {
 	stop  func() // waits for the last answers
 	again atomic.Int64
 }
 
-// startHTTPCallers starts callers of one tag, who note in the ledger what they get. They ask again, and count
-// it, if there is no answer at all; every other answer than an ID fails the test.
+// startHTTPCallers starts callers of a tag, who note their IDs in the ledger.
+// They retry, and count that, if there is no answer at all; every other answer
+// than an ID fails the test.
 func startHTTPCallers(t testing.TB, callers int, base, tag string, into *ledger) *httpCallers {
 	t.Helper()
 	c := &httpCallers{}
@@ -96,7 +99,7 @@ func startHTTPCallers(t testing.TB, callers int, base, tag string, into *ledger)
 	return c
 }
 
-// leafHTTP is one of Leaf's servers, as callers know it.
+// leafHTTP is a server of Leaf, as callers see it.
 type leafHTTP struct {
 	*httptest.Server
 	d   database
@@ -104,7 +107,7 @@ type leafHTTP struct {
 	ids atomic.Int64 // handed out
 
 	mu       sync.Mutex
-	segments map[string]store.Segment // what is left of them
+	segments map[string]store.Segment // their rest
 }
 
 func (d database) startLeafHTTP(t testing.TB, db *dbtest.DB) *leafHTTP {

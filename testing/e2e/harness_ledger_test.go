@@ -8,15 +8,15 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// ledger has one bit for every ID of a tag, so that no duplicate goes unnoticed. Any number
-// of goroutines may add to it.
+// ledger has a bit for every ID of a tag, so that every duplicate shows. Any
+// number of goroutines may add to it.
 type ledger struct {
 	tag   string
 	pages sync.Map // number of the page → *page
 	ids   atomic.Int64
 
 	twice atomic.Int64 // IDs that were there already
-	once  atomic.Int64 // the first one of them
+	once  atomic.Int64 // the first of them
 }
 
 const pageSize = 1 << 20 // IDs

@@ -45,7 +45,8 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// raceFlags asks for the race detector, which needs a C compiler, as the Makefile does.
+// raceFlags enables the race detector, which needs a C compiler, as the
+// Makefile does.
 func raceFlags() []string {
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
 		return nil
@@ -58,8 +59,8 @@ func build(name string, flags ...string) (path string, err error) {
 	return proc.Build(buildDir, name, proc.Command, flags...)
 }
 
-// plainBinary is idworker without the race detector, for tests of memory, and for
-// those that start hundreds of processes.
+// plainBinary is idworker without the race detector, for tests of memory, and
+// for those that start hundreds of processes.
 func plainBinary(t testing.TB) string {
 	t.Helper()
 	path, err := buildPlain()

@@ -33,14 +33,15 @@ func userNamed(name string) natsconf.User {
 	return natsconf.User{Name: name} // whom no server lets in
 }
 
-// production is a real nats-server with the repository's nats.conf, or a variant of it.
+// production is a real nats-server with the repository's nats.conf, or a
+// variant of it.
 type production struct {
 	t       testing.TB
 	conf    string
 	address string
 	data    string
 	binary  string   // of nats-server, if not as go.mod pins it
-	env     []string // besides what nats.conf wants
+	env     []string // in addition to the variables of nats.conf
 	server  *process
 }
 
@@ -83,7 +84,7 @@ func (p *production) crash() {
 	p.start()
 }
 
-// as is how idworker is told to be a user.
+// as are the settings that log idworker in as a user.
 func (p *production) as(name string) settings {
 	u := userNamed(name)
 	return settings{env: []string{
@@ -126,7 +127,7 @@ func (p *production) provision() {
 	p.must("orders-admin", "provision", "--part", "enrich")
 }
 
-// violations are what the server refused to anybody.
+// violations are the server's refusals to all users.
 func (p *production) violations() (found []string) {
 	for line := range strings.Lines(p.server.stderr.String()) {
 		if strings.Contains(line, "Violation") {
@@ -136,10 +137,11 @@ func (p *production) violations() (found []string) {
 	return found
 }
 
-// enrichFrom is what a user of nats.conf enriches, and where to.
+// enrichFrom is a user's source and target in nats.conf.
 var enrichFrom = []string{"--from", sourceStream, "--filter", "orders.raw.>", "--to", "orders.ready.done.>"}
 
-// enrich creates streams, has an enricher stamp ten events, and returns when it has ended.
+// enrich creates streams, has an enricher stamp ten events, and returns when it
+// has ended.
 func (p *production) enrich(enricher settings, replicas int) {
 	p.t.Helper()
 	js := newJetStream(p.t, p.connect("orders-admin"))

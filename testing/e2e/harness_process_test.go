@@ -53,12 +53,13 @@ func (s settings) launch(t testing.TB, args ...string) *process {
 	return p
 }
 
-// raceExit is how long a process with the race detector sleeps when it ends well, in case
-// one of its goroutines still has a race to show. A second, as by default, hundreds of times
-// is minutes.
+// raceExit is the sleep of a process with the race detector before it exits
+// with 0, in case a goroutine still has a race to show. The default of a second
+// would add up to minutes.
 var raceExit = fmt.Sprintf("GORACE=atexit_sleep_ms=%d", tier.Pick(20, 1000))
 
-// neutralEnv is the environment of the test, without variables that idworker reads.
+// neutralEnv is the environment of the test, without variables that idworker
+// reads.
 func neutralEnv() []string { return append(proc.NeutralEnv(), gorace()...) }
 
 // gorace is raceExit, unless the test's environment sets GORACE.
@@ -69,7 +70,8 @@ func gorace() []string {
 	return []string{raceExit}
 }
 
-// end makes sure that the process is gone, and shows its log if the test failed.
+// end makes sure that the process is gone, and shows its log if the test
+// failed.
 func (p *process) end() {
 	p.signal(syscall.SIGKILL)
 	<-p.ended
@@ -92,7 +94,8 @@ func (p *process) resume() { p.run.Resume() }
 // kill ends the process the way a crash does.
 func (p *process) kill() { p.run.Kill() }
 
-// stop asks the process to end, waits for it, and fails the test unless its exit code is 0.
+// stop sends SIGTERM, waits for the end, and fails the test unless the exit
+// code is 0.
 func (p *process) stop(s syscall.Signal) {
 	p.t.Helper()
 	p.signal(s)
@@ -165,7 +168,8 @@ func (s settings) startServer(t testing.TB, data string, args ...string) *host {
 	return &host{p, "nats://" + address}
 }
 
-// startWorker runs a worker on an existing NATS server, and returns when it serves.
+// startWorker runs a worker on an existing NATS server, and returns when it
+// serves.
 func startWorker(t testing.TB, url string, args ...string) *process {
 	t.Helper()
 	return settings{}.startWorker(t, url, args...)
@@ -226,7 +230,8 @@ func (s settings) succeeds(t testing.TB, args ...string) (r result) {
 	return r
 }
 
-// The exit codes, as cmd/idworker/problems.go and docs/command-line.md list them.
+// The exit codes, as cmd/idworker/problems.go and docs/command-line.md list
+// them.
 const (
 	exitOK        = 0
 	exitFailure   = 1
@@ -236,14 +241,15 @@ const (
 	exitExhausted = 5
 )
 
-// createTag creates a tag, and waits until a worker has answered a request for one ID.
+// createTag creates a tag, and waits until a worker has answered a request for
+// an ID.
 func createTag(t testing.TB, url, tag string, args ...string) {
 	t.Helper()
 	must(t, append([]string{"tag", "create", "--server", url, tag}, args...)...)
 	dial(t, url).next(t, tag)
 }
 
-// freeAddress is an address that nobody listens on.
+// freeAddress is an address without a listener.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))

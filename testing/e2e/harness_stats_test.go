@@ -13,7 +13,7 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// stats asks a number of workers for their STATS, by instance.
+// stats requests the STATS of a number of workers, by instance.
 func stats(t testing.TB, conn *nats.Conn, workers int) (all map[string]worker.Stats) {
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprintf("STATS of %d workers", workers), func() bool {
@@ -23,7 +23,7 @@ func stats(t testing.TB, conn *nats.Conn, workers int) (all map[string]worker.St
 	return all
 }
 
-// askStats asks once, and returns what came soon.
+// askStats sends a single request, and returns the prompt answers.
 func askStats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stats {
 	t.Helper()
 	inbox := conn.NewRespInbox()
@@ -43,7 +43,7 @@ func askStats(t testing.TB, conn *nats.Conn, workers int) map[string]worker.Stat
 	for len(all) < workers {
 		msg, err := sub.NextMsg(5 * time.Second)
 		if err != nil {
-			break // asked again
+			break // repeated
 		}
 		var answer micro.Stats
 		var data worker.Stats

@@ -19,8 +19,8 @@ func runVerify(t testing.TB, url string) (r verify.Report, code int) {
 	return r, found.code
 }
 
-// verify has idworker enrich verify find that nothing is wrong so far, and the plain checker
-// agree. Enrichers may run meanwhile. It returns the report.
+// verify has idworker enrich verify report no fault so far, and the plain
+// checker agree. Enrichers may run at the same time. It returns the report.
 func (e *enrichment) verify() verify.Report {
 	e.t.Helper()
 	r, code := runVerify(e.t, e.url)
@@ -28,7 +28,7 @@ func (e *enrichment) verify() verify.Report {
 		e.t.Errorf("enrich verify: exit code %d, %+v", code, r)
 	}
 	if r.Gone > 0 || r.Waiting > 0 {
-		return r // the plain checker knows nothing of what was removed
+		return r // the plain checker cannot see removed events
 	}
 	problems, events, _ := enriched.Enrichment{
 		JetStream: e.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY",

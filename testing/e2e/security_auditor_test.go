@@ -11,10 +11,10 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// repliesStay: the server sends the answer to any request wherever its reply
-// subject says, with the rights of no one. Users of other accounts ask all that they may, for
-// answers on subjects of every stream. No stream of IDS takes one. And the auditor, whose
-// account has no streams, changes none at all.
+// repliesStay: the server sends the answer to any request to its reply subject,
+// without a check of rights. Users of other accounts send all requests that
+// they may, for answers on subjects of every stream. No stream of IDS stores
+// one. And the auditor, whose account has no streams, changes none at all.
 func (s *site) repliesStay(t *testing.T) {
 	ids := []string{loadEvents, configBucket, workersBucket, clockBucket, registerBucket}
 	all := append(slices.Clone(ids), sourceStream, targetStream, enrichBucket)
@@ -30,8 +30,8 @@ func (s *site) repliesStay(t *testing.T) {
 	}
 }
 
-// askForReplies has a user publish all that it may, with subjects of streams for the replies,
-// and returns when the server has answered.
+// askForReplies has a user publish all that it may, with subjects of streams
+// for the replies, and returns when the server has answered.
 func (p *production) askForReplies(name string) (asked int) {
 	p.t.Helper()
 	conn := p.connect(name)
@@ -51,7 +51,7 @@ func (p *production) askForReplies(name string) (asked int) {
 			}
 		}
 	}
-	for _, right := range userNamed(name).Rights.Publish { // what is answered is behind those
+	for _, right := range userNamed(name).Rights.Publish { // these may be answered
 		if strings.HasPrefix(right, "$") && !strings.HasPrefix(right, "$KV.") {
 			_, _ = conn.Request(subjects.Replace(right), []byte(`{"seq":1}`), time.Second)
 		}

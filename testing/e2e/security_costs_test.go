@@ -21,9 +21,9 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestCostOfEachUser: while a user of nats.conf does its worst to the server and the workers,
-// another gets IDs, none twice, and afterwards is answered again. How soon is a figure, beside that
-// of a nats.conf without limits.
+// TestCostOfEachUser: while a user of nats.conf does its worst to the server
+// and the workers, another gets IDs, none twice, and afterwards is answered
+// again. How soon is a figure, beside that of a nats.conf without limits.
 func TestCostOfEachUser(t *testing.T) {
 	tier.Soak(t)
 	t.Run("nats.conf", func(t *testing.T) { costs(t, natsConf) })
@@ -70,7 +70,7 @@ func costs(t *testing.T, conf string) {
 	ids.check(t)
 }
 
-// steady asks for IDs at a steady rate, and returns how long that took.
+// steady requests IDs at a steady rate, and returns the time that took.
 func steady(t *testing.T, client requester, ids *ledger) string {
 	t.Helper()
 	const rate, n = 200, 2000
@@ -105,14 +105,15 @@ func steady(t *testing.T, client requester, ids *ledger) string {
 	return fmt.Sprintf("p50 %v, p99 %v, %d %% fail", at(50), at(99), 100*(n-len(took))/n)
 }
 
-// attacker is a user who does its worst. It speaks the protocol itself, as no library would.
+// attacker is a user who does its worst. It writes the protocol directly, as no
+// library would.
 type attacker struct {
 	server *production
 	natsconf.User
 	maxPayload int
 }
 
-// worst is what it does, until stopped.
+// worst runs the attack, until stopped.
 func worst(a attacker) map[string]func(stop <-chan struct{}) {
 	lines := []byte("NATS/1.0\r\n") // as many as fit
 	for i := 0; len(lines) < a.maxPayload-20; i++ {
@@ -139,7 +140,8 @@ func worst(a attacker) map[string]func(stop <-chan struct{}) {
 	}
 }
 
-// message is one to each subject to which the user may publish what delays others at most.
+// message is a message to each subject that the user may publish to, of the
+// kind that delays others most.
 func (a attacker) message(header, payload string) (text []byte) {
 	harmless := regexp.MustCompile(`^(ids\.(segment|snowflake)|\$SRV\.STATS|\$JS\.API\.(INFO|STREAM\.INFO|STREAM\.NAMES))`)
 	for _, right := range a.Rights.Publish {
@@ -156,8 +158,9 @@ func (a attacker) message(header, payload string) (text []byte) {
 	return text
 }
 
-// send sends the text again and again, over new connections if the server ends them, and reads
-// what comes or not. Who does not read is subscribed to each reply 100 times.
+// send sends the text again and again, over new connections if the server ends
+// them, and reads the answers or not. A user who does not read is subscribed to
+// each reply 100 times.
 func (a attacker) send(stop <-chan struct{}, text []byte, pause time.Duration, read bool) {
 	var conn net.Conn
 	for {
@@ -191,7 +194,7 @@ func (a attacker) send(stop <-chan struct{}, text []byte, pause time.Duration, r
 	}
 }
 
-// dial logs in, and does not wait for what the server says to it.
+// dial logs in, without waiting for the server's answer.
 func (a attacker) dial() (net.Conn, error) {
 	conn, err := net.Dial("tcp", a.server.address)
 	if err != nil {
@@ -201,7 +204,8 @@ func (a attacker) dial() (net.Conn, error) {
 	return conn, nil
 }
 
-// TestLimitsOfCallers: the server refuses a caller what is larger, and more, than nats.conf allows.
+// TestLimitsOfCallers: the server refuses callers' requests beyond the limits
+// of nats.conf.
 func TestLimitsOfCallers(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)

@@ -53,8 +53,8 @@ func newSeed(t testing.TB, kind nkeys.PrefixByte) (seed, public string) {
 	return string(data), public
 }
 
-// newOperator returns what makes a server trust an operator with one account, and the
-// credentials of a user of that account.
+// newOperator returns a server option that trusts an operator with a single
+// account, and the credentials of a user of that account.
 func newOperator(t *testing.T) (func(*server.Options), string) {
 	t.Helper()
 	pair := func(seed string) nkeys.KeyPair {
@@ -96,8 +96,8 @@ func newOperator(t *testing.T) (func(*server.Options), string) {
 	}, string(creds)
 }
 
-// newTLS returns what makes a server demand client certificates, and the flags with
-// the files of a client that has one.
+// newTLS returns a server option that requires client certificates, and the
+// flags with the files of a client that has one.
 func newTLS(t *testing.T, dir string) (options func(*server.Options), client []string) {
 	t.Helper()
 	caKey, ca := certificate(t, "ca", nil, nil)
@@ -128,7 +128,7 @@ func newTLS(t *testing.T, dir string) (options func(*server.Options), client []s
 	}
 }
 
-// certificate makes a certificate for 127.0.0.1, signed by a CA or by itself.
+// certificate makes a certificate for 127.0.0.1, signed by a CA or self-signed.
 func certificate(t *testing.T, name string, ca *x509.Certificate, by *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -23,7 +23,7 @@ const (
 
 var uses = []string{publish, subscribe, queueIDs, queueSpy}
 
-// The streams of nats.conf by what they are for.
+// The streams of nats.conf by purpose.
 const (
 	loadEvents     = "IDS_LOAD"
 	configBucket   = "KV_ids_config"
@@ -37,7 +37,8 @@ const (
 
 var streams = []string{loadEvents, configBucket, workersBucket, clockBucket, registerBucket, enrichBucket, sourceStream, targetStream, "OTHER"}
 
-// perStream are requests to JetStream that every stream has, with the stream in the place of %s.
+// perStream are requests to JetStream that every stream has, with the stream in
+// the place of %s.
 var perStream = []string{
 	"$JS.API.STREAM.INFO.%s", "$JS.API.STREAM.CREATE.%s", "$JS.API.STREAM.UPDATE.%s", "$JS.API.STREAM.MSG.GET.%s",
 	"$JS.API.DIRECT.GET.%s", "$JS.API.DIRECT.GET.%s.$KV.bucket.key",
@@ -45,7 +46,7 @@ var perStream = []string{
 	"$JS.API.CONSUMER.INFO.%s.name", "$JS.API.CONSUMER.MSG.NEXT.%s.name",
 	"$JS.API.CONSUMER.INFO.%s.loader", "$JS.API.CONSUMER.MSG.NEXT.%s.loader", "$JS.ACK.%s.loader.1.1.1.1.1",
 	"$JS.API.CONSUMER.CREATE.%s.loader", "$JS.API.CONSUMER.DURABLE.CREATE.%s.loader",
-	// Nobody needs these.
+	// No role needs these.
 	"$JS.API.STREAM.DELETE.%s", "$JS.API.STREAM.PURGE.%s", "$JS.API.STREAM.MSG.DELETE.%s",
 	"$JS.API.STREAM.SNAPSHOT.%s", "$JS.API.STREAM.RESTORE.%s", "$JS.API.STREAM.LEADER.STEPDOWN.%s", "$JS.API.STREAM.PEER.REMOVE.%s",
 	"$JS.API.CONSUMER.CREATE.%s", "$JS.API.CONSUMER.DELETE.%s.loader", "$JS.API.CONSUMER.NAMES.%s", "$JS.API.CONSUMER.LIST.%s",
@@ -53,7 +54,8 @@ var perStream = []string{
 	"$JS.ACK.%s.name.1.1.1.1.1", "$JS.ACK.domain.account.%s.loader.1.1.1.1.1",
 }
 
-// subjects are all subjects of the design, and those of NATS that could do harm.
+// subjects are all subjects of the design, and those of NATS that could do
+// harm.
 func subjects() []string {
 	all := []string{
 		"ids.segment.order", "ids.segment.invoice", "ids.segment.order.item", "ids.snowflake", "ids.snowflake.more", "ids.other",
@@ -82,7 +84,7 @@ func subjects() []string {
 	return all
 }
 
-// of names requests for one stream.
+// of names requests for a stream.
 func of(stream string, requests ...string) (all []string) {
 	for _, r := range requests {
 		all = append(all, strings.Replace(r, "%s", stream, 1))
@@ -90,8 +92,8 @@ func of(stream string, requests ...string) (all []string) {
 	return all
 }
 
-// needs reports whether a user needs to use a subject in a way: whether the packages of
-// idworker, or nats.conf itself, state that right.
+// needs reports whether a user needs to use a subject in a way: whether the
+// packages of idworker, or nats.conf itself, state that right.
 func needs(u natsconf.User, use, subject string) bool {
 	switch use {
 	case publish:
@@ -108,10 +110,11 @@ func anyAllows(list []string, subject, group string) bool {
 	return slices.ContainsFunc(list, func(right string) bool { return allows(right, subject, group) })
 }
 
-// allows reports whether a right allows a subject, as a server reads it. One for a queue
-// group is for that group only, and one without is for every group. A wildcard in the subject
-// is a token like any other, and so a right for any name covers wildcards too: workers can
-// see each other's grants, because a worker's name is not known in advance.
+// allows reports whether a right allows a subject, by the server's rules. A
+// right for a queue group is for that group only; a right without a group is
+// for every group. A wildcard in the subject is a token like any other, and so
+// a right for any name covers wildcards too: workers can see each other's
+// grants, because a worker's name is unknown in advance.
 func allows(right, subject, group string) bool {
 	pattern, forGroup, hasGroup := strings.Cut(right, " ")
 	if hasGroup && forGroup != group {
@@ -131,8 +134,8 @@ func allows(right, subject, group string) bool {
 	return len(want) == len(have)
 }
 
-// TestRolesMayDoWhatTheyNeedAndNoMore tries every subject in every way as every user: what
-// a role needs is allowed, and everything else is refused.
+// TestRolesMayDoWhatTheyNeedAndNoMore tries every subject in every way as every
+// user: the rights of its role are allowed, and everything else is refused.
 func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)
@@ -163,7 +166,7 @@ func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Logf("permissions: %d/%d as they should be (%d users, %d subjects, %d uses)", good, all, len(users), len(subjects), len(uses))
 }
 
-// onlyUsers: without a user's name and password nobody gets in.
+// onlyUsers: without a user's name and password there is no login.
 func onlyUsers(t *testing.T, server *production) {
 	for what, url := range map[string]string{
 		"nobody":             "nats://" + server.address,
@@ -178,8 +181,9 @@ func onlyUsers(t *testing.T, server *production) {
 	}
 }
 
-// raw speaks the NATS protocol itself: the server refuses a line before it answers the PING
-// after it, so each verdict is certain, and nothing has to be waited for.
+// raw speaks the NATS protocol itself: the server refuses a line before it
+// answers the PING after it, so each verdict is certain, and nothing has to be
+// waited for.
 type raw struct {
 	t    *testing.T
 	conn net.Conn

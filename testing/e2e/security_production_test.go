@@ -23,19 +23,20 @@ import (
 
 const natsConf = "../../nats.conf"
 
-// site is a server with nats.conf, on which everything is done by the users who are there for it. The server may refuse
-// nothing but what a test asks of it that is to be refused.
+// site is a server with nats.conf, on which each action is done by the user
+// meant for it. The server may refuse nothing except requests that a test
+// expects it to refuse.
 type site struct {
 	*production
 	whole                  *testing.T // the test of which each step is a part
 	worker, second, loader *process
 	http                   map[string]string // role → address
 	api                    string
-	refused                int // what a test has been refused so far
+	refused                int // expected refusals so far
 }
 
-// TestProduction: with the users of nats.conf each role does what it is there for, and the server refuses nothing
-// meanwhile.
+// TestProduction: with the users of nats.conf each role does its work, and the
+// server refuses nothing.
 func TestProduction(t *testing.T) {
 	t.Parallel()
 	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeAddress(t), "loader": freeAddress(t)}, api: freeAddress(t)}
@@ -71,7 +72,7 @@ func TestProduction(t *testing.T) {
 				t.Errorf("the server refused:\n%s", strings.Join(v[s.refused:], ""))
 			}
 		}) {
-			return // the next steps need this one
+			return // the next steps need this step
 		}
 	}
 }
@@ -82,8 +83,9 @@ func (s *site) stop(*testing.T) {
 	}
 }
 
-// missingIsNamed: a process that may not create what is missing says at once what it is
-// and who can create it; one that lacks another right names that.
+// missingIsNamed: a process that may not create a missing bucket names it at
+// once, and the user who can create it; a process that lacks another right
+// names that.
 func (s *site) missingIsNamed(t *testing.T) {
 	fails := func(as settings, wants []string, args ...string) {
 		t.Helper()
@@ -108,7 +110,7 @@ func (s *site) missingIsNamed(t *testing.T) {
 	}
 }
 
-// sick fails the test unless the doctor finds something wrong and says so.
+// sick fails the test unless the doctor reports the fault.
 func sick(t *testing.T, as settings, role, want string, args ...string) {
 	t.Helper()
 	r := as.run(t, append([]string{"doctor", "--role", role}, args...)...)
@@ -117,7 +119,8 @@ func sick(t *testing.T, as settings, role, want string, args ...string) {
 	}
 }
 
-// well fails the test unless the doctor finds nothing wrong, soon, and says all of that.
+// well fails the test unless the doctor finds nothing wrong, soon, and reports
+// all of that.
 func (s *site) well(t *testing.T, user string, args []string, lines ...string) {
 	t.Helper()
 	r := s.as(user).succeeds(t, append([]string{"doctor", "--role"}, args...)...)
@@ -139,7 +142,8 @@ func (s *site) provisionTwice(t *testing.T) {
 
 const noWorkers, noLoaders = "FAIL  workers: none reports: nobody answers requests", "FAIL  loaders: none reports: nobody reserves segments"
 
-// nobodyRuns: a role that nobody fills is all that is wrong, where the user may ask.
+// nobodyRuns: a role without a process is the only fault, for a user with the
+// right to look.
 func (s *site) nobodyRuns(t *testing.T) {
 	for _, role := range []string{"admin", "loader"} {
 		sick(t, s.as(role), role, noLoaders)
@@ -187,7 +191,8 @@ func (s *site) everyRole(t *testing.T) {
 	}
 }
 
-// syncsAlways asks as a worker can, by what the system account exports.
+// syncsAlways queries the servers' sync setting as a worker can, through the
+// system account's exports.
 func syncsAlways(t *testing.T, conn *nats.Conn) bool {
 	t.Helper()
 	msg, err := conn.Request("$SYS.REQ.SERVER.PING.JSZ", []byte(`{"config":true}`), natstest.Patience)
@@ -207,7 +212,7 @@ func syncsAlways(t *testing.T, conn *nats.Conn) bool {
 	return answer.Data.Config.SyncAlways
 }
 
-// doctorOfEachRole finds nothing wrong, and loses no ID by asking.
+// doctorOfEachRole finds nothing wrong, and costs no ID.
 func (s *site) doctorOfEachRole(t *testing.T) {
 	for role, user := range map[string]string{"worker": "worker", "loader": "loader", "admin": "admin", "enricher": "enricher", "auditor": "orders-auditor"} {
 		r := s.as(user).succeeds(t, "doctor", "--role", role)
@@ -220,7 +225,8 @@ func (s *site) doctorOfEachRole(t *testing.T) {
 	s.well(t, "order", []string{"caller", "--tag", "order"}, "ok    requests for tag order: "+answers)
 }
 
-// doctorNamesWhatIsWrong gives users another's role, and processes settings that do not fit.
+// doctorNamesWhatIsWrong gives users another's role, and processes settings
+// that do not fit.
 func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
 	sick(t, s.as("order"), "caller", `refuses this user a right: Permissions Violation for Publish to "ids.snowflake"`)
 	sick(t, s.as("order"), "caller", `Publish to "ids.segment.other"`, "--tag", "other")
@@ -236,9 +242,10 @@ func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// status: an administrator, and the pages of a worker and of a loader,
-// show all processes. What a role's user may not read is named, with the right that it lacks, and nothing else is missing: all is well. Who
-// only asks for IDs sees nothing.
+// status: an administrator, and the pages of a worker and of a loader, show all
+// processes. Contents that a role's user may not read are named, with the
+// missing right; nothing else is missing, and all is well. A user who only
+// requests IDs sees nothing.
 func (s *site) status(t *testing.T) {
 	var found struct {
 		Totals struct{ Workers, Loaders int }
@@ -276,8 +283,8 @@ func between(s, start, end string) (all []string) {
 	return all
 }
 
-// strictTags: the IDs of a strict tag ascend, whichever worker answers, by NATS or by HTTP,
-// to whichever user, also of another account.
+// strictTags: the IDs of a strict tag ascend, whichever worker answers, by NATS
+// or by HTTP, to whichever user, also of another account.
 func (s *site) strictTags(t *testing.T) {
 	s.must("admin", "tag", "create", "invoice", "--step", "50", "--order", "strict")
 	callers := []string{"caller", "enricher", "admin"}
@@ -312,7 +319,7 @@ func (s *site) strictTags(t *testing.T) {
 	}
 }
 
-// askHTTP asks once. It is to be asked again if the machine is busy.
+// askHTTP sends a single request, to be repeated if the machine is busy.
 func (s *site) askHTTP(t *testing.T, client *http.Client, n int64) ([]messages.Range, bool) {
 	t.Helper()
 	a, err := askHTTP(t, client, http.MethodPost, fmt.Sprintf("http://%s/v1/segment/invoice?n=%d", s.api, n), "Accept", "text/plain")
@@ -330,7 +337,8 @@ func (s *site) askHTTP(t *testing.T, client *http.Client, n int64) ([]messages.R
 	return ranges, true
 }
 
-// enrichers stamp events, note whose IDs these have, and an auditor finds nothing wrong.
+// enrichers stamp events, note whose IDs these have, and an auditor finds
+// nothing wrong.
 func (s *site) enrichers(t *testing.T) {
 	s.enrich(s.as("enricher"), 1)
 	record, err := kv.Get(t.Context(), newJetStream(t, s.connect("enricher")), enrich.BucketName(messages.DefaultPrefix), targetStream)
@@ -340,7 +348,8 @@ func (s *site) enrichers(t *testing.T) {
 	s.must("orders-auditor", append([]string{"enrich", "verify", "--no-consumers", "--dead-letter", "orders.dead"}, enrichFrom...)...)
 }
 
-// bench: a user who may ask for IDs and nothing else may run it. It says what it could not look at.
+// bench: a user who may request IDs and nothing else may run it. It reports its
+// missing rights.
 func (s *site) bench(t *testing.T) {
 	if out := s.must("caller", "bench", "invoice", "--duration", "100ms").stdout; !strings.Contains(out, "ok    in order: invoice\n") {
 		t.Errorf("a strict tag: %s", out)
@@ -350,7 +359,8 @@ func (s *site) bench(t *testing.T) {
 	}
 }
 
-// restart: workers and loaders go on after a restart of the server, without the right to create anything.
+// restart: workers and loaders go on after a restart of the server, without the
+// right to create anything.
 func (s *site) restart(t *testing.T) {
 	before := s.loadsByStream()
 	s.t = s.whole // the server stays until its end
@@ -373,7 +383,8 @@ func (s *site) loadsByStream() uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
-// leaving: workers and a loader detect an older installation, leave, and report why.
+// leaving: workers and a loader detect an older installation, leave, and report
+// why.
 func (s *site) leaving(t *testing.T) {
 	_, err := micro.AddService(s.connect("loader"), micro.Config{ // such a process has the same rights
 		Name: worker.ProcessServiceName, Version: "0.0.1",

@@ -38,8 +38,9 @@ func confWith(t testing.TB, oldNew ...string) (path string) {
 	return path
 }
 
-// nobodyActsForAnother: users with few rights cannot have others, or the server, write
-// for them. A reply goes wherever the caller wants it, with the rights of whoever answers.
+// nobodyActsForAnother: users with few rights cannot have others, or the
+// server, write for them. A reply goes to the subject that the caller chose,
+// with the rights of the answering process.
 func (s *site) nobodyActsForAnother(t *testing.T) {
 	before, streams := s.counters(), s.must("orders-admin", "provision", "--part", "enrich").stdout
 
@@ -88,7 +89,7 @@ func (s *site) nobodyActsForAnother(t *testing.T) {
 
 type counter struct{ step, next int64 }
 
-// counters are what tag ls shows of each tag.
+// counters are the figures of tag ls.
 func (p *production) counters() map[string]counter {
 	p.t.Helper()
 	all := make(map[string]counter)
@@ -103,7 +104,7 @@ func (p *production) counters() map[string]counter {
 	return all
 }
 
-// TestVariantsOfNatsConf: what happens with another nats.conf than that of the repository.
+// TestVariantsOfNatsConf: variants of the repository's nats.conf.
 func TestVariantsOfNatsConf(t *testing.T) {
 	t.Parallel()
 	t.Run("TLS", tlsBlock)
@@ -112,8 +113,8 @@ func TestVariantsOfNatsConf(t *testing.T) {
 	t.Run("full account", fullAccount)
 }
 
-// missingRight: a worker that lacks the right to subscribe in its queue group, which is refused
-// later than its first requests, names it.
+// missingRight: a worker that lacks the right to subscribe in its queue group,
+// which is refused later than its first requests, names it.
 func missingRight(t *testing.T) {
 	p := startProduction(t, confWith(t, `"ids.segment.> ids", `, ""))
 	p.provision()
@@ -123,8 +124,8 @@ func missingRight(t *testing.T) {
 	}
 }
 
-// unsynced: the doctor says so of a server that does not sync each write, unless that is allowed, and of an account that has
-// no storage for its own.
+// unsynced: the doctor reports a server that does not sync each write, unless
+// that is allowed, and an account without storage of its own.
 func unsynced(t *testing.T) {
 	p := startProduction(t, confWith(t, "sync_interval: always", "sync_interval: 2m", "{ max_memory: 128MB, max_file: 3GB }", "enabled"))
 	p.provision()
@@ -143,8 +144,9 @@ func unsynced(t *testing.T) {
 // accountExceeded is the server's code for an account whose storage is used up.
 const accountExceeded = jetstream.ErrorCode(server.JSAccountResourcesExceededErr)
 
-// fullAccount: a service fills the storage of its account until the
-// server refuses more. Loads, new tags, new streams of the installation and worker IDs go on.
+// fullAccount: a service fills the storage of its account until the server
+// refuses more. Loads, new tags, new streams of the installation and worker IDs
+// go on.
 func fullAccount(t *testing.T) {
 	p := startProduction(t, confWith(t, "GB", "0MB")) // a hundredth
 	p.provision()
@@ -160,7 +162,8 @@ func fullAccount(t *testing.T) {
 		_, err := js.Publish(ctx, "orders.raw.x", big)
 		return err
 	}
-	// It is full when the server says so, and not when it refuses for another reason.
+	// It is full when the server reports that, not when it refuses for another
+	// reason.
 	isFull := func(err error) bool {
 		var refused *jetstream.APIError
 		return errors.As(err, &refused) && refused.ErrorCode == accountExceeded
@@ -188,7 +191,7 @@ func fullAccount(t *testing.T) {
 	}
 }
 
-// tlsBlock uncomments the TLS block: then nobody gets in without TLS.
+// tlsBlock uncomments the TLS block: then there is no login without TLS.
 func tlsBlock(t *testing.T) {
 	pair := newPair(t, t.TempDir())
 	conf := confWith(t)

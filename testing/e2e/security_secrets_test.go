@@ -23,7 +23,7 @@ import (
 // natsCanary is a password or token of NATS; canary is the database's.
 const natsCanary = "Canary-nats-93d7"
 
-// secrets are strings that must not show anywhere, by what they are.
+// secrets are strings that must not show anywhere, by kind.
 type secrets map[string]string
 
 // spy looks for secrets in everything that others can read of idworker.
@@ -51,8 +51,8 @@ func (s spy) watches(p *process) {
 	s.reads(p.name+": the command line", p.commandLine())
 }
 
-// panics ends a process the way a fatal error of the Go runtime does, with the traces of
-// all goroutines.
+// panics ends a process the way a fatal error of the Go runtime does, with the
+// traces of all goroutines.
 func (s spy) panics(p *process, by syscall.Signal) {
 	s.t.Helper()
 	if line := p.commandLine(); line != "" && !strings.Contains(line, "--log-level") { // not every system has it
@@ -84,7 +84,7 @@ func (s spy) searches(folder string) {
 	}
 }
 
-// asks reads what services report about themselves.
+// asks reads the services' reports about themselves.
 func (s spy) asks(conn *nats.Conn) {
 	s.t.Helper()
 	for _, verb := range []micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb} {
@@ -111,9 +111,9 @@ func (s spy) browses(address string) {
 // secretLogin is a way to log in that has a secret.
 type secretLogin struct {
 	access         // its %s is the server's address
-	secret  string // one string of it
+	secret  string // a string of it
 	connect []nats.Option
-	wrong   func(*server.Options) // a server that does not know the secret; may be nil
+	wrong   func(*server.Options) // a server with another secret; may be nil
 }
 
 // at are the settings and arguments for a server.
@@ -189,11 +189,11 @@ func secretLogins(t *testing.T) map[string]secretLogin {
 	}
 }
 
-// commands are some that connect, and that end by themselves if that fails.
+// commands are those that connect, and that end if that fails.
 var commands = []string{"serve", "get --snowflake", "doctor"}
 
-// fails runs commands that cannot succeed. serve may wait for its database, and those that
-// serve for their NATS server.
+// fails runs commands that cannot succeed. serve may wait for its database, and
+// those that serve for their NATS server.
 func (s spy) fails(with settings, args []string, commands ...string) {
 	s.t.Helper()
 	for _, command := range commands {
@@ -212,9 +212,10 @@ func (s spy) fails(with settings, args []string, commands ...string) {
 	}
 }
 
-// TestSecretsStaySecret: with each way to log in, and the password of a database, all
-// commands run; then the server goes away, and comes back with another password. What
-// they say, export and store shows no secret, nor do the traces of a panic. Nobody gets in without.
+// TestSecretsStaySecret: with each way to log in, and the password of a
+// database, all commands run; then the server goes away, and comes back with
+// another password. Their output, exports and files show no secret, nor do the
+// traces of a panic. There is no login without a secret.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	var dsns []string
@@ -367,10 +368,10 @@ func secretsInFailures(t *testing.T) {
 			scheme + "://" + strings.Replace(rest, ":"+canary, ":"+canary+"%zz", 1),
 			rest, canary,
 		} {
-			url := natstest.Start(t).URL() // an installation has one store
+			url := natstest.Start(t).URL() // an installation has a single store
 			spy.fails(in(), []string{"--server", url, "--store-file", secretFile(t, dsn)}, "serve", "tag create new")
 			list := "tag ls"
-			if dsn == reader { // who may list tags
+			if dsn == reader { // may list tags
 				list = "tag rm order --yes"
 			}
 			spy.fails(in("IDWORKER_STORE="+dsn), []string{"--server", url}, list, "doctor")

@@ -17,10 +17,11 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestOverloadIsRefusedAndPasses asks a worker that gets a tenth of the processor for five
-// times as much as it can do. Requests that have waited too long get a 429, the worker
-// leaves the queue group until it has worked off its backlog, its connection holds, and
-// when the overload is over, requests are served at once.
+// TestOverloadIsRefusedAndPasses sends a worker that gets a tenth of the
+// processor five times its capacity. Requests that have waited too long get a
+// 429, the worker leaves the queue group until it has worked off its backlog,
+// its connection holds, and when the overload is over, requests are served at
+// once.
 func TestOverloadIsRefusedAndPasses(t *testing.T) {
 	tier.Soak(t)
 	lasts := tier.Pick(6*time.Second, 30*time.Second)
@@ -41,7 +42,7 @@ func TestOverloadIsRefusedAndPasses(t *testing.T) {
 		f.listen(t)
 		kinds[subject] = f
 	}
-	capacity := 0 // of one kind alone
+	capacity := 0 // of a single kind
 	for _, f := range kinds {
 		capacity = max(capacity, f.capacity(t))
 	}
@@ -81,7 +82,8 @@ func TestOverloadIsRefusedAndPasses(t *testing.T) {
 	}
 }
 
-// slowDown lets a process run for only a tenth of the time, until stop is called.
+// slowDown lets a process run for only a tenth of the time, until stop is
+// called.
 func slowDown(p *process) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -140,7 +142,8 @@ func (f *flood) listen(t *testing.T) {
 	}
 }
 
-// capacity is how many requests a second are answered when 4,096 are always under way.
+// capacity is how many requests a second are answered when 4,096 are always
+// under way.
 func (f *flood) capacity(t *testing.T) int {
 	t.Helper()
 	const inFlight, during = 4096, 2 * time.Second

@@ -16,15 +16,15 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// only is a worker that nobody else asks: its IDs have no gaps, unless a request
-// that failed took some.
+// only is a worker without other callers: its IDs have no gaps, unless a failed
+// request took some.
 type only struct {
 	url    string
 	client requester
 	last   int64
 }
 
-// untouched fails the test unless the next ID is the one that follows.
+// untouched fails the test unless the next ID follows the last.
 func (o *only) untouched(t *testing.T) {
 	t.Helper()
 	id := o.client.next(t, "order")
@@ -34,7 +34,8 @@ func (o *only) untouched(t *testing.T) {
 	o.last = id
 }
 
-// TestBadRequests: whatever is sent to a worker, it says what is wrong, uses up no ID, and goes on.
+// TestBadRequests: a worker answers every bad request with its fault, uses up
+// no ID, and continues.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir())
@@ -77,8 +78,8 @@ func (o *only) counts(t *testing.T) {
 	}
 }
 
-// tags sends what client libraries refuse to send: raw bytes of the protocol,
-// as anybody can who can open a socket.
+// tags sends requests that client libraries refuse to send: raw bytes of the
+// protocol, which any process with a socket can send.
 func (o *only) tags(t *testing.T) {
 	const refused = "refused by the server"
 	for name, test := range map[string]struct{ tag, want string }{
@@ -103,7 +104,7 @@ func (o *only) tags(t *testing.T) {
 		status, text := rawRequest(t, o.url, "ids.segment."+test.tag)
 		switch {
 		case test.want == refused && (status == "503" || status == ""):
-			// Nobody is subscribed to such a subject, or the server hung up.
+			// The subject has no subscriber, or the server hung up.
 		case status != test.want || status == "400" && !strings.Contains(text, "allowed"):
 			t.Errorf("%s: status %q (%s), want %s and what is allowed", name, status, text, test.want)
 		}
@@ -132,7 +133,8 @@ func (o *only) elsewhere(t *testing.T) {
 			}
 		}
 	}
-	// A reply to these could be a command, so there is none, and no ID is used up.
+	// A reply to these could be a command, so there is none, and no ID is used
+	// up.
 	for _, reply := range []string{"ids.segment.order", "ids.reserve", "ids.grant." + instance, "ids.load.x.order"} {
 		if err := o.client.conn.PublishRequest("ids.segment.order", reply, nil); err != nil {
 			t.Fatal(err)
@@ -147,20 +149,21 @@ func (o *only) elsewhere(t *testing.T) {
 	o.untouched(t)
 }
 
-// carriageReturn: the server passes on a subject with a carriage return,
-// and no client library can read that message, so that the worker's connection
-// breaks off before the worker sees anything. All the worker can do is reconnect.
+// carriageReturn: the server passes on a subject with a carriage return, and no
+// client library can read that message, so that the worker's connection breaks
+// off before the worker sees anything. All the worker can do is reconnect.
 func (o *only) carriageReturn(t *testing.T) {
 	conn := dialRaw(t, o.url, "PUB ids.segment.or\rder box 0\r\n\r\nPING\r\n")
 	defer func() { _ = conn.Close() }()
 	_, _ = bufio.NewReader(conn).ReadString('G') // PONG: the server has it
-	o.client.after = 0                           // what was under way is lost
+	o.client.after = 0                           // requests in flight are lost
 	if id := o.client.next(t, "order"); id <= o.last {
 		t.Errorf("the next ID is %d, after %d", id, o.last)
 	}
 }
 
-// dialRaw opens a connection and sends what follows the client's introduction.
+// dialRaw opens a connection and sends the bytes after the client's
+// introduction.
 func dialRaw(t testing.TB, url, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
@@ -172,9 +175,9 @@ func dialRaw(t testing.TB, url, text string) net.Conn {
 	return conn
 }
 
-// rawRequest sends a request in the bytes of the protocol, and returns the code of
-// the error reply, 503 if nobody is subscribed, or "" if the server complained or
-// hung up instead. IDs fail the test.
+// rawRequest sends a request in the bytes of the protocol, and returns the code
+// of the error reply, 503 if there is no subscriber, or "" if the server
+// complained or hung up instead. IDs fail the test.
 func rawRequest(t *testing.T, url, subject string) (code, text string) {
 	t.Helper()
 	conn := dialRaw(t, url, "SUB box 1\r\nPUB "+subject+" box 0\r\n\r\n")

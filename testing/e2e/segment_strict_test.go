@@ -21,8 +21,8 @@ import (
 // strictTag is the tag of these callers.
 const strictTag = "invoice"
 
-// strictCallers request IDs of a strict tag until stopped. All their answers are recorded,
-// also those that come after a caller has sent its request again.
+// strictCallers request IDs of a strict tag until stopped. All their answers
+// are recorded, also those that come after a caller has sent its request again.
 type strictCallers struct {
 	t        *testing.T
 	answered []atomic.Int64 // by caller
@@ -128,9 +128,9 @@ func (c *strictCallers) check() {
 	c.t.Logf("%d calls in pieces of %d, %d of them undecided", len(c.history), piece, undecided)
 }
 
-// TestStrictOrder: three workers and two loaders are killed and paused in turn. The IDs of a
-// strict tag stay in order, none comes twice, and after each fault every caller is answered
-// again.
+// TestStrictOrder: three workers and two loaders are killed and paused in turn.
+// The IDs of a strict tag stay in order, none comes twice, and after each fault
+// every caller is answered again.
 func TestStrictOrder(t *testing.T) {
 	t.Parallel()
 	url := natstest.Start(t).URL()

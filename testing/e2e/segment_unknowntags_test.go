@@ -13,9 +13,10 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestUnknownTagsCostNothing requests IDs of hundreds of thousands of tags that do not exist,
-// each once. They are refused, and none stays in memory. A tag that exists is answered
-// meanwhile, and afterwards a name is looked up again.
+// TestUnknownTagsCostNothing requests IDs of hundreds of thousands of
+// nonexistent tags, each once. They are refused, and none stays in memory. An
+// existing tag is answered all the while, and afterwards a name is looked up
+// again.
 func TestUnknownTagsCostNothing(t *testing.T) {
 	tier.Soak(t)
 	tags := tier.Pick(300_000, 1_000_000)
@@ -40,7 +41,8 @@ func TestUnknownTagsCostNothing(t *testing.T) {
 		}
 		return true
 	})
-	// If each tag were remembered, with a hundred bytes at least, it would be 24 MB or more.
+	// If each tag were remembered, with a hundred bytes at least, it would be
+	// 24 MB or more.
 	if grown > 16<<20 {
 		t.Errorf("the process grew by %d bytes, from %d", grown, memory)
 	}
@@ -49,9 +51,9 @@ func TestUnknownTagsCostNothing(t *testing.T) {
 
 func refusal(msg *nats.Msg) string { return msg.Header.Get("Nats-Service-Error-Code") }
 
-// askUnknown requests IDs of the tags numbered [from, to), many at a time, and checks that
-// each answer is a 404, or a 429 if there are too many. Now and then it requests one that
-// exists.
+// askUnknown requests IDs of the tags numbered [from, to), many at a time, and
+// checks that each answer is a 404, or a 429 if there are too many. Now and
+// then it requests an existing tag.
 func askUnknown(t testing.TB, conn *nats.Conn, from, to int) {
 	t.Helper()
 	const flight = 500

@@ -21,9 +21,10 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestRestoreUnderWorkers: all of JetStream goes back to the state of a random moment before, with a restart of the
-// server, while three workers give out snowflake IDs. In every second round a fourth one starts at once. No ID is given out
-// twice, and all have worker IDs again.
+// TestRestoreUnderWorkers: all of JetStream regresses to a random earlier
+// moment, with a restart of the server, while three workers hand out snowflake
+// IDs. In every second round a fourth worker starts at once. No ID is handed
+// out twice, and all have worker IDs again.
 func TestRestoreUnderWorkers(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
@@ -69,7 +70,7 @@ func TestRestoreUnderWorkers(t *testing.T) {
 		callers.Go(func() {
 			for !stop.Load() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				if ranges, err := client.SnowflakeN(ctx, 1000); err == nil { // nobody holds a worker ID for a while
+				if ranges, err := client.SnowflakeN(ctx, 1000); err == nil { // no process holds a worker ID for a while
 					issued.add(ranges)
 				}
 				cancel()

@@ -17,13 +17,13 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// badDay is an installation on which much goes wrong: of three workers one is killed, the store of one loader is away, and an
-// enricher is dead.
+// badDay is an installation in trouble: of three workers one is killed, the
+// store of a loader is away, and an enricher is dead.
 type badDay struct {
 	t       *testing.T
 	url     string
 	workers []string // where those that live serve HTTP
-	loaders []string // the second one has no store
+	loaders []string // the second has no store
 	dead    string   // instance
 }
 
@@ -73,8 +73,8 @@ func (d *badDay) enrich() {
 	e.publish(30)
 }
 
-// awaitOutage has loaders try to reserve until the second one knows that its store is away. The first one
-// goes on.
+// awaitOutage has loaders try to reserve until the second has detected that its
+// store is away. The first continues.
 func (d *badDay) awaitOutage() {
 	d.t.Helper()
 	client := dial(d.t, d.url)
@@ -101,7 +101,8 @@ func metricsOf(t *testing.T, address string) metricFamilies {
 	return families
 }
 
-// get is the value of the metric with these label values, beside that of the installation; NaN if there is none.
+// get is the value of the metric with these label values, beside that of the
+// installation; NaN if there is none.
 func (m metricFamilies) get(name string, labels ...string) float64 {
 	if m[name] == nil {
 		return math.NaN()
@@ -120,7 +121,7 @@ func (m metricFamilies) get(name string, labels ...string) float64 {
 	return math.NaN()
 }
 
-// statusJSON is what the test reads of status --json.
+// statusJSON is the part of status --json that the test reads.
 type statusJSON struct {
 	Troubles  []struct{ Severity, What, Text string }
 	Processes []struct {
@@ -162,8 +163,9 @@ func (d *badDay) status() (s statusJSON) {
 	return s
 }
 
-// TestStatusAgreesWithMetrics: on a bad day, the status of the installation says what is wrong, and its figures are those
-// of the processes' own /metrics at that moment. The page and the text say the same.
+// TestStatusAgreesWithMetrics: on a bad day, the status of the installation
+// reports the faults, and its figures are those of the processes' own /metrics
+// at that moment. The page and the text agree.
 func TestStatusAgreesWithMetrics(t *testing.T) {
 	t.Parallel()
 	d := startBadDay(t)
@@ -187,8 +189,8 @@ func TestStatusAgreesWithMetrics(t *testing.T) {
 	d.comparePages()
 }
 
-// compareTags compares the tags with what the workers' metrics say of them. Rates fall while nobody asks, so how long memory
-// lasts is between what it was before and after.
+// compareTags compares the tags with the workers' metrics. Rates fall without
+// requests, so the buffer's duration lies between the values before and after.
 func (d *badDay) compareTags(before, after []metricFamilies, s statusJSON) {
 	d.t.Helper()
 	for _, tag := range s.Tags {
@@ -208,7 +210,8 @@ func (d *badDay) compareTags(before, after []metricFamilies, s statusJSON) {
 	}
 }
 
-// atRest returns a status, and what /metrics of all processes said before and after, while no grants came.
+// atRest returns a status, and /metrics of all processes before and after,
+// during which no grants came.
 func (d *badDay) atRest() (before, after []metricFamilies, s statusJSON) {
 	d.t.Helper()
 	natstest.Eventually(d.t, "no more grants come", func() bool {
@@ -220,7 +223,7 @@ func (d *badDay) atRest() (before, after []metricFamilies, s statusJSON) {
 	return before, after, s
 }
 
-// counts are what is to be the same before and after.
+// counts are the figures that must be the same before and after.
 func (m metricFamilies) counts() []float64 {
 	var all []float64
 	for _, outcome := range []string{"installed", "burnt", "refused"} {
@@ -244,7 +247,7 @@ func (d *badDay) scrape() (all []metricFamilies) {
 	return all
 }
 
-// compareProcesses compares what processes say of themselves.
+// compareProcesses compares the processes' own figures.
 func (d *badDay) compareProcesses(scraped []metricFamilies, s statusJSON) {
 	d.t.Helper()
 	sums, want := map[string]float64{}, map[string]float64{}

@@ -19,16 +19,17 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// offsets is at how many places of every file the damage is done: 20 takes half an hour
-// and is for those who change the data folder.
+// offsets is the number of places in every file to damage: 20 takes half an
+// hour and is for people who change the data folder.
 var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder to damage")
 
-// TestNoDuplicateFromDamagedDataFolder damages the data folder of a stopped server in every
-// way that a disk, a full volume or a person can, and starts it again, twice, since people
-// start again what refused to start. Each time it has to refuse, or to hand out nothing that
-// was handed out before.
+// TestNoDuplicateFromDamagedDataFolder damages the data folder of a stopped
+// server in every way that a disk, a full volume or a person can, and starts it
+// again, twice, as people do. Each time it has to refuse, or to hand out no ID
+// that was handed out before.
 //
-// A soak does everything to each of three folders. Otherwise it is ten samples, by a seed.
+// A soak does everything to each of three folders. Otherwise it is ten samples,
+// by a seed.
 func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 	t.Parallel()
 	var s settings
@@ -68,14 +69,15 @@ func seeded(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// folderTags are the tags in the folder. The demo, with which the server is started,
-// creates the first if it does not find it.
+// folderTags are the tags in the folder. The demo, with which the server is
+// started, creates the first if it does not find it.
 var folderTags = []string{"order", "invoice"}
 
 // folderSteps are small, so that many reservations are in the folder.
 var folderSteps = []string{"--max-step", "200", "--max-batch", "200", "--wait", "500ms"}
 
-// folder has a data folder in it, with its witness beside it, and what was handed out from it.
+// folder has a data folder in it, with its witness beside it, and the IDs
+// handed out from it.
 type folder struct {
 	t        *testing.T
 	settings settings
@@ -108,7 +110,8 @@ func (f *folder) live(end syscall.Signal) {
 	server.stop(end)
 }
 
-// tryAll tries every damage on a copy of its own, and starts a server on that twice.
+// tryAll tries every damage on a copy of its own, and starts a server on that
+// twice.
 func (f *folder) tryAll(all []damage) {
 	for _, d := range all {
 		f.t.Run(d.name, func(t *testing.T) {
@@ -131,7 +134,8 @@ func (f *folder) tryAll(all []damage) {
 	}
 }
 
-// start starts a server on a damaged folder once. If the folder is whole, it may not refuse.
+// start starts a server on a damaged folder once. If the folder is whole, it
+// may not refuse.
 func (f *folder) start(t *testing.T, data string, highest map[string]int64, whole bool) {
 	t.Helper()
 	address := freeAddress(t)
@@ -165,7 +169,8 @@ func (f *folder) start(t *testing.T, data string, highest map[string]int64, whol
 		}
 	}
 	p.signal(syscall.SIGTERM)
-	// A panic has the exit code of bad usage, a race 66, and what a signal ended -1.
+	// A panic has the exit code of bad usage, a race 66, and an end by a signal
+	// -1.
 	if code := p.wait(); whole && code != exitOK || code < 0 || code == exitUsage || code == 66 || strings.Contains(p.stderr.String(), "panic: ") {
 		t.Errorf("ended with %d: %s", code, p.stderr.Tail())
 	}
@@ -177,7 +182,7 @@ type damage struct {
 	do   func(data string) error // nil: nothing
 }
 
-// damages lists what can happen to each file and folder, at a number of places.
+// damages lists the faults of each file and folder, at a number of places.
 func damages(t *testing.T, data string, places int) (all []damage) {
 	t.Helper()
 	err := filepath.WalkDir(data, func(path string, entry os.DirEntry, err error) error {
@@ -190,7 +195,8 @@ func damages(t *testing.T, data string, places int) (all []damage) {
 		}
 		all = append(all, damage{"without " + rel, func(data string) error { return os.RemoveAll(filepath.Join(data, rel)) }})
 		if entry.IsDir() {
-			// With one place, the other buckets are only removed: IDs depend on the register.
+			// With a single place, the other buckets are only removed: IDs
+			// depend on the register.
 			if name := entry.Name(); places == 1 && strings.HasPrefix(name, "KV_") && name != "KV_ids_register" {
 				return filepath.SkipDir
 			}
@@ -208,8 +214,8 @@ func damages(t *testing.T, data string, places int) (all []damage) {
 	return all
 }
 
-// fileDamages lists what can happen to a file. A block of messages is damaged with its
-// index beside it and without: the server trusts the index if there is one.
+// fileDamages lists the faults of a file. A block of messages is damaged with
+// its index beside it and without: the server trusts an existing index.
 func fileDamages(rel string, size, places int) (all []damage) {
 	edit := func(what string, change func([]byte) []byte) {
 		do := func(data string) error {
@@ -231,7 +237,7 @@ func fileDamages(rel string, size, places int) (all []damage) {
 		}
 	}
 	for i := range places {
-		at := (2*i + 1) * size / (2 * places) // in the middle, if it is one
+		at := (2*i + 1) * size / (2 * places) // in the middle, if there is one place
 		edit(fmt.Sprintf("with byte %d of %d flipped", at, size), func(b []byte) []byte { b[at] ^= 0xff; return b })
 		edit(fmt.Sprintf("cut to %d of %d bytes", at, size), func(b []byte) []byte { return b[:at] })
 		edit(fmt.Sprintf("with zeros from %d of %d on", at, size), func(b []byte) []byte { clear(b[at:]); return b })

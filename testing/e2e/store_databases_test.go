@@ -27,13 +27,13 @@ func (p *process) showsNoPassword() {
 	}
 }
 
-// commandLine is what ps shows; nothing once the process has ended.
+// commandLine is the output of ps; empty once the process has ended.
 func (p *process) commandLine() string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))
 	return string(line)
 }
 
-// user makes a user who may do one thing; the password is the canary.
+// user makes a user with a single right; the password is the canary.
 func (d database) user(t testing.TB, db *dbtest.DB, name, grant string) (user string) {
 	t.Helper()
 	user = db.Name() + "_" + name
@@ -77,12 +77,13 @@ type databaseSite struct {
 	url string
 }
 
-// as is how a process is told of both.
+// as is the environment that names both to a process.
 func (s *databaseSite) as(dsn string) settings {
 	return settings{env: []string{"IDWORKER_STORE=" + dsn, "NATS_URL=" + s.url}}
 }
 
-// comesLater starts idworker before its database, where nothing has ever been served.
+// comesLater starts idworker before its database, where nothing has ever been
+// served.
 func (s *databaseSite) comesLater(t *testing.T) {
 	proxy := dbtest.StartProxy(t, s.db.Addr())
 	proxy.Refuse()
@@ -102,7 +103,8 @@ func (s *databaseSite) comesLater(t *testing.T) {
 }
 
 // namesTheRemedy starts idworker on databases that cannot be used. Each error
-// names the remedy, and no password, whether the DSN came by environment or file.
+// names the remedy, and no password, whether the DSN came by environment or
+// file.
 func (s *databaseSite) namesTheRemedy(t *testing.T) {
 	s.db.Exec(t, "CREATE TABLE other (biz_tag varchar(128), max_id bigint)")
 	user := s.user(t, s.db, "n", "SELECT")
@@ -131,7 +133,7 @@ func (s *databaseSite) namesTheRemedy(t *testing.T) {
 			}
 			code, says := test.code, test.says
 			if command == "tag ls" && code != exitUsage && (test.table != "leaf_alloc" || name == "missing database") {
-				code, says = exitUsage, "counts in another store" // said before the table or the database is looked for
+				code, says = exitUsage, "counts in another store" // before it looks for the table or the database
 			}
 			p := as.launch(t, args...)
 			got := p.wait()
@@ -188,9 +190,10 @@ func (s *databaseSite) migrate(t *testing.T) {
 	p.showsNoPassword()
 }
 
-// rowsComeAndGo changes Leaf's table as a DBA does. A new row works at its first request. A
-// row that was deleted without tag rm is no removed tag: its IDs in memory are handed out,
-// then requests fail for now, until tag rm decides.
+// rowsComeAndGo changes Leaf's table as a DBA does. A new row works at its
+// first request. A row that was deleted without tag rm is no removed tag: its
+// IDs in memory are handed out, then requests fail for now, until tag rm
+// decides.
 func (s *databaseSite) rowsComeAndGo(t *testing.T) {
 	as := s.as(s.db.DSN())
 	w := as.startWorker(t, s.url)
@@ -228,8 +231,8 @@ func (s *databaseSite) rowsComeAndGo(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 }
 
-// unusableRows has rows in the table that cannot be tags: they are listed and not served, and
-// the others are.
+// unusableRows has rows in the table that cannot be tags: they are listed and
+// not served, and the others are.
 func (s *databaseSite) unusableRows(t *testing.T) {
 	insert(t, s.db, "'leaf segment test', 1, 100", "'shop.*', 1, 100", "'größe', 1, 100", "'a..b', 1, 100",
 		"'zero', 1, 0", "'negative', 1, -5", "'below', -7, 100", "'end', 9223372036854775800, 100")
@@ -250,8 +253,9 @@ func (s *databaseSite) unusableRows(t *testing.T) {
 	s.db.Exec(t, "DELETE FROM leaf_alloc WHERE biz_tag <> 'order'")
 }
 
-// templates: none is made over a table that takes chat.a and chat.A for one tag. What mends
-// that is said. And a database user has to be one who may insert.
+// templates: none is made over a table that stores chat.a and chat.A as the
+// same tag. The error names the remedy. And a database user needs the right to
+// insert.
 func (s *databaseSite) templates(t *testing.T) {
 	as := s.as(s.db.DSN())
 	const folds = "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) COLLATE utf8mb4_general_ci NOT NULL DEFAULT ''"
@@ -269,7 +273,7 @@ func (s *databaseSite) templates(t *testing.T) {
 		{"ALTER TABLE " + statement, "ok    templates: 1,"},
 	} {
 		s.db.Exec(t, step.alter)
-		_ = as.run(t, create...) // there is one already, from the second time on
+		_ = as.run(t, create...) // it exists from the second time on
 		if r := as.run(t, "doctor"); !strings.Contains(r.stdout, step.want) {
 			t.Errorf("after %s, doctor does not say %q:\n%s", step.alter, step.want, r.stdout)
 		}
@@ -297,8 +301,8 @@ func (s *databaseSite) specialPassword(t *testing.T) {
 	h.showsNoPassword()
 }
 
-// forgets: serve warns once of a server that can lose commits, such as that of the tests, and the doctor
-// fails. A table that forgets is refused by both.
+// forgets: serve warns once of a server that can lose commits, such as that of
+// the tests, and the doctor fails. A table that forgets is refused by both.
 func (s *databaseSite) forgets(t *testing.T) {
 	setting, want, bad, kind := "innodb_flush_log_at_trx_commit", "1", strings.Replace(s.Shapes["official"], "ENGINE=InnoDB", "ENGINE=MEMORY", 1), "ENGINE=MEMORY"
 	if s.name != "MySQL" {

@@ -29,9 +29,10 @@ type registerSite struct {
 	witnesses        []string // of the loaders
 }
 
-// TestRegisterGoesBack: whatever becomes of the register, of running processes or
-// between two runs, no ID comes twice: granting stops, or does not begin. Workers serve
-// from memory, and one command brings everything back without a restart.
+// TestRegisterGoesBack: the register is damaged under running processes or
+// between two runs, and no ID comes twice: granting stops, or does not begin.
+// Workers serve from their buffers, and a single command brings everything back
+// without a restart.
 func TestRegisterGoesBack(t *testing.T) {
 	t.Parallel()
 	s := startRegisterSite(t)
@@ -95,11 +96,11 @@ func (s *registerSite) deleteBucket(t *testing.T) {
 	}
 }
 
-// remedy is what everything names that finds the register to have gone back.
+// remedy is the command that every report of a regressed register names.
 const remedy = "idworker tag raise --all --by N"
 
-// stopsGranting waits until all loaders have stopped. Nothing is granted from then on,
-// and workers serve from memory.
+// stopsGranting waits until all loaders have stopped. Nothing is granted from
+// then on, and workers serve from memory.
 func (s *registerSite) stopsGranting(t *testing.T) {
 	t.Helper()
 	s.stops++
@@ -170,8 +171,8 @@ func (s *registerSite) putBackAtRest(t *testing.T) {
 	s.serves(t)
 }
 
-// refused starts a loader that has a witness, or has none, twice: people start again
-// what refused to start.
+// refused starts a loader with or without a witness, twice, since people start
+// a refused process again.
 func (s *registerSite) refused(t *testing.T, witness bool, says ...string) {
 	t.Helper()
 	for range 2 {
@@ -195,8 +196,8 @@ func (s *registerSite) serves(t *testing.T) {
 	p.stop(syscall.SIGTERM)
 }
 
-// deletedAtRest: nothing makes a bucket that the installation had, until someone
-// decides where to count on. Tags then begin above what was handed out.
+// deletedAtRest: nothing recreates a bucket that the installation had, until an
+// operator decides where to continue. Tags then begin above all IDs handed out.
 func (s *registerSite) deletedAtRest(t *testing.T) {
 	s.deleteBucket(t)
 	const missing = "bucket ids_register is missing"
@@ -222,8 +223,8 @@ func (s *registerSite) madeByHand(t *testing.T) {
 	s.beginsAt(t, "10000000000000000")
 }
 
-// beginsAt raises a register that is empty. Its tags have to be created again, above
-// what was raised by.
+// beginsAt raises an empty register. Its tags have to be created again, above
+// that number.
 func (s *registerSite) beginsAt(t *testing.T, by string) {
 	t.Helper()
 	must(t, "tag", "raise", "--server", s.net.URL(), "--all", "--by", by)

@@ -12,9 +12,11 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestNoDuplicateWhileLeavingLeafByHTTP runs every command in docs/leaving-leaf.md, in its order, and in between
-// does what the text says, on a table that Leaf's servers use until the last step: callers who know nothing
-// but Leaf's path, behind a load balancer, get no ID twice, and never anything but an ID.
+// TestNoDuplicateWhileLeavingLeafByHTTP runs every command in
+// docs/leaving-leaf.md, in its order, and in between the text's instructions,
+// on a table that Leaf's servers use until the last step. Callers that use only
+// Leaf's path, behind a load balancer, get no ID twice, and never anything but
+// an ID.
 func TestNoDuplicateWhileLeavingLeafByHTTP(t *testing.T) {
 	t.Parallel()
 	d := databases[0] // Leaf's own

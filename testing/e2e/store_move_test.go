@@ -11,10 +11,11 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestNoDuplicateWhileCountersMove follows "Moving the counters" of docs/operations.md, from
-// MySQL to JetStream, on to PostgreSQL and back to MySQL, while the workers go on, and from there to another
-// installation. What the
-// procedure forbids is refused: importing while a loader runs, and a loader with the old store.
+// TestNoDuplicateWhileCountersMove follows "Moving the counters" of
+// docs/backup-restore.md, from MySQL to JetStream, on to PostgreSQL and back to
+// MySQL, while the workers continue, and from there to another installation.
+// The procedure's forbidden steps are refused: importing while a loader runs,
+// and a loader with the old store.
 func TestNoDuplicateWhileCountersMove(t *testing.T) {
 	t.Parallel()
 	const tag = "order"

@@ -44,8 +44,8 @@ func (s *tableSite) sum(t *testing.T, name string, labels ...string) (n float64)
 	return n
 }
 
-// more waits until the loaders have granted some more ranges, and callers have got
-// IDs of them.
+// more waits until the loaders have granted some more ranges, and callers have
+// got IDs of them.
 func (s *tableSite) more(t *testing.T) {
 	t.Helper()
 	target := s.sum(t, "idworker_store_granted_total") + 10
@@ -54,8 +54,8 @@ func (s *tableSite) more(t *testing.T) {
 }
 
 // TestDatabaseIsPutBack: an old copy of the database, a replica that had fallen
-// behind, takes its place under load, again and again. No ID comes twice, and service
-// goes on without an administrator.
+// behind, takes its place under load, again and again. No ID comes twice, and
+// service goes on without an administrator.
 func TestDatabaseIsPutBack(t *testing.T) {
 	t.Parallel()
 	for _, d := range []struct {
@@ -88,8 +88,8 @@ func TestDatabaseIsPutBack(t *testing.T) {
 	}
 }
 
-// TestTwoDatabasesOfOneName: two loaders of one installation have different databases
-// by mistake, which both call it by one name. No ID comes twice.
+// TestTwoDatabasesOfOneName: two loaders of an installation have different
+// databases by mistake, of the same name. No ID comes twice.
 func TestTwoDatabasesOfOneName(t *testing.T) {
 	t.Parallel()
 	d := databases[0]

@@ -16,8 +16,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// refuses waits until a process has ended. It has to have refused to serve, with all
-// of those texts.
+// refuses waits until a process has ended. It has to have refused to serve,
+// with all of those texts.
 func refuses(t *testing.T, p *process, says ...string) {
 	t.Helper()
 	if p.servesOrEnds() {
@@ -46,16 +46,16 @@ func registerAt(t testing.TB, js jetstream.JetStream) uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
-// moreGrants waits until some ranges were granted. Callers may live on memory for a
-// while.
+// moreGrants waits until some ranges were granted. Callers may live on memory
+// for a while.
 func moreGrants(t testing.TB, js jetstream.JetStream) {
 	t.Helper()
 	target := registerAt(t, js) + 5
 	natstest.Eventually(t, "ranges are granted", func() bool { return registerAt(t, js) >= target })
 }
 
-// noted waits until witnesses hold all that is in the register by now: a restore
-// takes longer than the second between two notes.
+// noted waits until witnesses hold all that is in the register by now: a
+// restore takes longer than the second between two notes.
 func noted(t testing.TB, js jetstream.JetStream, witnesses ...string) {
 	t.Helper()
 	at := registerAt(t, js)
@@ -71,9 +71,9 @@ func noted(t testing.TB, js jetstream.JetStream, witnesses ...string) {
 	})
 }
 
-// TestDataFolder: a server whose data folder is put back, or is without its witness,
-// does not start, and names the command that helps. After that it serves, and no ID
-// comes twice. One whose folder is removed while it serves ends.
+// TestDataFolder: a server whose data folder is put back, or lacks its witness,
+// does not start, and names the command that helps. After that it serves, and
+// no ID comes twice. A server whose folder is removed while it serves ends.
 func TestDataFolder(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -133,7 +133,7 @@ func TestDataFolder(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(data), os.Rename(recent, data)); err != nil {
 			t.Fatal(err)
 		}
-		serve() // and what it hands out counts for the rest
+		serve() // its IDs count for the rest
 	})
 	t.Run("put back and raised", func(t *testing.T) {
 		put(backup)

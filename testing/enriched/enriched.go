@@ -1,6 +1,7 @@
-// Package enriched checks an enrichment by brute force: it reads both streams into memory and
-// compares them, one question after the other. It shares no code with what enriches, nor with
-// package messages/enrich/verify, which it is there to be compared with.
+// Package enriched checks an enrichment by brute force: it reads both streams
+// into memory and compares them, check by check. It shares no code with the
+// enricher, nor with package messages/enrich/verify, whose results are compared
+// with it.
 package enriched
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Enrichment says what should be where.
+// Enrichment describes the expected content of both streams.
 type Enrichment struct {
 	JetStream    jetstream.JetStream
 	From, Filter string              // stream, and its subjects
@@ -24,11 +25,11 @@ type Enrichment struct {
 	Subject      func(string) string // of an event in the target; anything else there is foreign
 	Tag          func(string) string // by the subject in the source; nil: one tag
 	JSON         string              // top-level key of the ID; may be empty
-	Elsewhere    func(string) bool   // subjects of the target that events do not go to; may be nil
+	Elsewhere    func(string) bool   // subjects of the target without events; may be nil
 	DeadLetters  string              // stream that has them; may be empty
 }
 
-// Problem is one thing that is wrong.
+// Problem is a fault of an enrichment.
 type Problem struct {
 	Kind   string
 	Source uint64 // of the event; 0 for a foreign message
@@ -71,8 +72,9 @@ func sequence(t testing.TB, msg jetstream.Msg) uint64 {
 	return meta.Sequence.Stream
 }
 
-// Problems lists what is wrong, in the order of the target, missing events first. Events
-// behind the last one that arrived are not counted as missing: waiting is how many they are.
+// Problems lists the faults, in the order of the target, missing events first.
+// Events behind the last event that arrived are not missing: waiting is their
+// number.
 func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int) {
 	t.Helper()
 	source, target, dead := e.read(t, e.From, e.Filter), e.read(t, e.To, ">"), map[string]bool{}
@@ -114,7 +116,8 @@ func (e Enrichment) isOurs(msg jetstream.Msg) bool {
 	return len(words) == 3 && words[0] == e.To
 }
 
-// storedAt is the last word about the event in a message, behind a space: when the source stored it.
+// storedAt is the time at which the source stored an event, which a message
+// carries as its last field, behind a space.
 func storedAt(msg jetstream.Msg) string {
 	if words := strings.Split(msg.Headers().Get("Ids-Chain"), " "); len(words) == 3 {
 		return " " + words[2]
@@ -141,8 +144,8 @@ func (e Enrichment) elsewhere(msg jetstream.Msg) bool {
 	return e.Elsewhere != nil && e.Elsewhere(msg.Subject())
 }
 
-// foreign counts the messages of the target, by their place, that this enrichment did not publish:
-// for another target, or of a chain that another one had followed.
+// foreign counts, by sequence, the target's messages that this enrichment did
+// not publish: messages for another target, or of a superseded chain.
 func (e Enrichment) foreign(target []jetstream.Msg) map[int]bool {
 	found, latest, ended := map[int]bool{}, "", map[string]bool{}
 	for i, msg := range target {
@@ -158,7 +161,7 @@ func (e Enrichment) foreign(target []jetstream.Msg) map[int]bool {
 	return found
 }
 
-// wrongInTarget asks of each message what is wrong with it.
+// wrongInTarget lists the faults of each message.
 func (e Enrichment) wrongInTarget(t testing.TB, target []jetstream.Msg, originals map[string]jetstream.Msg) (found []Problem) {
 	t.Helper()
 	seen, ids, highest := map[string]bool{}, map[string]string{}, uint64(0)
@@ -214,7 +217,7 @@ func (e Enrichment) wrongInTarget(t testing.TB, target []jetstream.Msg, original
 	return found
 }
 
-// sameID reports whether the ID is the one that the event came with, and the one in the JSON.
+// sameID reports whether header, original event and JSON carry the same ID.
 func (e Enrichment) sameID(original, msg jetstream.Msg, id string) bool {
 	if kept := original.Headers().Get("Ids-Id"); kept != "" {
 		return kept == id

@@ -1,10 +1,11 @@
-// Package freeport gives tests ports to listen on that stay theirs until they end.
+// Package freeport gives tests ports that stay reserved until the test ends.
 //
-// A port that was found by listening on port 0 and closing again is free for anybody:
-// until the test's server takes it, or while the server is down, the kernel may give it
-// to another test's listener, or to one end of any of the thousands of connections that
-// tests make. So these ports come from below the range that the kernel chooses from, and
-// each is held by a lock that the tests of all packages, which run at once, respect.
+// A port found by listening on port 0 and closing again is free for every
+// process: before the test's server takes it, or while that server is down, the
+// kernel may assign it to another listener, or to an end of any of the
+// thousands of connections that tests make. So these ports come from below the
+// kernel's range, and a lock holds each of them that the tests of all packages
+// respect.
 package freeport
 
 import (
@@ -26,16 +27,17 @@ const (
 	last  = 32_000
 )
 
-// held are the ports of this process. One file has a byte for each port, which the
-// process that holds the port has locked; the kernel unlocks it however that ends.
+// held are the ports of this process. A file has a byte for each port, locked
+// by the process that holds the port; the kernel unlocks it when that process
+// ends.
 var held struct {
 	sync.Mutex
 	file  *os.File
 	ports map[int]bool
 }
 
-// Get returns a port of 127.0.0.1 on which nobody listens, and which no test gets from
-// here until this one ends.
+// Get returns a port of 127.0.0.1 that no process listens on. Until this test
+// ends, Get returns it to no other test.
 func Get(t testing.TB) int {
 	t.Helper()
 	port, err := Take()
@@ -46,8 +48,8 @@ func Get(t testing.TB) int {
 	return port
 }
 
-// Take is Get for a server that outlives its test: the port is held until the process
-// ends.
+// Take is Get for a server that outlives its test: the port is held until the
+// process ends.
 func Take() (int, error) {
 	held.Lock()
 	defer held.Unlock()
@@ -91,8 +93,8 @@ func lock(port int, kind int16) error {
 	return syscall.FcntlFlock(held.file.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: kind, Start: int64(port), Len: 1})
 }
 
-// isFree asks by dialling. If it listened, a child that this process forks at that moment would
-// hold the port on until it has executed its program.
+// isFree dials the port. If it listened instead, a child forked at that moment
+// would keep the port open until it has executed its program.
 func isFree(port int) bool {
 	c, err := net.DialTimeout("tcp", address(port), time.Second)
 	if err == nil {
@@ -101,8 +103,8 @@ func isFree(port int) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Listen listens on a port that was got here, again if need be: a child that was forked
-// while the port was open last may hold it for a moment.
+// Listen listens on a port that Get returned. It retries: a child forked while
+// the port was last open may hold it for a moment.
 func Listen(port int) (l net.Listener, err error) {
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if l, err = net.Listen("tcp", address(port)); !errors.Is(err, syscall.EADDRINUSE) {

@@ -31,8 +31,8 @@ func TestPortIsFreeAgainAfterItsTest(t *testing.T) {
 	}
 }
 
-// TestOtherProcessesRespectTheLock runs this test once more, in a process that tries to
-// lock a port which is held here.
+// TestOtherProcessesRespectTheLock runs this test once more, in a process that
+// tries to lock a port which is held here.
 func TestOtherProcessesRespectTheLock(t *testing.T) {
 	const variable = "FREEPORT_TEST_TRY"
 	if try := os.Getenv(variable); try != "" {
@@ -74,7 +74,8 @@ func TestTakenPortIsNotFree(t *testing.T) {
 	}
 }
 
-// TestForkedChildrenDoNotKeepAPort starts processes while ports are looked for and opened.
+// TestForkedChildrenDoNotKeepAPort starts processes while ports are looked for
+// and opened.
 func TestForkedChildrenDoNotKeepAPort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var forking sync.WaitGroup

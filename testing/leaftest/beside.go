@@ -12,8 +12,8 @@ import (
 )
 
 // Leaf's servers, several tables and an administrator who changes the step all
-// use one row: no ID is handed out twice, and none between two ranges is left
-// out.
+// use the same row: no ID is handed out twice, and no ID between two ranges is
+// left out.
 func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 	enough := int64(tier.Pick(20_000, 200_000))
 	db := b.Database(t)

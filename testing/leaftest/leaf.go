@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Dialect is Leaf on one sort of database.
+// Dialect is Leaf on a kind of database.
 type Dialect struct {
 	Shapes map[string]string  // CREATE TABLE leaf_alloc …, as different installations have it
 	Arg    func(n int) string // the placeholder of the nth argument

@@ -16,7 +16,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 )
 
-// Backend is one sort of database.
+// Backend is a kind of database.
 type Backend struct {
 	Database func(testing.TB) *dbtest.DB     // empty, on a shared server
 	Start    func(testing.TB) *dbtest.Server // the test's own
@@ -38,7 +38,7 @@ type Backend struct {
 	Forgetful map[string][2]string
 
 	// User returns statements that create a user with a right on leaf_alloc, or
-	// without any. The last one removes the user.
+	// without any. The last statement removes the user.
 	User func(user, password, grant string) []string
 
 	// NoDatabase is the name of a database that does not exist, and to which
@@ -92,7 +92,7 @@ func (b *Backend) Handles(t testing.TB, db *dbtest.DB) func() store.Database {
 	}
 }
 
-// Table is one handle onto a new table, see [Backend.Handles].
+// Table is a handle onto a new table, see [Backend.Handles].
 func (b *Backend) Table(t testing.TB, db *dbtest.DB) store.Database {
 	t.Helper()
 	return b.Handles(t, db)()
@@ -116,7 +116,7 @@ func fresh(t *testing.T, db *dbtest.DB, create string) *sql.Table {
 	return Open(t, db.DSN(), "leaf_alloc")
 }
 
-// maxID is what is stored, past the store.
+// maxID reads the stored value, past the store.
 func maxID(t *testing.T, db *dbtest.DB, tag string) (n int64) {
 	t.Helper()
 	query := fmt.Sprintf("SELECT MAX(max_id) FROM leaf_alloc WHERE biz_tag = '%s'", tag)

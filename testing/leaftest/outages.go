@@ -53,7 +53,7 @@ func (b *Backend) startLoad(t *testing.T, dsn string) *load {
 	return l
 }
 
-// more waits until n more segments are reserved, and returns how long that
+// more waits until n more segments are reserved, and returns the time that
 // took.
 func (l *load) more(t *testing.T, n int, when string) time.Duration {
 	t.Helper()

@@ -74,7 +74,7 @@ func (b *Backend) testDistinctTags(t *testing.T) {
 	}
 }
 
-// Find returns the row of one tag as it is, in bounds or not.
+// Find returns a tag's row unchanged, in bounds or not.
 func (b *Backend) testFind(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.NoKey)

@@ -53,7 +53,7 @@ func (b *Backend) testSentOnce(t *testing.T) {
 	}
 }
 
-// A reservation costs one round trip, also on a connection that was idle.
+// A reservation costs a single round trip, even on a connection that was idle.
 func (b *Backend) testOneRoundTrip(t *testing.T) {
 	db := b.Database(t)
 	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
@@ -74,7 +74,7 @@ func (b *Backend) testOneRoundTrip(t *testing.T) {
 	}
 }
 
-// counter counts how often the clients of a server send something after an
+// counter counts a server's round trips: the clients' sends that follow an
 // answer.
 type counter struct {
 	addr  string

@@ -2,8 +2,9 @@ package leaftest
 
 import "github.com/idworker/idworker/store"
 
-// unreadable returns the EntryErrors in an error of Store.Tags. It reports as well whether
-// these are all: otherwise an entry of unknown name could not be read.
+// unreadable returns the EntryErrors in an error of Store.Tags. It reports as
+// well whether these are all: otherwise an entry of unknown name could not be
+// read.
 func unreadable(err error) (entries []*store.EntryError, all bool) {
 	switch e := err.(type) { //nolint:errorlint // goes through the whole tree, of which errors.As finds one
 	case nil:

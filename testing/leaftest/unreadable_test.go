@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestUnreadable finds the names of entries under whatever they are wrapped in, and notices
-// entries without a name.
+// TestUnreadable finds the names of entries under whatever they are wrapped in,
+// and notices entries without a name.
 func TestUnreadable(t *testing.T) {
 	entry := func(tag string) error {
 		return &store.EntryError{Tag: tag, Err: fmt.Errorf("%w: %s", store.ErrCorrupt, tag)}

@@ -1,9 +1,9 @@
-// Package memory measures what a test allocates.
+// Package memory measures a test's allocations.
 package memory
 
 import "runtime"
 
-// Allocated is how many bytes were allocated in this process while f ran, by whomever.
+// Allocated returns the bytes that all goroutines allocated while f ran.
 func Allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

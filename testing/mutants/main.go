@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// The longest that the test for one bug, or the tests of one package without one, may take.
+// The time limit of a bug's test, and of a package's tests without a bug.
 const (
 	quickTimeout = 2 * time.Minute
 	slowTimeout  = 5 * time.Minute
 )
 
-// patience is how long a test waits for what a bug keeps from happening.
+// patience bounds a test's wait for a state that a bug prevents.
 const patience = 30 * time.Second
 
 type options struct {
@@ -97,7 +97,8 @@ func projectRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// run tries mutants in several copies of the tree, and returns how many were found.
+// run tries mutants in several copies of the tree, and returns how many were
+// found.
 func run(ctx context.Context, root, folder string, mutants []mutant, workers int) (caught int, err error) {
 	var trees []tree
 	for i := range workers {
@@ -126,7 +127,8 @@ func run(ctx context.Context, root, folder string, mutants []mutant, workers int
 	return caught, ctx.Err()
 }
 
-// inTrees does something for each item, in as many at a time as there are trees.
+// inTrees does something for each item, in as many at a time as there are
+// trees.
 func inTrees[T any](trees []tree, items []T, do func(tree, T)) {
 	queue := make(chan T)
 	var all sync.WaitGroup
@@ -144,15 +146,15 @@ func inTrees[T any](trees []tree, items []T, do func(tree, T)) {
 	all.Wait()
 }
 
-// group is the tests of one package that mutants name.
+// group holds the tests of a package that mutants name.
 type group struct {
 	pkg   string
 	race  bool
 	tests []string
 }
 
-// checkGreen makes sure that all tests pass while no bug is planted: one that fails anyhow finds
-// nothing.
+// checkGreen makes sure that all tests pass while no bug is planted: a test
+// that fails anyhow finds nothing.
 func checkGreen(ctx context.Context, trees []tree, mutants []mutant) error {
 	var mu sync.Mutex
 	var failed []string

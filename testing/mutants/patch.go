@@ -25,7 +25,8 @@ type mutant struct {
 	count   int
 }
 
-// readMutants reads the patches of a folder whose names match, in the order of their names.
+// readMutants reads the patches of a folder whose names match, in the order of
+// their names.
 func readMutants(folder string, want *regexp.Regexp) (all []mutant, err error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.patch"))
 	if err != nil {

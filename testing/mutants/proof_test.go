@@ -23,8 +23,8 @@ func readAll(t *testing.T) []mutant {
 	return all
 }
 
-// TestPatchesApply: a patch that does not is a bug that nobody plants any more. Change the code around it as the
-// patch does, and put the output of `git diff -U1` into it.
+// TestPatchesApply: a patch that does not apply plants no bug. Change the code
+// around it as the patch does, and put the output of `git diff -U1` into it.
 func TestPatchesApply(t *testing.T) {
 	for _, m := range readAll(t) {
 		cmd := exec.Command("git", "apply", "--check", filepath.Join("testing/mutants", m.path))
@@ -44,7 +44,8 @@ func readProof(t *testing.T) string {
 	return string(text)
 }
 
-// TestProofListsPatches: docs/proof.md says of each patch what its header says, and how many there are.
+// TestProofListsPatches: docs/proof.md says of each patch what its header says,
+// and how many there are.
 func TestProofListsPatches(t *testing.T) {
 	proof, all := readProof(t), readAll(t)
 	for _, m := range all {

@@ -18,7 +18,7 @@ type tree struct {
 	root string
 }
 
-// copyTree copies what git knows or would take, as it stands.
+// copyTree copies all files that git tracks or would add, with local changes.
 func copyTree(ctx context.Context, from, to string) (tree, error) {
 	list := exec.CommandContext(ctx, "git", "-C", from, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	out, err := list.Output()
@@ -27,7 +27,7 @@ func copyTree(ctx context.Context, from, to string) (tree, error) {
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		err := copyFile(filepath.Join(from, name), filepath.Join(to, name))
-		if err != nil && !os.IsNotExist(err) { // one that was deleted and not committed
+		if err != nil && !os.IsNotExist(err) { // deleted, not committed
 			return tree{}, err
 		}
 	}
@@ -62,8 +62,8 @@ func copyFile(from, to string) error {
 	return out.Close()
 }
 
-// apply plants a bug, or takes it out again. Lines may have moved since the patch was made; what the patch
-// changes, and the line before and after, may not.
+// apply plants a bug, or removes it. Lines may have moved since the patch was
+// made; the changed lines, and a line before and after, must match.
 func (t tree) apply(ctx context.Context, m mutant, flags ...string) error {
 	args := append([]string{"-C", t.root, "apply", "--whitespace=nowarn"}, flags...)
 	out, err := exec.CommandContext(ctx, "git", append(args, m.path)...).CombinedOutput()
@@ -73,8 +73,8 @@ func (t tree) apply(ctx context.Context, m mutant, flags ...string) error {
 	return nil
 }
 
-// forgetFailures removes what rapid keeps of a test that failed, lest the next bug is found by what
-// was learnt from this one.
+// forgetFailures removes the failing examples that rapid stores: the next bug
+// must not be found by an example from this bug.
 func (t tree) forgetFailures() error {
 	kept, err := filepath.Glob(filepath.Join(t.root, "*", "testdata", "rapid"))
 	for _, folder := range kept {
@@ -83,13 +83,13 @@ func (t tree) forgetFailures() error {
 	return err
 }
 
-// test runs tests of a package and returns what they say.
+// test runs tests of a package and returns their output.
 func (t tree) test(ctx context.Context, pkg, run string, race bool, count int, timeout time.Duration) (output string, err error) {
 	args := []string{"test", "-trimpath", "-vet=off", "-timeout", timeout.String(), "-run", run}
 	if race {
 		args = append(args, "-race")
 	}
-	if count > 0 { // 0: what is cached will do
+	if count > 0 { // 0: cached results suffice
 		args = append(args, fmt.Sprintf("-count=%d", count), "-failfast")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-v", pkg)...)

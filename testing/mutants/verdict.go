@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// verdict is what became of a planted bug.
+// verdict is the outcome of a planted bug.
 type verdict string
 
 const (
@@ -21,8 +21,8 @@ const (
 	brokenOff    verdict = "BROKEN OFF"
 )
 
-// try plants a bug, runs its test and takes it out again. The text explains a verdict other than
-// found.
+// try plants a bug, runs its test and takes it out again. The text explains a
+// verdict other than found.
 func (t tree) try(ctx context.Context, m mutant) (v verdict, text string) {
 	if err := t.apply(ctx, m); err != nil {
 		return doesNotApply, err.Error()

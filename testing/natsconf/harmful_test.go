@@ -15,8 +15,8 @@ var streams = []string{
 	"ORDERS", "ORDERS_READY", "OTHER",
 }
 
-// harmful are subjects with which anybody could take others' IDs, delete counters, or take
-// servers down. Whatever rights are stated, nobody needs these.
+// harmful are subjects with which a user could take others' IDs, delete
+// counters, or stop servers. No role needs them.
 func harmful() []string {
 	all := []string{
 		"$KV.>", "$JS.API.>", "$JS.ACK.>", "$JS.>", "$JSC.>", "$SYS.>", "$SYS.REQ.>", ">",
@@ -30,7 +30,8 @@ func harmful() []string {
 	return all
 }
 
-// TestNobodyNeedsWhatIsHarmful: a right that is stated too broadly would pass everywhere else.
+// TestNobodyNeedsWhatIsHarmful: a right stated too broadly would pass every
+// other test.
 func TestNobodyNeedsWhatIsHarmful(t *testing.T) {
 	states := func(list []string, subject string) bool {
 		return slices.ContainsFunc(list, func(right string) bool {

@@ -1,7 +1,7 @@
-// Package natsconf knows the users of the repository's nats.conf, and which rights each of
-// them should have: those that the packages of idworker state for its role, and a few that
-// nats.conf itself gives a reason for. Tests hold the file, and a server that runs with it,
-// against this.
+// Package natsconf lists the users of the repository's nats.conf and the rights
+// that each should have: the rights that idworker's packages state for its
+// role, and a few that nats.conf itself gives a reason for. Tests compare the
+// file, and a server that runs with it, with this list.
 package natsconf
 
 import (
@@ -33,9 +33,9 @@ func (u User) PasswordVariable() string {
 func Users() []User {
 	p := messages.DefaultPrefix
 	role := func(r rights.Role) rights.Rights { return rights.Join(worker.Rights(p, r), register.Rights(p, r)) }
-	mayAsk := rights.Publish(rights.AskPermissions)        // what it may do itself
+	mayAsk := rights.Publish(rights.AskPermissions)        // for its own rights
 	mayAskServers := rights.Publish(durability.AskServers) // whether they sync
-	// The answers of a process to those that may list processes.
+	// The answers of a process to users that may list processes.
 	reports := rights.Publish("_INBOX_worker.>", "_INBOX_loader.>", "_INBOX_admin.>")
 	users := []User{
 		{"worker", "IDS", "_INBOX_worker", rights.Join(
@@ -67,7 +67,8 @@ func Users() []User {
 	return users
 }
 
-// askServices asks any micro service how it is, as nats micro does.
+// askServices are the requests for a micro service's state, as nats micro
+// sends.
 func askServices() (r rights.Rights) {
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
 		r = rights.Join(r, rights.Publish("$SRV."+verb, "$SRV."+verb+".>"))

@@ -12,7 +12,8 @@ import (
 	"github.com/idworker/idworker/testing/natsconf"
 )
 
-// nats.conf gives each user the rights that its role needs: none is missing, none is extra.
+// nats.conf gives each user the rights that its role needs: none is missing,
+// none is extra.
 func TestRightsOfEachUser(t *testing.T) {
 	given := readFile(t)
 	for _, user := range natsconf.Users() {
@@ -50,8 +51,8 @@ func compare(t *testing.T, what string, need []string, given *server.SubjectPerm
 	}
 }
 
-// Each account with JetStream has storage of its own, and together they have no more than the
-// server: so one that fills its own takes nothing from the counters.
+// Each account with JetStream has storage of its own, together no more than the
+// server's: a full account takes nothing from the counters.
 func TestStorageOfEachAccount(t *testing.T) {
 	setEnv(t)
 	file, err := conf.ParseFile(path)
@@ -75,8 +76,8 @@ func TestStorageOfEachAccount(t *testing.T) {
 	}
 }
 
-// Who may ask for IDs, and is not trusted with them, costs others little: a caller that does
-// not read delays nobody, no reply is copied often, and no worker decodes large headers.
+// An untrusted caller costs others little: if it does not read, it delays no
+// other caller; no reply is copied often; no worker decodes large headers.
 func TestLimitsOfEachAccount(t *testing.T) {
 	setEnv(t)
 	options, err := server.ProcessConfigFile(path)
@@ -103,7 +104,7 @@ func TestLimitsOfEachAccount(t *testing.T) {
 
 const path = "../../nats.conf"
 
-// setEnv sets what the file takes from the environment.
+// setEnv sets the variables that the file reads from the environment.
 func setEnv(t *testing.T) {
 	t.Helper()
 	t.Setenv("IDS_NATS_DATA", t.TempDir())

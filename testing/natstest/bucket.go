@@ -7,11 +7,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// storeBusy is the server's error code for a stream whose predecessor of the same name is
-// still being removed from the disk.
+// storeBusy is the server's error code for a stream whose predecessor of the
+// same name is still being removed from the disk.
 const storeBusy jetstream.ErrorCode = 10049
 
-// CreateStream creates a stream. One of the same name may have been deleted just before.
+// CreateStream creates a stream. A stream of the same name may have been
+// deleted just before.
 func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamConfig) {
 	t.Helper()
 	Eventually(t, "stream "+config.Name+" can be created", func() bool {
@@ -20,7 +21,8 @@ func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamC
 	})
 }
 
-// CreateBucket creates a bucket. One of the same name may have been deleted just before.
+// CreateBucket creates a bucket. A bucket of the same name may have been
+// deleted just before.
 func CreateBucket(t testing.TB, js jetstream.JetStream, name string) {
 	t.Helper()
 	Eventually(t, "bucket "+name+" can be created", func() bool {
@@ -29,7 +31,8 @@ func CreateBucket(t testing.TB, js jetstream.JetStream, name string) {
 	})
 }
 
-// created reports whether it was, fails the test if it never will be.
+// created reports whether it was created; it fails the test if it never will
+// be.
 func created(t testing.TB, name string, err error) bool {
 	t.Helper()
 	var refused *jetstream.APIError

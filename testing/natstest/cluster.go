@@ -11,18 +11,18 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 )
 
-// Cluster is a JetStream cluster. Stop and restart its servers one by one, then
+// Cluster is a JetStream cluster. Stop and restart its servers in turn, then
 // call WaitReady.
 type Cluster struct {
 	Servers []*Server
 }
 
-// StartCluster runs a JetStream cluster of size servers (3 in nearly every test)
-// and returns when it is ready. All of them stop when the test ends.
+// StartCluster runs a JetStream cluster of size servers (3 in nearly every
+// test) and returns when it is ready. All of them stop when the test ends.
 func StartCluster(t testing.TB, size int, opts ...func(*server.Options)) *Cluster {
 	t.Helper()
 	c := &Cluster{}
-	// Routes have to be known before the first server starts.
+	// Routes must be set before the first server starts.
 	ports, routes := make([]int, size), make([]*url.URL, size)
 	for i := range ports {
 		ports[i] = freeport.Get(t)
@@ -40,8 +40,8 @@ func StartCluster(t testing.TB, size int, opts ...func(*server.Options)) *Cluste
 	return c
 }
 
-// Connect returns a connection that moves to another server when its own stops. It
-// is closed when the test ends.
+// Connect returns a connection that moves to another server when its own stops.
+// It is closed when the test ends.
 func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	urls := make([]string, len(c.Servers))
@@ -58,8 +58,8 @@ func (c *Cluster) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 }
 
 // WaitReady returns when every server that runs is up to date, streams and
-// consumers included, and the cluster has a meta leader. It fails the test if that
-// takes too long, as it does when no majority runs.
+// consumers included, and the cluster has a meta leader. It fails the test if
+// that takes too long, as it does when no majority runs.
 func (c *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
 	Eventually(t, "all running servers healthy, one meta leader", func() bool {
@@ -83,8 +83,8 @@ func (c *Cluster) WaitReady(t testing.TB) {
 	})
 }
 
-// StreamLeader is the running server that leads a stream of the default account,
-// or nil while there is none.
+// StreamLeader is the running server that leads a stream of the default
+// account, or nil while there is none.
 func (c *Cluster) StreamLeader(stream string) *Server {
 	for _, s := range c.Servers {
 		if srv := s.Running(); srv != nil && srv.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {

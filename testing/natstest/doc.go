@@ -1,10 +1,10 @@
-// Package natstest runs real NATS servers inside a test: one with [Start], three
-// that form a JetStream cluster with [StartCluster]. Each can be stopped and
-// restarted on its port and its data, which is how tests take the store, the load
-// stream or a quorum away and give them back.
+// Package natstest runs real NATS servers inside a test: a single server with
+// [Start], a JetStream cluster of three with [StartCluster]. Each can be
+// stopped and restarted on its port and its data. So tests take the store, the
+// load stream or a quorum away and give them back.
 //
-// A stop is a clean one: the server writes out what it holds. What a power failure
-// does to writes that were acknowledged but not synced cannot be seen here.
+// Stops are clean: the server writes its data to disk. The loss of acknowledged
+// but unsynced writes in a power failure cannot be tested here.
 //
 // Tests do not sleep and hope: they wait for a condition with [Eventually].
 package natstest

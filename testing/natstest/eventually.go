@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// pollEvery is short compared to what tests wait for, and long compared to what
-// checking a condition costs.
+// pollEvery is short compared to a test's waits, and long compared to the cost
+// of checking a condition.
 const pollEvery = 5 * time.Millisecond
 
-// Patience is the one bound of all waits in tests. It finds hangs: no machine on
-// which the tests make sense is that slow. How soon something happens is for
-// benchmarks to show.
+// Patience bounds all waits in tests. It finds hangs: no machine on which the
+// tests make sense is that slow. Benchmarks, not tests, measure speed.
 //
-// The variable IDWORKER_PATIENCE sets another one, for those who look for a hang.
+// The variable IDWORKER_PATIENCE sets another bound, for people who look for a
+// hang.
 var Patience = patience()
 
 func patience() time.Duration {
@@ -31,8 +31,8 @@ func patience() time.Duration {
 	return d
 }
 
-// Eventually polls cond until it holds. If it never does, it fails the test and
-// names what was waited for. Call it from the test's own goroutine.
+// Eventually polls cond until it holds. If it never does, it fails the test
+// with a description of the condition. Call it from the test's own goroutine.
 func Eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	if !poll(cond) {

@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// logger prints the server's messages in verbose runs, and keeps the last complaint: a
-// server that cannot start says why here and nowhere else. Unlike with the server's own
-// logger, a fatal message does not end the test process.
+// logger prints the server's messages in verbose runs, and keeps the last
+// warning or error: a server that cannot start logs the reason here and nowhere
+// else. Unlike with the server's own logger, a fatal message does not end the
+// test process.
 type logger struct {
 	quiet bool
 

@@ -7,8 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package, and fails if a goroutine outlives them. What a server that has ended
-// leaves behind is its own affair.
+// Main runs the tests of a package, and fails if a goroutine outlives them. It
+// ignores goroutines of NATS servers that have ended.
 func Main(m goleak.TestingM) {
 	code := m.Run()
 	var err error

@@ -18,8 +18,8 @@ import (
 // as a rule, but test hosts are small and shared.
 const readyWithin = 2 * time.Minute
 
-// Server is a NATS server with JetStream on 127.0.0.1. Its methods may be called
-// from any goroutine, except Restart.
+// Server is a NATS server with JetStream on 127.0.0.1. Its methods may be
+// called from any goroutine, except Restart.
 type Server struct {
 	t    testing.TB
 	opts *server.Options // as each start uses them
@@ -29,9 +29,9 @@ type Server struct {
 	conns   []*nats.Conn   // of tests, made by Connect
 }
 
-// Start runs a server on a port of the test, with its data in a folder of the test, and
-// stops it when the test ends. The options may be changed by the functions; a port
-// other than -1 is taken as it is. It fails the test if the server does not start.
+// Start runs a server on a port of the test, with its data in a folder of the
+// test, and stops it when the test ends. The functions may change the options;
+// a port other than -1 is kept. It fails the test if the server does not start.
 func Start(t testing.TB, opts ...func(*server.Options)) *Server {
 	t.Helper()
 	o := &server.Options{
@@ -63,8 +63,8 @@ func (s *Server) URL() string {
 	return "nats://" + net.JoinHostPort(s.opts.Host, strconv.Itoa(s.opts.Port))
 }
 
-// Connect returns a connection that outlives restarts of the server and is closed
-// when the test ends.
+// Connect returns a connection that outlives restarts of the server and is
+// closed when the test ends.
 func (s *Server) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	nc := connect(t, []string{s.URL()}, opts)
@@ -74,16 +74,16 @@ func (s *Server) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// Running is the server itself, for tests that have to ask it something, and nil
-// while it is stopped.
+// Running is the server, for tests that query it directly, and nil while it is
+// stopped.
 func (s *Server) Running() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
 }
 
-// Stop shuts the server down and returns when it is gone. Stopping a server that
-// is stopped does nothing.
+// Stop shuts the server down and returns when it is gone. Stopping a server
+// that is stopped does nothing.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,10 +96,10 @@ func (s *Server) Stop() {
 }
 
 // Restart stops the server if it runs, and starts it again on the same port and
-// the same data. It returns when the server answers all connections that Connect made:
-// a request that a client sends before it notices the stop is lost, and waits for
-// its whole timeout. It fails the test if the server does not start: call it from the
-// test's own goroutine.
+// the same data. It returns when the server answers all connections that
+// Connect made: a request that a client sends before it notices the stop is
+// lost, and waits for its whole timeout. It fails the test if the server does
+// not start: call it from the test's own goroutine.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
@@ -122,8 +122,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// launch tries once to start the server and says what was wrong. Another process
-// may hold the port of a stopped server for a moment, hence the retries above.
+// launch tries once to start the server. Another process may hold the port of a
+// stopped server for a moment, hence the retries above.
 func (s *Server) launch() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +145,8 @@ func (s *Server) launch() string {
 	return ""
 }
 
-// connect dials any of the URLs, and reconnects for ever: how long a server stays away is up
-// to the test.
+// connect dials any of the URLs, and reconnects for ever: the test decides when
+// a server comes back.
 func connect(t testing.TB, urls []string, opts []nats.Option) *nats.Conn {
 	t.Helper()
 	all := append([]nats.Option{

@@ -21,12 +21,14 @@ type Snapshot struct {
 
 const snapshotTimeout = 10 * time.Second
 
-// calmTries is how often a backup is made again because something was written meanwhile.
+// calmTries bounds the repetitions of a backup during which a message was
+// stored.
 const calmTries = 100
 
-// TakeSnapshot has a server back up a stream, or ends the test. It makes another backup if
-// something was written meanwhile: nats-server v2.15.2 may lose the entry of a key then that
-// is just being replaced. A stream that is always written to is taken as it is.
+// TakeSnapshot has a server back up a stream, or ends the test. It repeats a
+// backup during which a message was stored: nats-server v2.15.2 may then lose
+// the entry of a key that is being replaced. After calmTries it keeps the
+// backup of a stream that is always written to.
 func TakeSnapshot(t testing.TB, nc *nats.Conn, stream string) (s Snapshot) {
 	t.Helper()
 	for range calmTries {
@@ -76,16 +78,17 @@ func TrySnapshot(nc *nats.Conn, stream string) (s Snapshot, err error) {
 	}
 }
 
-// Restore deletes the stream and puts it back to the state of the backup. It tries again if that fails, for
-// the stream is gone then: a cluster may have a server that is away.
+// Restore deletes the stream and puts it back to the state of the backup. It
+// retries a failed restore, since the stream is gone by then: a server of the
+// cluster may be away.
 func (s Snapshot) Restore(t testing.TB, nc *nats.Conn) {
 	t.Helper()
 	first, err := lastSequence(s.about)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Now and then nats-server v2.15.2 says that it is done and has what was there before.
-	// What was written while the backup was made may be in it.
+	// Now and then nats-server v2.15.2 reports success and has the old content.
+	// Messages stored while the backup was made may be in it.
 	Eventually(t, "the restored state of "+s.stream, func() bool {
 		if err := s.tryRestore(nc); err != nil {
 			t.Logf("restore %s: %v", s.stream, err)
@@ -122,7 +125,7 @@ func (s Snapshot) tryRestore(nc *nats.Conn) error {
 	return s.send(nc, to.Subject)
 }
 
-// lastSequence returns the last sequence of a stream, by what a server says about it.
+// lastSequence returns the last sequence of a stream, as its server reports it.
 func lastSequence(about json.RawMessage) (uint64, error) {
 	var stream struct {
 		State struct {
@@ -137,7 +140,8 @@ func lastSequence(about json.RawMessage) (uint64, error) {
 func (s Snapshot) send(nc *nats.Conn, subject string) error {
 	for i, chunk := range append(slices.Clip(s.chunks), nil) {
 		_, err := nc.Request(subject, chunk, snapshotTimeout)
-		// In a cluster it takes a moment until all servers know who takes the chunks.
+		// In a cluster, interest in the chunks takes a moment to reach all
+		// servers.
 		for begin := time.Now(); i == 0 && errors.Is(err, nats.ErrNoResponders) && time.Since(begin) < snapshotTimeout; {
 			time.Sleep(10 * time.Millisecond)
 			_, err = nc.Request(subject, chunk, snapshotTimeout)
@@ -149,7 +153,7 @@ func (s Snapshot) send(nc *nats.Conn, subject string) error {
 	return nil
 }
 
-// ask sends a request to the JetStream API.
+// ask sends a request to the JetStream API and decodes the reply.
 func ask(nc *nats.Conn, subject string, request any) (json.RawMessage, error) {
 	var data []byte
 	if request != nil {

@@ -16,23 +16,23 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// The tags that callers ask for.
+// The callers' tags.
 var (
 	plainTags  = []string{"order", "invoice", "user"}
 	strictTags = []string{"doc.a", "doc.b", "doc.c", "doc.d", "doc.e", "doc.f"}
 )
 
 const (
-	eventTag     = "event"  // that of the enriched events, which callers ask for too
+	eventTag     = "event"  // of the enriched events, requested by callers, too
 	templateTags = "chat.*" // tags that come into being
-	templateKeep = 100      // how many of the latest of these are asked for
+	templateKeep = 100      // the latest tags, which are requested again
 	patience     = 5 * time.Second
 	slack        = 6 * time.Second // that a call may take beyond its deadline, see [messages.Client.Next]
 	maxBatch     = 10_000
 	rawPatience  = 2500 * ms // a worker lets a request wait for 2 s
 )
 
-// callers ask for IDs until the run ends.
+// callers request IDs until the run ends.
 type callers struct {
 	run     *Run
 	stop    context.Context
@@ -55,7 +55,8 @@ func (c *callers) connect() (*nats.Conn, error) {
 	return conn, err
 }
 
-// group is a number of callers of a kind, each asking so many times a second, and waiting for each answer.
+// group is a number of callers of a kind, each sending so many requests a
+// second, and waiting for each answer.
 type group struct {
 	kind    Kind
 	callers int
@@ -63,7 +64,7 @@ type group struct {
 	ask     func(*caller) *Call
 }
 
-// caller is one of them.
+// caller is a member of a group.
 type caller struct {
 	*callers
 	kind   Kind
@@ -121,7 +122,7 @@ func (c *callers) finish() {
 	c.http.client.CloseIdleConnections()
 }
 
-// askAll asks at a rate.
+// askAll sends requests at a rate.
 func (c *caller) askAll(s group) {
 	for range ticks(c.stop, time.Duration(float64(time.Second)/s.rate)) {
 		if call := s.ask(c); call != nil {
@@ -130,7 +131,8 @@ func (c *caller) askAll(s group) {
 	}
 }
 
-// ticks are at an interval, until a context ends. Those that nobody has time for are left out.
+// ticks come at an interval, until a context ends. A tick without a receiver is
+// dropped.
 func ticks(ctx context.Context, interval time.Duration) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		ticker := time.NewTicker(interval)
@@ -148,10 +150,10 @@ func ticks(ctx context.Context, interval time.Duration) iter.Seq[time.Time] {
 	}
 }
 
-// count is how many IDs to ask for in a batch: 1 to 10 is as likely as 1,000 to 10,000.
+// count returns the IDs of a batch: 1 to 10 is as likely as 1,000 to 10,000.
 func (c *caller) count() int64 { return int64(math.Exp(c.random.Float64() * math.Log(maxBatch))) }
 
-// ask asks with the Go client, which asks again until the deadline.
+// ask requests IDs with the Go client, which retries until the deadline.
 func (c *caller) ask(tag string, count int64, f func(context.Context) ([]messages.Range, error)) *Call {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -186,7 +188,7 @@ func (c *caller) snowflake() *Call {
 	return c.ask("", n, func(ctx context.Context) ([]messages.Range, error) { return c.client.SnowflakeN(ctx, n) })
 }
 
-// template asks for one of the latest tags, or for a new one.
+// template requests an ID of a recent tag, or of a new tag.
 func (c *caller) template() *Call {
 	c.mu.Lock()
 	if c.random.IntN(50) == 0 {
@@ -246,8 +248,8 @@ func (r *Run) unexpected(call *Call, err error) {
 	}
 }
 
-// isFinal reports whether an error says that the request, the tag or the answer is wrong, so that there is no use in
-// asking again.
+// isFinal reports whether an error means that the request, the tag or the
+// answer is wrong, so that a retry cannot succeed.
 func isFinal(err error) bool {
 	for _, final := range []error{messages.ErrMalformed, messages.ErrNoTag, messages.ErrStrict, messages.ErrExhausted, messages.ErrReply} {
 		if errors.Is(err, final) {
@@ -257,8 +259,8 @@ func isFinal(err error) bool {
 	return false
 }
 
-// rawCaller sends each request once. An answer counts whenever it comes: the worst that a
-// worker that was paused can do is to answer late.
+// rawCaller sends each request once. An answer counts whenever it comes: the
+// worst that a worker that was paused can do is to answer late.
 type rawCaller struct {
 	run   *Run
 	kind  Kind
@@ -272,7 +274,7 @@ type rawCaller struct {
 
 type rawCall struct {
 	call *Call
-	done chan *Call // has room for one
+	done chan *Call // buffered
 }
 
 func newRawCaller(r *Run, kind Kind, conn *nats.Conn) (*rawCaller, error) {
@@ -284,7 +286,8 @@ func newRawCaller(r *Run, kind Kind, conn *nats.Conn) (*rawCaller, error) {
 	return c, sub.SetPendingLimits(-1, -1)
 }
 
-// ask sends a request, and waits for the answer for a time. A late answer is recorded when it comes.
+// ask sends a request, and waits for the answer for a time. A late answer is
+// recorded when it comes.
 func (c *rawCaller) ask(tag string, n int64) *Call {
 	p := &rawCall{call: &Call{Kind: c.kind, Tag: tag, Count: n}, done: make(chan *Call, 1)}
 	c.mu.Lock()
@@ -310,8 +313,8 @@ func (c *rawCaller) ask(tag string, n int64) *Call {
 	return &sent
 }
 
-// receive records an answer with IDs at once, so that none is recorded after one that came later. ask is told of
-// errors.
+// receive records an answer with IDs at once, so that none is recorded after a
+// later answer. It passes errors to ask.
 func (c *rawCaller) receive(msg *nats.Msg) {
 	c.mu.Lock()
 	p := c.pending[msg.Subject]

@@ -28,13 +28,13 @@ type cast struct {
 	cluster  *Cluster
 	database *database
 	cutters  map[string]*cutter.Cutter
-	watchers []*nats.Conn // who read grants
+	watchers []*nats.Conn // to read grants
 }
 
 // binaries are the programs of the cast.
 type binaries struct{ plain, race, server string }
 
-// clock is the clock of one of the cast.
+// clock is a program's clock.
 func (r *Run) clock(name string) Clock { return Clock{filepath.Join(r.work, name+".clock")} }
 
 // build builds the programs.
@@ -85,7 +85,8 @@ func (r *Run) start() error {
 	return r.startPrograms()
 }
 
-// leaseTTL is how long the worker ID of a process that died is not given to others. It may not be shorter.
+// leaseTTL is the time until a dead process's worker ID is reassigned. It may
+// not be shorter.
 const leaseTTL = "15s"
 
 // startPrograms starts idworker, in all its roles.
@@ -139,8 +140,8 @@ func (r *Run) startEnrichers() error {
 	return nil
 }
 
-// startProgram starts a process that reaches the servers through its own proxies. The second of each role has the
-// race detector.
+// startProgram starts a process that reaches the servers through its own
+// proxies. The second of each role has the race detector.
 func (r *Run) startProgram(name string, args ...string) error {
 	s := process.Settings{Binary: r.binaries.plain, Env: append(r.storeEnv(name), r.clock(name).env(), "GORACE=atexit_sleep_ms=20")}
 	if strings.HasSuffix(name, "2") {
@@ -151,7 +152,7 @@ func (r *Run) startProgram(name string, args ...string) error {
 	return err
 }
 
-// storeEnv tells loaders, and commands, which store there is.
+// storeEnv names the store to loaders and commands.
 func (r *Run) storeEnv(name string) []string {
 	if r.database == nil || !strings.HasPrefix(name, "loader") && name != "command" {
 		return nil
@@ -177,7 +178,7 @@ func (r *Run) idworker(args ...string) error {
 	return nil
 }
 
-// ended records that a program ended by itself.
+// ended records a program's unrequested end.
 func (r *Run) ended(p *Program, code int) {
 	r.note("%s ended by itself with exit code %d: %s", p.Name, code, p.lastWords())
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/idworker/idworker/testing/order"
 )
 
-// Checker looks at every answer. Answers of a kind come in the order in which they were received.
+// Checker looks at every answer. Answers of a kind come in the order in which
+// they were received.
 type Checker struct {
-	granted *Granted // nil: who answered is not known
+	granted *Granted // nil: the worker is unknown
 
 	mu         sync.Mutex
 	history    *history.Checker
@@ -30,10 +31,12 @@ type Checker struct {
 	told       func(violation string) // of each that is kept
 }
 
-// keptViolations is how many are kept as text; one suffices.
+// keptViolations bounds the violations kept as text; a single violation
+// suffices.
 const keptViolations = 100
 
-// NewChecker returns a checker. Without grants the order of tags that are not strict is not looked at.
+// NewChecker returns a checker. Without grants the order of tags that are not
+// strict is not looked at.
 func NewChecker(layout snowflake.Layout, granted *Granted) *Checker {
 	return &Checker{
 		history: history.NewChecker(layout), granted: granted, highest: make(map[string]int64),
@@ -55,7 +58,7 @@ func (c *Checker) violation(err error) {
 	}
 }
 
-// Violations are what was wrong so far.
+// Violations are the violations so far.
 func (c *Checker) Violations() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +96,7 @@ func (c *Checker) Check(call *Call) {
 	case isStrict(call.Kind):
 		inOrder = call.Tag
 		c.addToPart(call)
-	case call.Kind == Prefetched, call.Kind == Event, call.Kind == Snowflake: // it does not matter who answered
+	case call.Kind == Prefetched, call.Kind == Event, call.Kind == Snowflake: // any worker may have answered
 	case instance != "":
 		inOrder = instance + " " + call.Tag
 	case c.granted != nil:
@@ -104,7 +107,8 @@ func (c *Checker) Check(call *Call) {
 	}
 }
 
-// A strict tag's history goes to testing/order in parts, of which porcupine looks at a piece.
+// A strict tag's history goes to testing/order in parts, of which porcupine
+// looks at a piece.
 const (
 	partSize  = 20_000
 	pieceSize = 400
@@ -122,7 +126,7 @@ func (c *Checker) addToPart(call *Call) {
 	c.parts[call.Tag] = part
 }
 
-// checkPart asks those who share no code with this.
+// checkPart checks with code that this package does not share.
 func (c *Checker) checkPart(part []order.Call) {
 	if err := order.Check(part); err != nil {
 		c.violation(err)
@@ -138,7 +142,7 @@ func (c *Checker) checkPart(part []order.Call) {
 	}
 }
 
-// Finish looks at what is left.
+// Finish checks the rest.
 func (c *Checker) Finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

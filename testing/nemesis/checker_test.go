@@ -124,7 +124,8 @@ func TestEveryCallIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// TestHistoryAlone: a history that was recorded is checked alone, whatever somebody did to it.
+// TestHistoryAlone: a recorded history is checked alone, however it was
+// altered.
 func TestHistoryAlone(t *testing.T) {
 	calls := []*Call{
 		answer(Strict, "doc.a", 5, 7, ids(1, 3), ids(9, 9)), answer(Snowflake, "", 6, 8, ids(5<<22, 5<<22)),

@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// Clock sets the time of day of one process that was built with [clockOverlay]. Timers and times between are
-// those of the machine, as they are when a clock is set.
+// Clock sets the time of day of a process that was built with [clockOverlay].
+// Timers and elapsed times follow the machine, as they do when a clock is set.
 type Clock struct{ file string }
 
 // clockVariable names the file in the environment of a process.
 const clockVariable = "NEMESIS_CLOCK"
 
-// Set has the clock differ by an offset, and from now on go faster by some millionths.
+// Set has the clock differ by an offset, and from now on go faster by some
+// millionths.
 func (c Clock) Set(offset time.Duration, ppm int64) error {
 	next := c.file + ".next"
 	text := fmt.Sprintf("%020d %020d\n", int64(offset), ppm)
@@ -28,10 +29,10 @@ func (c Clock) Set(offset time.Duration, ppm int64) error {
 
 func (c Clock) env() string { return clockVariable + "=" + c.file }
 
-// timeNow is the line of package time that asks the kernel.
+// timeNow is the line of package time that reads the kernel's clock.
 const timeNow = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 
-// clockSource is what package time gets in addition. It cannot import os.
+// clockSource is added to package time. It cannot import os.
 const clockSource = `package time
 
 import (
@@ -99,7 +100,8 @@ func nemesisNumber(text []byte) (n int64) {
 // errGo: this version of Go is not known.
 var errGo = errors.New("package time does not read as expected")
 
-// clockOverlay writes the flag for go build with which a program follows its [Clock].
+// clockOverlay writes the flag for go build with which a program follows its
+// [Clock].
 func clockOverlay(dir string) (flag string, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

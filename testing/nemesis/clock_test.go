@@ -11,7 +11,8 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// TestClockIsSet: a program built with the overlay sees the time that it is told, and a rate.
+// TestClockIsSet: a program built with the overlay uses the time and the rate
+// that the file gives.
 func TestClockIsSet(t *testing.T) {
 	dir := t.TempDir()
 	overlay, err := clockOverlay(dir)

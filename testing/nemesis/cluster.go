@@ -18,11 +18,12 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// Cluster is three nats-servers whose routes go through proxies. A server with a higher number makes the route
-// to one with a lower number; they tell each other no addresses by which they could go past the proxies.
+// Cluster is three nats-servers whose routes go through proxies. A server with
+// a higher number makes the route to a server with a lower number; they
+// advertise no addresses that would lead past the proxies.
 type Cluster struct {
 	programs  []*Program
-	addresses []string // of the servers, for clients that no fault shall concern
+	addresses []string // of the servers, for clients that no fault affects
 	disks     []string // folder of each server's data
 	tmpfs     bool     // each is a disk of its own, of limited size
 	conn      *nats.Conn
@@ -47,7 +48,7 @@ func (r *Run) startCluster() error {
 		listen = append(listen, fmt.Sprintf("127.0.0.1:%d", route))
 	}
 	for i, name := range servers {
-		to := []string{fmt.Sprintf("%q", "nats://"+listen[i])} // a server passes over itself, but one without routes is no cluster
+		to := []string{fmt.Sprintf("%q", "nats://"+listen[i])} // a server ignores itself, but needs a route to be a cluster
 		for j := range i {
 			link, err := r.links.Add(name+"-"+servers[j], listen[j])
 			if err != nil {
@@ -120,7 +121,7 @@ func waitFor(within time.Duration, what string, f func() error) error {
 	}
 }
 
-// errNoLeader: nobody leads a stream at the moment.
+// errNoLeader: the stream has no leader at the moment.
 var errNoLeader = errors.New("no leader")
 
 // errNotSeen: the process was not cut, for it wrote no such thing.

@@ -9,8 +9,9 @@ import (
 	"github.com/idworker/idworker/testing/leaftest"
 )
 
-// database is the store outside JetStream: a primary, and a replica that lags and may be promoted. Loaders reach it
-// through a proxy that leads to the primary, as an address does that follows it.
+// database is the store outside JetStream: a primary, and a replica that lags
+// and may be promoted. Loaders reach it through a proxy that leads to the
+// primary, as an address does that follows it.
 type database struct {
 	pair  *dbtest.Pair
 	proxy *dbtest.Proxy
@@ -41,17 +42,19 @@ func (r *Run) startDatabase() error {
 
 func (d *database) dsn() string { return d.pair.DSNVia(d.proxy) }
 
-// exact has MySQL tell Order from order, without which there are no templates.
+// exact has MySQL distinguish Order from order; without it, there are no
+// templates.
 const exact = " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 
 // raises is part of each statement that raises a row.
 const raises = "SET max_id = "
 
-// slow is how long a packet to or from a slow database takes more.
+// slow is the delay of a packet to or from a slow database.
 const slow = 400 * time.Millisecond
 
-// begin injects a fault of the database, once the one before is over: a replica that is made from a primary needs it
-// to live, and on a busy machine that takes longer than the schedule thinks.
+// begin injects a fault of the database, after the last fault is over: making a
+// replica needs a live primary, and on a busy machine takes longer than the
+// schedule expects.
 func (d *database) begin(f Fault) (mend func()) {
 	d.fault.Lock()
 	undo := d.inject(f)
@@ -61,8 +64,8 @@ func (d *database) begin(f Fault) (mend func()) {
 	}
 }
 
-// inject injects a fault. A failover begins with a replica that is cut off: what is committed from then
-// until the primary is killed is lost.
+// inject injects a fault. A failover begins with a replica that is cut off:
+// commits from then until the primary is killed are lost.
 func (d *database) inject(f Fault) (mend func()) {
 	switch f.Kind {
 	case "database killed":

@@ -4,7 +4,7 @@ package nemesis
 
 import "errors"
 
-// mountDisk makes no disks here, so the fault of a full one is not done.
+// mountDisk makes no disks here, so the full-disk fault is skipped.
 func mountDisk(string, int) error { return errors.ErrUnsupported }
 
 func unmountDisk(string) error { return errors.ErrUnsupported }

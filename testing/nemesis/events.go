@@ -24,7 +24,7 @@ const (
 	eventBatch   = 100 // that are published together
 )
 
-// events publishes events, and checks what arrives.
+// events publishes events, and checks their arrival.
 type events struct {
 	run  *Run
 	js   jetstream.JetStream
@@ -32,7 +32,7 @@ type events struct {
 	wg   sync.WaitGroup
 
 	mu       sync.Mutex
-	sequence uint64            // the last one of the source that is known
+	sequence uint64            // the last known sequence of the source
 	numbers  map[uint64]string // of events that have not arrived, by sequence
 	sentAt   map[uint64]time.Duration
 	arrived  uint64
@@ -79,8 +79,9 @@ func (e *events) publishAll() {
 	}
 }
 
-// publish publishes events, and returns those that the source has not confirmed. Their IDs in the source's
-// window of duplicates keep those from being there twice that it had taken.
+// publish publishes events, and returns those that the source has not
+// confirmed. Their IDs in the source's window of duplicates keep those from
+// being there twice that it had taken.
 func (e *events) publish(batch []string) (failed []string) {
 	sent := e.run.now()
 	acks := make([]jetstream.PubAckFuture, len(batch))
@@ -115,7 +116,7 @@ func (e *events) published(sequence uint64, number string, sent time.Duration) {
 	}
 }
 
-// read checks what is in the target, until the context ends.
+// read checks the target's messages, until the context ends.
 func (e *events) read(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = e.readOn(ctx) // begins again where it ended
@@ -153,10 +154,11 @@ func (e *events) seen() uint64 {
 	return e.arrived
 }
 
-// errGap: the consumer skipped something, which is asked for again.
+// errGap: the consumer skipped a message, which is requested again.
 var errGap = errors.New("not the next message")
 
-// check looks at a message of the target: the kth one is the kth event of the source.
+// check checks a message of the target: the kth message is the kth event of the
+// source.
 func (e *events) check(msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/idworker/idworker/internal/history"
 )
 
-// evidence is what is known of a run.
+// evidence is the record of a run.
 type evidence struct {
 	granted *Granted
 	checker *Checker
@@ -19,7 +19,7 @@ type evidence struct {
 	history *history.Writer
 	answers answers
 	notes   notes
-	late    atomic.Int64 // answers to raw requests that nobody waited for any more
+	late    atomic.Int64 // answers to raw requests, after the timeout
 }
 
 // answers are those that were received and not checked yet.
@@ -28,8 +28,8 @@ type answers struct {
 	queue []*Call
 }
 
-// notes are what the report mentions and the verdict does not depend on: programs
-// that ended by themselves, and what was slow.
+// notes go into the report, and do not affect the verdict: programs that ended
+// unrequested, and slow steps.
 type notes struct {
 	mu   sync.Mutex
 	list []string
@@ -42,10 +42,11 @@ func (r *Run) note(format string, args ...any) {
 	r.notes.list = append(r.notes.list, fmt.Sprintf("%.1fs ", r.now().Seconds())+fmt.Sprintf(format, args...))
 }
 
-// checkAfter is how long after an answer it is checked: its grant is known by then.
+// checkAfter is the delay of an answer's check: its grant has arrived by then.
 const checkAfter = 1500 * ms
 
-// record takes an answer. Received is set under the lock, so that the answers in the queue are in that order.
+// record takes an answer. Received is set under the lock, so that the answers
+// in the queue are in that order.
 func (r *Run) record(c *Call) {
 	r.answers.mu.Lock()
 	c.Received = r.now()
@@ -67,7 +68,8 @@ func (r *Run) check(before time.Duration) {
 	}
 }
 
-// checkAll checks answers as they become due, until the context ends, and then all that are left.
+// checkAll checks answers as they become due, until the context ends, and then
+// all that are left.
 func (r *Run) checkAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.check(r.now() - checkAfter)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Fault is one fault of a schedule.
+// Fault is a fault of a schedule.
 type Fault struct {
 	Number int
 	Begin  time.Duration // since the run began
@@ -23,8 +23,8 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%4d  %7.1fs  %4.1fs  %-18s %-16s %2d", f.Number, f.Begin.Seconds(), (f.End - f.Begin).Seconds(), f.Kind, f.Victim, f.Size)
 }
 
-// A storm and the calm after it make a cycle. The faults of a storm are so dense that there is one every 3 s
-// of the cycle, on average.
+// A storm and the calm after it make a cycle. The faults of a storm are so
+// dense that the cycle's average is a fault every 3 s.
 const (
 	storm = 36 * time.Second
 	calm  = 15 * time.Second
@@ -35,17 +35,17 @@ const (
 // kind is a kind of fault.
 type kind struct {
 	name     string
-	weight   int           // how often it comes, compared to others
-	min, max time.Duration // how long it lasts
+	weight   int           // relative frequency
+	min, max time.Duration // duration
 	victims  []string
-	part     string   // of the victim: two faults of one part of a victim do not overlap
+	part     string   // of the victim; faults of the same part do not overlap
 	stores   []string // with which it is possible; nil: all
 	more     []string // parts that have to be free as well; VICTIM stands for whose it is
 }
 
-// What a fault takes hold of. Links may be disturbed while the process at their end is paused,
-// but a process that was killed cannot be paused. The servers are one part together: a majority
-// of them fails only in faults that say so.
+// The parts that faults affect. Links may be disturbed while the process at
+// their end is paused, but a killed process cannot be paused. The servers are a
+// single part: a majority of them fails only in faults made for that.
 const (
 	partProcess  = "process"
 	partLink     = "link"
@@ -67,14 +67,16 @@ var (
 	databases = []string{"mysql", "postgres"}
 )
 
-// spared are the parts that have to be left alone while the register goes back: loaders have to live, and to
-// have polled the register between the backup and the restore.
+// spared are the parts that have to be left alone while the register goes back:
+// loaders have to live, and to have polled the register between the backup and
+// the restore.
 var spared = []string{"process loader1", "process loader2", "link loader1", "link loader2", "clock loader1", "clock loader2", "database database"}
 
 const ms = time.Millisecond
 
-// kinds are all kinds of faults. Long pauses outlast requests (2 s), a turn of the enrichers, grants and
-// reservations; the longest outlast the lease of a worker ID, too.
+// kinds are all kinds of faults. Long pauses outlast requests (2 s), a turn of
+// the enrichers, grants and reservations; the longest outlast the lease of a
+// worker ID, too.
 var kinds = []kind{
 	{"kill", 12, 100 * ms, 5000 * ms, programs, partProcess, nil, nil},
 	{"term", 8, 100 * ms, 4000 * ms, programs, partProcess, nil, nil},
@@ -130,8 +132,9 @@ func (k kind) parts(victim string) []string {
 	return all
 }
 
-// after is how long what a fault took hold of is left alone: what ended is started again, and the next fault finds it
-// running. Once the register is put back, an administrator raises all tags.
+// after is the rest for an affected part: an ended process is restarted, and
+// the next fault finds it running. Once the register is put back, an
+// administrator raises all tags.
 func (k kind) after() time.Duration {
 	if k.part == partServers && k.more != nil {
 		return 15 * time.Second
@@ -139,7 +142,8 @@ func (k kind) after() time.Duration {
 	return time.Second
 }
 
-// Faults is the schedule of a seed, without end: it is the same for the same seed and store.
+// Faults is the schedule of a seed, without end: it is the same for the same
+// seed and store.
 func Faults(seed uint64, store string) iter.Seq[Fault] {
 	possible := kindsFor(store)
 	return func(yield func(Fault) bool) {
@@ -172,7 +176,7 @@ func kindsFor(store string) (possible []kind) {
 	return possible
 }
 
-// storming makes the faults of one storm.
+// storming makes the faults of a storm.
 type storming struct {
 	random *rand.Rand
 	begin  time.Duration
@@ -181,8 +185,8 @@ type storming struct {
 	busy   map[string]time.Duration // until when, by part and victim
 }
 
-// next is a fault whose victim is free. Some kind nearly always has one; when it takes long to find, the fault
-// begins later.
+// next is a fault whose victim is free. Some kind nearly always has a free
+// victim; if the search takes long, the fault begins later.
 func (s *storming) next() Fault {
 	gap := storm * 9 / 10 / time.Duration(int(cycle/every))
 	at := s.begin + gap*time.Duration(len(s.faults)) + time.Duration(s.random.Int64N(int64(2*gap)))
@@ -215,8 +219,8 @@ func (s *storming) pick() kind {
 	panic("weights")
 }
 
-// Schedule is the part of a seed's faults that a run has time for: whole storms, or, if the run is shorter
-// than one, the faults that end in time.
+// Schedule is the part of a seed's faults that fits into a run: whole storms,
+// or, in a run shorter than a storm, the faults that end in time.
 func Schedule(seed uint64, store string, duration time.Duration) (all []Fault) {
 	for f := range Faults(seed, store) {
 		if f.Begin >= duration {

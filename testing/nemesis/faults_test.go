@@ -25,7 +25,8 @@ func TestSameSeedSameFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsAreAsDescribed: one every 3 s, several at a time, in storms; none on what has one already.
+// TestFaultsAreAsDescribed: a fault every 3 s, several at a time, in storms;
+// none on a part that has a fault already.
 func TestFaultsAreAsDescribed(t *testing.T) {
 	for _, store := range stores {
 		all := Schedule(3, store, 100*cycle)

@@ -9,7 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// effect is what became of the requests while a fault lasted, and shortly after.
+// effect counts the requests' outcomes while a fault lasted, and shortly after.
 type effect struct {
 	Fault
 	begun, ended time.Duration // as it was; ended is 0 while it lasts
@@ -22,10 +22,12 @@ type effect struct {
 	done         bool          // all were
 }
 
-// aftermath is how long after its end a fault counts for what becomes of requests.
+// aftermath is the time after its end in which a fault still counts for the
+// outcome of requests.
 const aftermath = 5 * time.Second
 
-// figures collects effects. Several faults last at a time, and each counts for every request meanwhile.
+// figures collects effects. Several faults last at a time, and each counts for
+// every request during it.
 type figures struct {
 	mu      sync.Mutex
 	current []*effect
@@ -33,16 +35,18 @@ type figures struct {
 	kinds   map[Kind]*tally
 }
 
-// tally is what became of the requests of a kind.
+// tally counts the outcomes of a kind of request.
 type tally struct {
 	calls, failed, ids int64
 	took               *hdrhistogram.Histogram
 }
 
-// newTimes returns a histogram of how long things took: in nanoseconds, up to a day, to 1 %.
+// newTimes returns a histogram of durations: in nanoseconds, up to a day, to 1
+// %.
 func newTimes() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(24*time.Hour), 2) }
 
-// recovering are the kinds of callers that have to be answered again. Those of prefetchers live on memory.
+// recovering are the kinds of callers that have to be answered again. Those of
+// prefetchers live on memory.
 var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, HTTP, HTTPStrict, Event}
 
 func (f *figures) begin(fault Fault, now time.Duration) *effect {
@@ -53,7 +57,7 @@ func (f *figures) begin(fault Fault, now time.Duration) *effect {
 	return e
 }
 
-// end says that a fault is mended, or why it was not done.
+// end records that a fault is mended, or why it was skipped.
 func (f *figures) end(e *effect, now time.Duration, failure error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +107,8 @@ func (f *figures) add(c *Call) {
 	f.current = slices.DeleteFunc(f.current, func(e *effect) bool { return e.done && c.Received > e.ended+2*aftermath })
 }
 
-// late are the kinds of callers that have not been answered a request sent after a time, by now.
+// late are the kinds of callers that have not been answered a request sent
+// after a time, by now.
 func (f *figures) late(since time.Duration) (kinds []Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,20 +10,22 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Granted are the segments that loaders sent to workers, by tag. A reply does not say who answered, but its
-// IDs do.
+// Granted are the segments that loaders sent to workers, by tag. A reply does
+// not name the worker, but its IDs identify it.
 type Granted struct {
 	mu   sync.Mutex
 	tags map[string][]segment // they ascend
 }
 
-// segment is a range that was granted to a worker. Neighbours of one worker are joined.
+// segment is a range that was granted to a worker. A worker's adjacent segments
+// are joined.
 type segment struct {
 	first, end int64
 	instance   string
 }
 
-// Add adds a grant, which may be known already, and returns an error if it overlaps with another one.
+// Add adds a grant, which may be a duplicate, and returns an error if it
+// overlaps with another grant.
 func (g *Granted) Add(grant loads.Grant) error {
 	if grant.Refused != 0 {
 		return nil
@@ -64,8 +66,8 @@ func join(list []segment, i int, s segment) []segment {
 	return slices.Insert(list, i, s)
 }
 
-// Holder is the worker that was granted all IDs of an answer. It is empty if a grant is not known, and the
-// error says if two workers had some.
+// Holder is the worker that was granted all IDs of an answer. It is empty if a
+// grant is missing, and the error reports IDs of two workers.
 func (g *Granted) Holder(tag string, ranges []messages.Range) (instance string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // Call is a request for IDs, and its answer.
 type Call = history.Call
 
-// Kind says who asked, and for what.
+// Kind is the caller's kind, and the IDs that it requests.
 type Kind = history.Kind
 
 // The kinds of callers.
@@ -29,9 +29,9 @@ const (
 	Snowflake  = history.Snowflake
 	Raw        = Kind("raw")        // of a tag, a request that is sent once
 	Prefetched = Kind("prefetched") // IDs of a tag that were in memory
-	Template   = Kind("template")   // one ID of a tag that may be new
+	Template   = Kind("template")   // an ID of a tag that may be new
 	Event      = Kind("event")      // an enriched event; the tag is that of its ID
-	HTTP       = Kind("http")       // of a tag, by HTTP, one worker after the other until there is an answer
+	HTTP       = Kind("http")       // of a tag, by HTTP, worker by worker until there is an answer
 	HTTPStrict = Kind("http-strict")
 )
 
@@ -41,8 +41,9 @@ func isStrict(k Kind) bool { return k == Strict || k == HTTPStrict }
 // ErrBrokenOff is the error at the end of a history whose writer was killed.
 var ErrBrokenOff = errors.New("the history breaks off")
 
-// CheckHistory checks a recorded history alone, compressed or not: no ID twice, strict tags and snowflake IDs in
-// order. The error says that it is not a history, or could not be read. If it breaks off, the error wraps
+// CheckHistory checks a recorded history alone, compressed or not: no ID twice,
+// strict tags and snowflake IDs in order. It returns an error if the file is no
+// history, or unreadable. If the file is cut short, the error wraps
 // [ErrBrokenOff], and the checker has seen all of it.
 func CheckHistory(r io.Reader) (*Checker, error) {
 	in := bufio.NewReader(r)
@@ -82,7 +83,8 @@ func CheckHistory(r io.Reader) (*Checker, error) {
 	}
 }
 
-// readHeader returns the layout that the first line names, zero if it is unknown.
+// readHeader returns the layout that the first line names, zero if it is
+// unknown.
 func readHeader(in *bufio.Reader) (snowflake.Layout, error) {
 	line, err := in.ReadString('\n')
 	text, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), history.Header)
@@ -142,7 +144,7 @@ func parseCall(line string) (*Call, error) {
 	return c, nil
 }
 
-// Report says what a checker has seen.
+// Report summarizes the history that a checker has seen.
 func (c *Checker) Report() string {
 	ids, answers := c.Counts()
 	return fmt.Sprintf("%d IDs in %d answers checked; %d violations", ids, answers, len(c.Violations()))

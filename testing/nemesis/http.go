@@ -17,8 +17,8 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 )
 
-// openAPI finds a place for a worker to answer HTTP, which stays the same over restarts. Callers reach it through a proxy
-// of theirs.
+// openAPI finds a place for a worker to answer HTTP, which stays the same over
+// restarts. Callers reach it through a proxy of theirs.
 func (r *Run) openAPI() (address string, err error) {
 	port, err := freeport.Take()
 	if err != nil {
@@ -30,8 +30,9 @@ func (r *Run) openAPI() (address string, err error) {
 	return address, err
 }
 
-// balancer asks the workers in turn, over connections that it keeps, and goes on to the next when one refuses, is gone or
-// is silent: as a load balancer does.
+// balancer sends requests to the workers in turn, over connections that it
+// keeps, and tries the next worker when a worker refuses, is gone or is silent:
+// like a load balancer.
 type balancer struct {
 	addresses []string
 	silence   time.Duration // after which it goes on to the next
@@ -39,7 +40,8 @@ type balancer struct {
 	turn      atomic.Uint64
 }
 
-// httpSilence is how long a caller should wait for an answer by HTTP at least, says docs/protocol.md.
+// httpSilence is the least time for which a caller should wait for an HTTP
+// answer, see docs/protocol.md.
 const httpSilence = 3 * time.Second
 
 func newBalancer(addresses []string, silence time.Duration) *balancer {
@@ -50,18 +52,18 @@ func newBalancer(addresses []string, silence time.Duration) *balancer {
 	}
 }
 
-// form is how IDs are asked for, and written.
+// form is a way to request IDs and to encode them.
 type form int
 
-// The forms. Leaf knows no batches.
+// The forms. Leaf has no batches.
 const (
 	asJSON form = iota
 	asText
 	asLeaf
 )
 
-// ask asks until there are IDs, an error says that there is no use in going on, or the context ends. What comes after a
-// worker was given up is lost.
+// ask retries until it has IDs, an error is final, or the context ends. Answers
+// of an abandoned worker are lost.
 func (b *balancer) ask(ctx context.Context, as form, tag string, n int64) ([]messages.Range, error) {
 	for tries := 1; ; tries++ {
 		address := b.addresses[b.turn.Add(1)%uint64(len(b.addresses))]
@@ -69,13 +71,13 @@ func (b *balancer) ask(ctx context.Context, as form, tag string, n int64) ([]mes
 		if err == nil || isFinal(err) || ctx.Err() != nil {
 			return ranges, err
 		}
-		if tries%len(b.addresses) == 0 { // nobody could answer
+		if tries%len(b.addresses) == 0 { // no worker could answer
 			sleep(ctx, 20*ms+rand.N(80*ms))
 		}
 	}
 }
 
-// askOne asks one worker, once.
+// askOne sends a request to a worker, once.
 func (b *balancer) askOne(ctx context.Context, address string, as form, tag string, n int64) ([]messages.Range, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.silence)
 	defer cancel()
@@ -97,7 +99,7 @@ func (b *balancer) askOne(ctx context.Context, address string, as form, tag stri
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, err // the connection was lost: what has come of an answer is none
+		return nil, err // the connection was lost: a partial answer does not count
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, refusal(as, response.StatusCode, body)
@@ -108,7 +110,7 @@ func (b *balancer) askOne(ctx context.Context, address string, as form, tag stri
 	return messages.DecodeRanges(body, n)
 }
 
-// decodeJSON reads IDs that are written one by one.
+// decodeJSON reads IDs that are listed singly.
 func decodeJSON(body []byte) (ranges []messages.Range, err error) {
 	var reply struct {
 		IDs []string `json:"ids"`
@@ -133,7 +135,7 @@ func decodeJSON(body []byte) (ranges []messages.Range, err error) {
 	return ranges, nil
 }
 
-// refusal is what an answer without IDs says.
+// refusal is the error in an answer without IDs.
 func refusal(as form, status int, body []byte) error {
 	code, text := messages.Code(status), strings.TrimSpace(string(body))
 	switch {
@@ -152,7 +154,7 @@ func refusal(as form, status int, body []byte) error {
 func (c *caller) httpPlain() *Call  { return c.askHTTP(plainTags) }
 func (c *caller) httpStrict() *Call { return c.askHTTP(strictTags) }
 
-// askHTTP asks for one ID or several, in any form.
+// askHTTP requests IDs, in any form.
 func (c *caller) askHTTP(tags []string) *Call {
 	tag, as, n := tags[c.random.IntN(len(tags))], form(c.random.IntN(int(asLeaf)+1)), int64(1)
 	if as != asLeaf && c.random.IntN(2) == 0 {

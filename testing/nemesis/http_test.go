@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// answering is a worker that says what it is told to.
+// answering is a worker with scripted answers.
 func answering(t *testing.T, status int, body string) (address string) {
 	t.Helper()
 	return handling(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -31,7 +31,7 @@ func handling(t *testing.T, f http.HandlerFunc) (address string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// gone is where nobody listens any more.
+// gone is an address without a listener.
 func gone(t *testing.T) (address string) {
 	t.Helper()
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -39,7 +39,7 @@ func gone(t *testing.T) (address string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// TestBalancerGoesOn: to the next worker, until one answers.
+// TestBalancerGoesOn: it tries the next worker, until a worker answers.
 func TestBalancerGoesOn(t *testing.T) {
 	silent := handling(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	breakingOff := handling(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -87,13 +87,14 @@ func TestBalancerGoesOn(t *testing.T) {
 	}
 }
 
-// TestBalancerEnds: at the end of the context, and where no fault explains what is wrong.
+// TestBalancerEnds: it ends with the context, and at an error that no fault
+// explains.
 func TestBalancerEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		as     form
 		status int
 		body   string
-		want   error // nil: it asks until the context ends
+		want   error // nil: it retries until the context ends
 	}{
 		"nobody can":          {asJSON, 503, "starting", nil},
 		"no tag":              {asJSON, 404, "no such tag", messages.ErrNoTag},

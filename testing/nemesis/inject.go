@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// patient is when a run stops to wait for service to come back: it only finds hangs.
-// How soon it came back is in the report.
+// patient is when a run stops to wait for service to come back: it only finds
+// hangs. How soon it came back is in the report.
 const patient = 4 * time.Minute
 
-// endWithin is how long a process may take to end after SIGTERM, until it's killed.
+// endWithin bounds a process's end after SIGTERM, before it's killed.
 const endWithin = 30 * time.Second
 
-// inject injects all faults of the schedule at their times, each from a goroutine of its own, and waits in each
-// calm until everything has recovered. If that takes longer than the calm, the rest of the schedule is later. The
+// inject injects all faults of the schedule at their times, each from a
+// goroutine of its own, and waits in each calm until everything has recovered.
+// If that takes longer than the calm, the rest of the schedule is later. The
 // error is that nothing came back: then there is nothing left to check.
 func (r *Run) inject(ctx context.Context) error {
 	schedule := Schedule(r.Seed, r.Store, r.Duration)
@@ -63,7 +64,8 @@ func (r *Run) calm(ctx context.Context) error {
 	return err
 }
 
-// awaitRecovery waits until all kinds of callers are answered again, and returns which were the last.
+// awaitRecovery waits until all kinds of callers are answered again, and
+// returns which were the last.
 func (r *Run) awaitRecovery(ctx context.Context, since time.Duration) (last []Kind, err error) {
 	for {
 		late := r.figures.late(since - storm)
@@ -94,7 +96,7 @@ func (r *Run) do(ctx context.Context, f Fault, begin time.Duration) {
 	r.Say("%6.1fs %v  %s", r.now().Seconds(), f, note)
 }
 
-// begin injects a fault. The note says what is not in the schedule.
+// begin injects a fault. The note has details that the schedule lacks.
 func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
 	switch partOfKind(f.Kind) {
 	case partProcess:
@@ -137,7 +139,8 @@ func (r *Run) beginProcess(f Fault) (note string, mend func() error, err error) 
 	}
 }
 
-// terminate asks a program to end. It is started again when it has ended and the fault is over.
+// terminate sends SIGTERM to a program. It is restarted when it has ended and
+// the fault is over.
 func (r *Run) terminate(p *Program) (mend func() error) {
 	result := make(chan error, 1)
 	go func() { result <- p.Terminate(endWithin) }()
@@ -151,7 +154,7 @@ func (r *Run) terminate(p *Program) (mend func() error) {
 	}
 }
 
-// freeze stops a program, so that it does not run and does not know.
+// freeze pauses a program, which cannot detect that.
 func freeze(p *Program) (mend func() error) {
 	run := p.Pause()
 	return func() error {
@@ -179,7 +182,8 @@ func stutter(p *Program) (mend func() error) {
 	return func() error { cancel(); wg.Wait(); return nil }
 }
 
-// steps are how far clocks are set. Beyond --max-clock-skew, 5 s, a worker makes no snowflake IDs.
+// steps are clock steps. Beyond --max-clock-skew, 5 s, a worker makes no
+// snowflake IDs.
 var steps = []time.Duration{-time.Hour, -20 * time.Second, -3 * time.Second, -300 * ms, 300 * ms, 3 * time.Second, 20 * time.Second, time.Hour}
 
 // rates are by how many millionths clocks go faster.
@@ -196,7 +200,7 @@ func (r *Run) beginClock(f Fault) (note string, mend func() error, err error) {
 	return "by " + step.String(), mend, clock.Set(step, 0)
 }
 
-// Streams of a link: upstream is what its owner sends.
+// Streams of a link: its owner sends upstream.
 const (
 	up   = "upstream"
 	down = "downstream"
@@ -224,7 +228,7 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 	nothing := func() error { return nil }
 	p := r.programs[f.Victim]
 	if strings.HasPrefix(f.Kind, "leader") {
-		// While servers fail nobody may lead it, or none answer.
+		// While servers fail, it may lack a leader, or no server answers.
 		err = waitFor(f.End-f.Begin+3*time.Second, "a leader", func() error { p, err = r.cluster.leader(f.Victim); return err })
 		if err != nil {
 			return "", nothing, err
@@ -260,7 +264,8 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 	}
 }
 
-// fillDisk fills a server's disk. The server gives up JetStream then, so it is started again when there is room.
+// fillDisk fills a server's disk. The server gives up JetStream then, so it is
+// started again when there is room.
 func (r *Run) fillDisk(p *Program) (note string, mend func() error, err error) {
 	if err := r.cluster.fill(p.Name); err != nil {
 		return "", nil, err

@@ -28,10 +28,11 @@ func NewLinks() *Links {
 	return &Links{server: toxiproxy.NewServer(metrics, zerolog.Nop()), all: make(map[string][]*toxiproxy.Proxy)}
 }
 
-// Add adds a proxy in front of an address to somebody's, and returns where it listens.
+// Add adds a proxy in front of an address to an owner's links, and returns the
+// proxy's address.
 func (l *Links) Add(whose, upstream string) (address string, err error) {
 	p, err := l.listen(whose, upstream)
-	for range 3 { // somebody who asks for no lock may have taken the port meanwhile
+	for range 3 { // a process without the lock may have taken the port
 		if err == nil {
 			break
 		}
@@ -61,15 +62,17 @@ func (l *Links) of(whose string) []*toxiproxy.Proxy {
 	return l.all[whose]
 }
 
-// Cut closes all connections of somebody, and refuses new ones until Mend.
+// Cut closes all of an owner's connections, and refuses new connections until
+// Mend.
 func (l *Links) Cut(whose string) {
 	for _, p := range l.of(whose) {
 		p.Stop()
 	}
 }
 
-// Disturb has somebody's links do what a toxic says, until Mend. Upstream is what their owner sends. Data that
-// a toxic swallows is gone, and so is its connection when it is mended.
+// Disturb applies a toxic to an owner's links, until Mend. The owner sends
+// upstream. Data that a toxic swallows is lost, and so is its connection when
+// it is mended.
 func (l *Links) Disturb(whose, toxic, attributes string, streams ...string) error {
 	for _, p := range l.of(whose) {
 		for _, stream := range streams {
@@ -82,7 +85,7 @@ func (l *Links) Disturb(whose, toxic, attributes string, streams ...string) erro
 	return nil
 }
 
-// Mend ends what Cut and Disturb did.
+// Mend ends Cut and Disturb.
 func (l *Links) Mend(whose string) error {
 	for _, p := range l.of(whose) {
 		p.Toxics.ResetToxics(context.Background())

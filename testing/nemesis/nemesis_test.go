@@ -21,7 +21,7 @@ func setting(name, usual string) string {
 	return usual
 }
 
-// TestNemesis is one run. `make nemesis` says how long, with which seed, and on which store.
+// TestNemesis is a run. `make nemesis` sets its duration, seed and store.
 func TestNemesis(t *testing.T) {
 	if os.Getenv("NEMESIS_DURATION") == "" {
 		t.Skip("`make nemesis` runs it")
@@ -49,7 +49,7 @@ func TestNemesis(t *testing.T) {
 		t.Logf(format, args...)
 		_, _ = fmt.Fprintf(log, format+"\n", args...)
 	}
-	// An end before its time is one, too: there are processes and disks to remove.
+	// A premature end still has to remove processes and disks.
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := &Run{

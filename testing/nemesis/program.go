@@ -13,13 +13,13 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// Program is one of the cast that is started again when it ends, as a supervisor does, unless a fault holds it
-// down.
+// Program is a program of the cast that is restarted when it ends, as a
+// supervisor does, unless a fault holds it down.
 type Program struct {
 	Name     string
 	settings process.Settings
 	args     []string
-	ended    func(p *Program, code int) // told of an end by itself
+	ended    func(p *Program, code int) // called after an unrequested end
 	log      *os.File
 
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ type Program struct {
 	done    chan struct{}
 }
 
-// restartAfter is how long a supervisor waits.
+// restartAfter is a supervisor's delay.
 const restartAfter = time.Second
 
 // startProgram starts a program, with its log in a folder.
@@ -110,7 +110,7 @@ func (p *Program) Hold() *process.Process {
 	return p.running
 }
 
-// Release ends a Hold. What is in extra is in the environment from the next start on.
+// Release ends a Hold. The environment contains extra from the next start.
 func (p *Program) Release(extra ...string) {
 	p.mu.Lock()
 	p.held--
@@ -126,8 +126,8 @@ func (p *Program) Kill() {
 	}
 }
 
-// Terminate asks the program to end, and keeps it down until Release. It returns an error if the program has
-// not ended in time, after killing it.
+// Terminate sends SIGTERM, and keeps the program down until Release. If the
+// program has not ended in time, Terminate kills it and returns an error.
 func (p *Program) Terminate(within time.Duration) error {
 	run := p.Hold()
 	if run == nil {
@@ -155,7 +155,8 @@ func (p *Program) Signal(s syscall.Signal) *process.Process {
 	return p.running
 }
 
-// Pause stops the program if it runs, and returns it when nothing of it runs any more.
+// Pause stops the program if it runs, and returns it when nothing of it runs
+// any more.
 func (p *Program) Pause() *process.Process {
 	run := p.Signal(syscall.SIGSTOP)
 	if run != nil {

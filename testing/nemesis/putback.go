@@ -10,8 +10,9 @@ import (
 // raisedBy is more than is granted between a backup and its restore.
 const raisedBy = "1000000000"
 
-// beginPutBack takes a backup of the register. Mending puts it back, so that it lacks
-// what was granted meanwhile, and raises all tags, as an administrator does.
+// beginPutBack takes a backup of the register. Mending restores it, so that the
+// register lacks all later grants, and raises all tags, as an administrator
+// does.
 func (r *Run) beginPutBack() (note string, mend func() error, err error) {
 	stream := kv.StreamName(register.BucketName(messages.DefaultPrefix))
 	backup, err := natstest.TrySnapshot(r.cluster.conn, stream)

@@ -14,7 +14,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Result is what a run has found, in Markdown that docs/proof.md takes as it is.
+// Result is a run's result, in Markdown.
 func (r *Run) Result() string {
 	var b strings.Builder
 	c := r.checker
@@ -33,14 +33,14 @@ func (r *Run) Result() string {
 	return b.String()
 }
 
-// machine says on what the run was, how much memory its checkers took, and of which commit it is.
+// machine describes the run's machine, its checkers' memory, and its commit.
 func machine() string {
 	commit, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
 	return fmt.Sprintf("%d × %s, checkers took %s, commit %s", runtime.NumCPU(),
 		cmp.Or(field("/proc/cpuinfo", "model name"), runtime.GOARCH), field("/proc/self/status", "VmHWM"), strings.TrimSpace(string(commit)))
 }
 
-// field is what the first line of a file that begins with a name says.
+// field is the rest of the first line of a file that begins with a name.
 func field(file, name string) string {
 	text, _ := os.ReadFile(file) // there is none on other systems
 	for line := range strings.Lines(string(text)) {
@@ -116,7 +116,8 @@ func faultRow(k kind, of []*effect) []string {
 	return []string{k.name, fmt.Sprint(len(of)), fmt.Sprint(sum.calls), fmt.Sprint(sum.failed), percentile(sum.took, 99.9), median, latest}
 }
 
-// markdown is a table whose first row is its head. Columns but the first are numbers.
+// markdown is a table whose first row is its head. Columns but the first are
+// numbers.
 func markdown(rows [][]string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

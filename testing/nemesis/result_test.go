@@ -19,7 +19,8 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// TestFaultsThatWereNotDone: they are counted apart, and what became of requests meanwhile is not put down to them.
+// TestFaultsThatWereNotDone: skipped faults are counted apart, and outcomes of
+// requests during them are not attributed to them.
 func TestFaultsThatWereNotDone(t *testing.T) {
 	var f figures
 	kill := f.begin(Fault{Kind: "kill"}, 0)

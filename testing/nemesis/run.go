@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Run is one run of the nemesis.
+// Run is a run of the nemesis.
 type Run struct {
 	Seed     uint64
 	Store    string
@@ -21,8 +21,8 @@ type Run struct {
 	Say      func(format string, args ...any)
 
 	began  time.Time
-	work   string // what is removed in the end
-	folder string // what stays on a violation
+	work   string // removed at the end
+	folder string // kept after a violation
 	cast
 	evidence
 }
@@ -30,7 +30,8 @@ type Run struct {
 // now is the time since the run began.
 func (r *Run) now() time.Duration { return time.Since(r.began) }
 
-// Execute runs everything. The error is one of the run itself; violations are in the checker.
+// Execute runs everything. The error is about the run; the checker has the
+// violations.
 func (r *Run) Execute(ctx context.Context) error {
 	r.Say("building")
 	if err := r.build(); err != nil {
@@ -95,7 +96,7 @@ func (r *Run) served() error {
 
 var errUnserved = errors.New("not answered")
 
-// inTheEnd compares what is there in the end.
+// inTheEnd compares the final states.
 func (r *Run) inTheEnd(e *events) {
 	if err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*", "--json", "id"); err != nil {
 		r.checker.Violation("enrich verify: %v", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// nextIDs is where the store begins for each tag, as `idworker tag export` says it.
+// nextIDs is each tag's next ID in the store, by `idworker tag export`.
 func (r *Run) nextIDs() map[string]int64 {
 	next := make(map[string]int64)
 	p, err := process.Settings{Binary: r.binaries.plain, Env: r.storeEnv("command")}.Launch("tag", "export", "--server", strings.Join(r.cluster.urls(), ","))

@@ -4,7 +4,8 @@ import (
 	"github.com/idworker/idworker/testing/cutter"
 )
 
-// write is a text that goes by on a connection where a step of a protocol begins, or its answer.
+// write is a text that goes by on a connection where a step of a protocol
+// begins, or its answer.
 type write struct {
 	server bool // the server sends it
 	text   string
@@ -15,7 +16,7 @@ var writes = map[string][]write{
 	"worker3": {
 		{false, "ids.load."},        // a load event
 		{true, "ids.grant."},        // a grant
-		{false, "ids.reserve"},      // a load of a strict tag, or of an unknown one
+		{false, "ids.reserve"},      // a load of a strict tag, or of an unknown tag
 		{false, "$KV.ids_clock."},   // a fence
 		{false, "$KV.ids_workers."}, // a lease of a worker ID
 		{true, "ids.segment."},      // a request
@@ -49,7 +50,8 @@ func (r *Run) startCutters() error {
 	return nil
 }
 
-// beginWrite has a process cut off at a write, or killed there. It is let go, or started again, when the fault is over.
+// beginWrite has a process cut off at a write, or killed there. It is let go,
+// or started again, when the fault is over.
 func (r *Run) beginWrite(f Fault) (note string, mend func() error, err error) {
 	c, p := r.cutters[f.Victim], r.programs[f.Victim]
 	at := writes[f.Victim][f.Size%len(writes[f.Victim])]

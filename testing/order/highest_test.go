@@ -7,8 +7,9 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// TestHighestAnswerCounts: of two answers that overlapped, the one that came first had the higher ID.
-// What is sent afterwards lies between them, which only the first disproves.
+// TestHighestAnswerCounts: of two overlapping answers, the first to arrive has
+// the higher ID. A later request's ID lies between them, which only the first
+// answer disproves.
 func TestHighestAnswerCounts(t *testing.T) {
 	start := time.Now()
 	call := func(sent, received time.Duration, id int64) Call {

@@ -8,8 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// sequence is what a strict tag is: a number that every request moves up. What it is asked for
-// does not matter, and it may skip.
+// sequence models a strict tag: a number that every request raises. It ignores
+// counts, and may skip.
 var sequence = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, _, output any) (bool, any) {
@@ -19,12 +19,13 @@ var sequence = porcupine.Model{
 	DescribeOperation: func(_, output any) string { return output.(Call).String() },
 }
 
-// ErrUndecided is wrapped by the error about a history that porcupine has not decided in time, as
-// happens if many calls overlap.
+// ErrUndecided is wrapped by the error about a history that porcupine could not
+// decide in time, because many calls overlap.
 var ErrUndecided = errors.New("porcupine has not decided")
 
-// Linearizable returns an error unless porcupine finds an order of the calls that explains their
-// answers. It gives up, with [ErrUndecided], after the time given for each tag.
+// Linearizable returns an error unless porcupine finds an order of the calls
+// that explains their answers. It gives up, with [ErrUndecided], after the time
+// given for each tag.
 func Linearizable(history []Call, within time.Duration) error {
 	for tag, calls := range byTag(history) {
 		begin := calls[0].Sent

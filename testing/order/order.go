@@ -14,7 +14,7 @@ import (
 type Call struct {
 	Tag            string
 	Sent, Received time.Time
-	Count          int64            // IDs asked for
+	Count          int64            // of IDs requested
 	Ranges         []messages.Range // in the order of the answer
 }
 
@@ -23,8 +23,8 @@ func (c Call) last() int64  { return c.Ranges[len(c.Ranges)-1].Last }
 
 func (c Call) String() string { return fmt.Sprintf("%v of %s", c.Ranges, c.Tag) }
 
-// Check returns an error for every tag and every kind of fault that a history shows, with one
-// example each.
+// Check returns an error for each tag and kind of fault in a history, with an
+// example.
 func Check(history []Call) error {
 	var errs []error
 	for _, c := range history {
@@ -38,8 +38,8 @@ func Check(history []Call) error {
 	return errors.Join(errs...)
 }
 
-// check looks at one answer for itself: ascending IDs from 1, as many as were asked for. The end
-// of the numbers is that of the type.
+// check checks an answer alone: ascending IDs from 1, as many as requested. The
+// type bounds the highest ID.
 func (c Call) check() error {
 	before, n := int64(0), int64(0)
 	for _, r := range c.Ranges {
@@ -65,7 +65,8 @@ func byTag(history []Call) map[string][]Call {
 	return tags
 }
 
-// checkOrder compares each call with the highest ID that had been received when it was sent.
+// checkOrder compares each call with the highest ID received before it was
+// sent.
 func checkOrder(calls []Call) error {
 	bySent := slices.SortedFunc(slices.Values(calls), func(a, b Call) int { return a.Sent.Compare(b.Sent) })
 	byReceived := slices.SortedFunc(slices.Values(calls), func(a, b Call) int { return a.Received.Compare(b.Received) })

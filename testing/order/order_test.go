@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/testing/order"
 )
 
-// history is one of a tag that did everything right: callers that ask one after the other, each
+// history is a correct history of a tag: callers with a request at a time, each
 // answered at some moment between its sending and its receiving.
 func history(random *rand.Rand, calls int) []order.Call {
 	const callers = 8
@@ -35,7 +35,7 @@ func history(random *rand.Rand, calls int) []order.Call {
 	return all
 }
 
-// split is n IDs from first, in one range or in two.
+// split returns n IDs from first, in a single range or in two.
 func split(random *rand.Rand, first, n int64) []messages.Range {
 	if at := random.Int64N(n); at > 0 {
 		return []messages.Range{{First: first, Last: first + at - 1}, {First: first + at, Last: first + n - 1}}
@@ -49,7 +49,7 @@ func swap(h []order.Call, a, b int) {
 	h[a].Count, h[b].Count = h[b].Count, h[a].Count
 }
 
-// ordered finds two calls of which one was answered before the other was sent.
+// ordered finds two calls: the first was answered before the second was sent.
 func ordered(random *rand.Rand, h []order.Call) (a, b int) {
 	for {
 		a, b = random.IntN(len(h)), random.IntN(len(h))
@@ -59,7 +59,7 @@ func ordered(random *rand.Rand, h []order.Call) (a, b int) {
 	}
 }
 
-// allPairs is the promise as it is written, in O(n²).
+// allPairs checks the promise literally, in O(n²).
 func allPairs(h []order.Call) bool {
 	for _, a := range h {
 		for _, b := range h {
@@ -88,13 +88,13 @@ func TestRightHistoriesPass(t *testing.T) {
 	}
 }
 
-// TestMutatedHistories makes one fault in each of many histories.
+// TestMutatedHistories plants a fault in each of many histories.
 func TestMutatedHistories(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
 		name   string
 		want   string
-		linear bool // porcupine looks at each answer as a whole, and so does not see all of them
+		linear bool // porcupine sees it; it treats each answer as a whole
 		mutate func(*rand.Rand, []order.Call)
 	}{
 		{"two answers exchanged", "NOT ASCENDING", false, func(r *rand.Rand, h []order.Call) {
@@ -150,8 +150,8 @@ func TestMutatedHistories(t *testing.T) {
 	}
 }
 
-// TestSameVerdict exchanges any two answers, and compares with the promise as it is written, and
-// with porcupine: overlapping calls may be exchanged, and others may not.
+// TestSameVerdict exchanges any two answers, and compares the verdict with
+// allPairs and porcupine: only overlapping calls may be exchanged.
 func TestSameVerdict(t *testing.T) {
 	t.Parallel()
 	verdicts := make(map[bool]int)
@@ -174,7 +174,7 @@ func TestSameVerdict(t *testing.T) {
 	}
 }
 
-// TestTagsAreApart: what one tag gives says nothing about another.
+// TestTagsAreApart: tags have independent orders.
 func TestTagsAreApart(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 4))

@@ -15,7 +15,7 @@ const repository = "../.."
 // made are folders and files that are no part of the repository.
 var made = []string{".git", "bin", "node_modules", "nats-data", "idworker-data", "idworker-data.witness"}
 
-// copyRepository copies the repository as it is, without what was made in it.
+// copyRepository copies the repository without build products.
 func copyRepository(to string) error {
 	return filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -53,7 +53,7 @@ func copyRepository(to string) error {
 // natsCLI is the command of NATS that the pages use.
 const natsCLI = "github.com/nats-io/natscli/nats@v0.5.1"
 
-// kit is what pages are run with.
+// kit is the equipment to run pages with.
 type kit struct {
 	tools string // a folder with the commands nats and nats-server
 	dir   string // where each page finds its copy; the same for all, so that the compiler has it in its cache

@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 )
 
-// database is the one that a page calls 127.0.0.1:3306.
+// database is the server that a page calls 127.0.0.1:3306.
 type database struct {
 	server    *dbtest.Server
 	listening bool
@@ -21,7 +21,8 @@ func newDatabase(t *testing.T) *database {
 	return &database{server: dbtest.StartMySQL(t)}
 }
 
-// run executes statements as the administrator, from outside the network of the page.
+// run executes statements as the administrator, from outside the network of the
+// page.
 func (d *database) run(statements string) error {
 	done := make(chan error)
 	go func() {

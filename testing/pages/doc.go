@@ -1,21 +1,26 @@
-// Package pages reads the README and the pages in docs as their readers do, and tests them: the
-// commands are typed, one after the other, and links are followed.
+// Package pages reads the README and the pages in docs as their readers do, and
+// tests them: it types the commands in order, and follows links.
 //
-// What counts as a command:
+// These are commands:
 //
-//   - In a fenced block without a language, or with console, sh or bash, a line that begins with
-//     "$ " is typed. A backslash at its end continues it. The lines below are what it prints.
-//   - "^C" is Ctrl-C to what runs in that terminal. The lines below are printed then.
-//   - A block of "sql run" is executed by the administrator of a database, which is at 127.0.0.1:3306.
-//   - A block is typed in the terminal that the paragraph above it names ("In terminal 2:"),
-//     otherwise in that of the block before; or in a new one, if something runs there that stays.
-//     A new terminal knows nothing of the variables of others.
-//   - Each page begins with a fresh copy of the repository, in which bin/idworker is built, and
-//     bin is in the PATH.
+//   - In a fenced block without a language, or with console, sh or bash, a line
+//     that begins with "$ " is typed. A backslash at its end continues it. The
+//     lines below are its output.
+//   - "^C" is Ctrl-C to the command that runs in that terminal. The lines below
+//     are printed then.
+//   - The administrator of a database, at 127.0.0.1:3306, executes a block of
+//     "sql run".
+//   - A block is typed in the terminal that the paragraph above it names ("In
+//     terminal 2:"), otherwise in the terminal of the block before; or in a new
+//     terminal, if a command runs there that stays. A new terminal has no
+//     variables of others.
+//   - Each page begins with a fresh copy of the repository, in which
+//     bin/idworker is built, and bin is in the PATH.
 //
-// What is printed has to be what the page says, as far as it is the same each time: see [Matches].
-// A line "…" stands for any lines, and "…" in a line for any text. Where no output is shown, any
-// will do. A command has to succeed, unless the page shows the error.
+// The output must match the page where it is stable, see [Matches]. A line "…"
+// stands for any lines, and "…" in a line for any text. Where the page shows no
+// output, any output passes. A command must succeed, unless the page shows the
+// error.
 //
 // Comments in a page, on a line of their own above a block:
 //
@@ -24,5 +29,6 @@
 //	<!-- file: hub.conf -->          the block is a file of this name, which the reader makes
 //	<!-- figures vary -->            numbers in the output are others each time
 //
-// A comment that says "not run" names a file of the repository that runs or tests it instead.
+// A "not run" comment names a file of the repository that runs or tests the
+// commands instead.
 package pages

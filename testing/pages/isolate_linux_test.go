@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolate gives the calling goroutine, and the processes that it starts, a network of their own, in which
-// every port is free. Only root may. Sockets that others open are in the old network, wherever they are used.
+// isolate gives the calling goroutine, and the processes that it starts, a
+// network of their own, in which every port is free. Only root may. Sockets
+// that others open are in the old network, wherever they are used.
 func isolate() bool {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	return unix.Unshare(unix.CLONE_NEWNET) == nil && loopbackUp() == nil
@@ -28,8 +29,9 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, lo)
 }
 
-// groupOfItsOwn is for a shell: Ctrl-C goes to its group. If it is the first process of a namespace, the others
-// there end with it, and it ends with the test.
+// groupOfItsOwn is for a shell: Ctrl-C goes to its group. If it is the first
+// process of a namespace, the others there end with it, and it ends with the
+// test.
 func groupOfItsOwn(namespace bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if namespace {

@@ -21,7 +21,7 @@ var always = []rewrite{
 	{regexp.MustCompile(`[+-]?\b\d+(?:\.\d+)? ?(?:ns|µs|ms|s|min|h)\b`), "DURATION"},
 }
 
-// figures vary where the page says so. Bars are figures, too.
+// figures are numbers that vary where the page declares it, and bars.
 var figures = []rewrite{
 	{regexp.MustCompile(`\d[\d,.]*`), "N"},
 	{regexp.MustCompile(`█+`), ""},
@@ -29,8 +29,9 @@ var figures = []rewrite{
 
 var spaces = regexp.MustCompile(`\s+`)
 
-// stable is a line without what is not the same each time: times, durations, instances, snowflake
-// IDs, versions, the name of the host (on the pages it is vm), and how wide columns are.
+// stable removes from a line all that varies: times, durations, instances,
+// snowflake IDs, versions, the host's name (vm on the pages), and the widths of
+// columns.
 func stable(line string, vary bool) string {
 	if host, err := os.Hostname(); err == nil && host != "" {
 		line = regexp.MustCompile(`\b`+regexp.QuoteMeta(host)+`\b`).ReplaceAllString(line, "vm")
@@ -45,8 +46,9 @@ func stable(line string, vary bool) string {
 	return strings.TrimSpace(spaces.ReplaceAllString(line, " "))
 }
 
-// Matches reports whether a command printed what the page says. Where figures vary, so does the number of
-// lines that have nothing else, as in a histogram.
+// Matches reports whether a command printed the output that the page shows.
+// Where figures vary, so does the number of lines that have nothing else, as in
+// a histogram.
 func Matches(page, printed []string, vary bool) bool {
 	if vary {
 		page, printed = once(page), once(printed)
@@ -66,7 +68,7 @@ func Matches(page, printed []string, vary bool) bool {
 	return match(page, pattern, lines)
 }
 
-// once leaves out lines that are as the one before, but for figures.
+// once drops lines that equal the line before, except for figures.
 func once(lines []string) []string {
 	return slices.CompactFunc(slices.Clone(lines), func(a, b string) bool { return stable(a, true) == stable(b, true) })
 }
@@ -89,8 +91,8 @@ func match(page []string, pattern []*regexp.Regexp, lines []string) bool {
 	return len(lines) == 0
 }
 
-// Within reports whether the lines that the page shows were printed in their order, among others: a
-// command that stays may also say other things.
+// Within reports whether the page's lines were printed in their order, possibly
+// among others: a command that stays may print more.
 func Within(page, printed []string, vary bool) bool {
 	among := []string{"…"}
 	for _, line := range page {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Page is what a test needs to know of a page.
+// Page is a parsed page.
 type Page struct {
 	Name    string // its path in the repository
 	Blocks  []Block
@@ -56,8 +56,8 @@ func Parse(name, text string) Page {
 type parser struct {
 	Page
 	open      *Block // the block that is being read
-	margin    int    // how far its fence is indented; -1 for a block without a fence
-	next      Block  // what comments say of the next block
+	margin    int    // indentation of its fence; -1 for a block without a fence
+	next      Block  // the next block's settings, from comments
 	paragraph []string
 	blank     bool // the line before was blank
 }

@@ -42,7 +42,7 @@ func parse(t *testing.T, file string) Page {
 	return Parse(filepath.ToSlash(name), string(data))
 }
 
-// TestLinks: what pages link to is there, to the heading.
+// TestLinks: the targets of links exist, down to the heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	checked := 0
@@ -115,7 +115,8 @@ func TestClusterFile(t *testing.T) {
 	}
 }
 
-// TestReferences: the pages that code, settings and messages refer to are there, and the sections that they name.
+// TestReferences: the pages that code, settings and messages refer to are
+// there, and the sections that they name.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -156,7 +157,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// reference is one like "see Restore from backup in docs/operations.md".
+// reference matches text like "see Restore in docs/backup-restore.md".
 var reference = regexp.MustCompile(`(?:\bsee ([A-Z][\w ]*?) in )?\b(docs/[\w-]+\.md)\b`)
 
 var (
@@ -164,7 +165,8 @@ var (
 	testName = regexp.MustCompile(`\bTest[A-Z]\w*`)
 )
 
-// TestCommands: each block with commands can be run, or says why not, and who runs it instead.
+// TestCommands: each block with commands is run, or names the test that runs
+// it.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, p := range read(t) {
@@ -191,7 +193,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// checkReason: a reason not to run something names what runs it instead, and that is there.
+// checkReason: a reason not to run a block names an existing test that does.
 func checkReason(t *testing.T, page string, line int, reason string) {
 	t.Helper()
 	t.Logf("%s:%d: not run: %s", page, line, reason)

@@ -137,7 +137,7 @@ func (r *reader) step(term *terminal, s Step, vary bool) error {
 	return r.finish(term, s, vary)
 }
 
-// stay types a command that stays, and waits until it does what it is for.
+// stay types a command that stays, and waits until it is ready.
 func (r *reader) stay(term *terminal, s Step, ready *regexp.Regexp, vary bool) error {
 	c, err := term.start(s.Command, true)
 	if err != nil {
@@ -173,8 +173,8 @@ func (r *reader) interrupt(term *terminal, s Step, vary bool) error {
 	return nil
 }
 
-// The exit codes after which a command is typed again, as a reader would: no such tag, which may just have been
-// created, and what the command itself calls a matter of time.
+// Exit codes after which a command is typed again, as a reader would: no such
+// tag, which may just have been created, and unavailable for now.
 var again = []int{3, 4}
 
 // finish types a command that ends.
@@ -201,7 +201,7 @@ func (r *reader) finish(term *terminal, s Step, vary bool) error {
 	}
 }
 
-// leave ends what runs.
+// leave ends all running commands.
 func (r *reader) leave() {
 	for n, term := range r.terminals {
 		if term.busy == nil {

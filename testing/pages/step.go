@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Step is a command and what it prints, or Ctrl-C.
+// Step is a command with its output, or Ctrl-C.
 type Step struct {
 	Line      int
 	Command   string   // "" if this is a Ctrl-C to a command of another block
 	Output    []string // what the page says that it prints
 	Interrupt bool     // it is ended with Ctrl-C
-	After     []string // what the page says that it prints then
+	After     []string // printed after Ctrl-C
 }
 
 // typed is how lines begin that look like commands.
@@ -24,10 +24,11 @@ func command(line string) bool { return strings.HasPrefix(line, "$ ") || typed.M
 // shells are the languages of blocks with commands.
 var shells = []string{"", "console", "sh", "bash"}
 
-// statements is the language of a block that the administrator of a database executes.
+// statements is the language of a block that the administrator of a database
+// executes.
 const statements = "sql run"
 
-// HasCommands reports whether somebody would type what is in the block.
+// HasCommands reports whether a reader would type the block.
 func (b Block) HasCommands() bool {
 	switch {
 	case b.Language == statements || b.File != "":
@@ -38,7 +39,7 @@ func (b Block) HasCommands() bool {
 	return slices.ContainsFunc(b.Lines, func(line string) bool { return line == "^C" || command(line) })
 }
 
-// Steps are the commands of a block, with what they print.
+// Steps are the commands of a block, with their output.
 func (b Block) Steps() (steps []Step, err error) {
 	for i := 0; i < len(b.Lines); i++ {
 		line, number := b.Lines[i], b.Line+i

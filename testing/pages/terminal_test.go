@@ -15,10 +15,11 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// patience is for what takes seconds, on a machine that is busy.
+// patience bounds actions that take seconds on a busy machine.
 var patience = natstest.Patience
 
-// staying are commands that stay until Ctrl-C, and what they print when they are ready.
+// staying are commands that stay until Ctrl-C, and the output that shows they
+// are ready.
 var staying = []struct{ command, ready *regexp.Regexp }{
 	{regexp.MustCompile(`^make run$`), regexp.MustCompile(`Stop: +Ctrl-C`)},
 	{regexp.MustCompile(`(?:^make nats\b|nats-server -c)`), regexp.MustCompile(`Server is ready`)},
@@ -26,8 +27,9 @@ var staying = []struct{ command, ready *regexp.Regexp }{
 	{regexp.MustCompile(`\bidworker enrich --from`), regexp.MustCompile(`\tenriching\t`)},
 }
 
-// terminal is a shell in which one command runs at a time. What it knows is kept in a file between
-// commands, so that each is a process group of its own, to which Ctrl-C goes.
+// terminal is a shell that runs a command at a time. A file keeps its variables
+// between commands, so that each command is a process group of its own, to
+// which Ctrl-C goes.
 type terminal struct {
 	state string
 	dir   string
@@ -76,7 +78,7 @@ func (r *running) wait() error {
 	}
 }
 
-// until waits until what was printed is as it should be.
+// until waits until the output is as expected.
 func (r *running) until(fine func(printed []string) bool) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		select {
@@ -121,14 +123,14 @@ func (r *running) lines() []string {
 	return strings.Split(text, "\n")
 }
 
-// environment is what a reader's terminal has, with the caches of this machine.
+// environment is that of a reader's terminal, with the caches of this machine.
 func environment(home, tools string) ([]string, error) {
 	out, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOROOT").Output()
 	if err != nil {
 		return nil, err
 	}
 	dirs := strings.Split(strings.TrimSpace(string(out)), "\n")
-	// On a terminal, curl shows no progress where it prints what it got.
+	// On a terminal, curl shows no progress if it prints the response.
 	if err := os.WriteFile(filepath.Join(home, ".curlrc"), []byte("silent\nshow-error\n"), 0o600); err != nil {
 		return nil, err
 	}

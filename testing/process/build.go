@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Command is the package of the command idworker, and NATSServer that of nats-server as go.mod
-// pins it.
+// Command is the package of the command idworker, and NATSServer that of
+// nats-server as go.mod pins it.
 const (
 	Command    = "github.com/idworker/idworker/cmd/idworker"
 	NATSServer = "github.com/nats-io/nats-server/v2"

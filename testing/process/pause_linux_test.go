@@ -11,7 +11,7 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// cpuTime is what a process has used so far, in the kernel's ticks.
+// cpuTime returns a process's CPU time so far, in the kernel's ticks.
 func cpuTime(t *testing.T, pid int) (ticks int) {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -29,7 +29,8 @@ func cpuTime(t *testing.T, pid int) (ticks int) {
 	return ticks
 }
 
-// TestPause: a process that computes does not when Pause has returned, and does again when it is resumed.
+// TestPause: a busy process uses no CPU time when Pause has returned, and does
+// again when it is resumed.
 func TestPause(t *testing.T) {
 	p, err := process.Settings{Binary: "/bin/sh"}.Launch("-c", "while :; do :; done")
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// Settings are how a process is started, apart from its arguments.
+// Settings describe a process's start, apart from its arguments.
 type Settings struct {
 	Binary string
 	Dir    string // working directory
 	Stdin  string
 	Env    []string  // NAME=value, in addition to NeutralEnv
-	Log    io.Writer // takes stderr instead of Process.Stderr; nil: that
+	Log    io.Writer // for stderr; nil: Process.Stderr
 }
 
 // Process is a program that was started.
@@ -67,7 +67,8 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
-// NeutralEnv is the environment of the test, without variables that idworker reads.
+// NeutralEnv is the environment of the test, without variables that idworker
+// reads.
 func NeutralEnv() (env []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "IDWORKER_") {

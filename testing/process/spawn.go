@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// spawn runs a function on the thread that starts all processes. The kernel kills a process
-// when the thread that started it ends, not when the process does, so this thread has to stay.
+// spawn runs a function on the thread that starts all processes. The kernel
+// kills a process when the thread that started it ends, not when the process
+// does, so this thread has to stay.
 var spawn = sync.OnceValue(func() chan<- func() {
 	functions := make(chan func())
 	go func() {

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// stopsWithin is far beyond what a thread may still do in the kernel before it stops.
+// stopsWithin is far longer than a thread may stay in the kernel before it
+// stops.
 const stopsWithin = 2 * time.Minute
 
-// AwaitStopped returns when no thread of a process that was sent SIGSTOP runs any more, or the process is gone.
+// AwaitStopped returns when no thread of a process that was sent SIGSTOP runs
+// any more, or the process is gone.
 func AwaitStopped(pid int) {
 	for deadline := time.Now().Add(stopsWithin); !isStopped(pid) && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -34,7 +36,8 @@ func isStopped(pid int) bool {
 	return true
 }
 
-// threadState is the letter behind the name of the program, which may contain anything.
+// threadState is the letter behind the name of the program, which may contain
+// anything.
 func threadState(stat []byte) rune {
 	_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	if len(rest) == 0 {

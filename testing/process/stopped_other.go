@@ -2,5 +2,5 @@
 
 package process
 
-// AwaitStopped does nothing here: that a process was sent SIGSTOP has to do.
+// AwaitStopped does nothing here: sending SIGSTOP has to suffice.
 func AwaitStopped(int) {}

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Text is what a process wrote so far.
+// Text is a process's output so far.
 type Text struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

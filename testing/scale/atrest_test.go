@@ -10,9 +10,9 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestAtRest: what one process costs that nobody asks for anything. In the long form this is
-// with the default settings, and prints the table in docs/scaling.md; in the short form
-// everything that has a period comes ten times as often.
+// TestAtRest measures the traffic of an idle process. The long form uses the
+// default settings, and prints the table in docs/scaling.md; in the short form
+// every period is a tenth.
 func TestAtRest(t *testing.T) {
 	scale := tier.Pick[time.Duration](10, 1)
 	measure := tier.Pick(9*time.Second, 3*time.Minute)

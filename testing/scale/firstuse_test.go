@@ -24,13 +24,14 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestFirstUses: sequences come into being by random requests, a part of them active at a time, and some
-// are asked for again long after. All workers are restarted in the middle. No ID comes twice, the first one
-// of each sequence is 1, and after the restart all go on upward. Some begin with a gap:
-// if two workers are asked for one at once, or its owner changes.
+// TestFirstUses: random requests create sequences, some of them active at a
+// time, and some requested again long after. All workers are restarted in the
+// middle. No ID comes twice, each sequence's first ID is 1, and after the
+// restart all continue upward. A few begin with a gap: if two workers get
+// requests for the same sequence at once, or its owner changes.
 //
-// With FIRST_USE_SYNC=1 the server syncs every write. With FIRST_USE_MARIADB=1 the tags are rows of a
-// database, which always does, behind the register.
+// With FIRST_USE_SYNC=1 the server syncs every write. With FIRST_USE_MARIADB=1
+// the tags are rows of a database, which always does, behind the register.
 func TestFirstUses(t *testing.T) {
 	for _, order := range []store.Order{store.Trend, store.Strict} {
 		t.Run(string(order), func(t *testing.T) { testFirstUses(t, order) })
@@ -80,7 +81,8 @@ func newTemplates(t *testing.T, order store.Order, most int64) *installation {
 	return i
 }
 
-// useDatabase has tags in a database of its own that syncs every commit, as idworker serve has it.
+// useDatabase has tags in a database of its own that syncs every commit, as
+// idworker serve has it.
 func (i *installation) useDatabase() {
 	i.t.Helper()
 	db := dbtest.StartMySQLWith(i.t, "--innodb-flush-log-at-trx-commit=1")
@@ -102,7 +104,8 @@ func (i *installation) start2(role worker.Role) process {
 	return p
 }
 
-// firstUses is a caller that has many requests under way, and a memory of all that it was answered.
+// firstUses is a caller that has many requests under way, and a memory of all
+// that it was answered.
 type firstUses struct {
 	t         *testing.T
 	conn      *nats.Conn
@@ -116,7 +119,7 @@ type firstUses struct {
 	free      []int
 }
 
-// sequence is what is known of one.
+// sequence is the state of a sequence.
 type sequence struct {
 	ids   []int64
 	above int64 // all that comes now has to be higher
@@ -138,8 +141,8 @@ func (u *firstUses) listen() {
 	}
 }
 
-// run asks until there are so many sequences: three requests each on average for those that are active, and
-// one in a hundred for any.
+// run sends requests until there are so many sequences: three requests each on
+// average for the active sequences, and one in a hundred for any.
 func (u *firstUses) run(until int) {
 	for len(u.sequences) < until || len(u.free) < underWay {
 		if len(u.sequences) < until && len(u.free) > 0 {
@@ -211,7 +214,8 @@ func (u *firstUses) receive(m *nats.Msg) {
 	s.ids = append(s.ids, id)
 }
 
-// restarted says that what is asked for from now on is higher than all before. All replies are in.
+// restarted requires later IDs to be higher than all before. All replies are
+// in.
 func (u *firstUses) restarted() {
 	without := 0
 	for k := range u.sequences {
@@ -225,7 +229,7 @@ func (u *firstUses) restarted() {
 			without++
 		}
 	}
-	if without > len(u.sequences)/20 { // a load that takes longer than a second is asked for again, and begins with a gap
+	if without > len(u.sequences)/20 { // a load of more than a second is repeated, and begins with a gap
 		u.t.Errorf("%d of %d sequences did not begin with 1", without, len(u.sequences))
 	}
 	u.t.Logf("%d sequences did not begin with 1", without)

@@ -30,7 +30,7 @@ type installation struct {
 	net   *natstest.Server
 	store store.Store
 	js    jetstream.JetStream
-	cfg   worker.Config // of all processes, as far as they are equal
+	cfg   worker.Config // common to all processes
 	name  string        // of the store
 	table store.Table   // behind the register, if there is one
 }

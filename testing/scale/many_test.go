@@ -22,18 +22,20 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestManyWorkers: many workers start at once, answer requests for one hot tag, for many warm
-// ones and for snowflake IDs, and half of them are restarted at once, all of that half being
-// away together for a moment. No request fails, with a client or without, and no ID comes
-// twice. There are no more load writes than segments are needed, none at rest, and no more
-// worker IDs were used than there are workers.
+// TestManyWorkers: many workers start at once, and answer requests for a hot
+// tag, for many warm tags and for snowflake IDs. Then half of them are
+// restarted at once, so that all of that half are away together for a moment.
+// No request fails, with a client or without, and no ID comes twice. There are
+// no more load writes than segments are needed, none at rest, and no more
+// worker IDs in use than workers.
 func TestManyWorkers(t *testing.T) {
 	workers := tier.Pick(40, 200)
 	warm := tier.Pick(100, 1000)
 	phase := tier.Pick(3*time.Second, 30*time.Second)
 	const loaders = 3
 
-	// A host that does many things at once may need longer than requests wait as a rule.
+	// A host that does many things at once may need longer than requests wait
+	// as a rule.
 	i := newInstallation(t, worker.Config{Wait: answerWithin * 2 / 3})
 	tags := i.createTags(1+warm, 1000)
 	for range loaders {
@@ -75,7 +77,7 @@ func TestManyWorkers(t *testing.T) {
 	c.finish()
 	segments += i.activeTags(workers)
 
-	time.Sleep(time.Second) // what was asked for last is granted
+	time.Sleep(time.Second) // the last loads are granted
 	m.begin()
 	time.Sleep(phase)
 	atRest := m.end("at rest", 0)
@@ -83,7 +85,7 @@ func TestManyWorkers(t *testing.T) {
 	if atRest.store > 0 {
 		t.Errorf("%d writes to the store at rest", atRest.store)
 	}
-	// Each worker needs a segment of each tag that it was asked for, and the next one.
+	// Each worker needs a segment of each of its tags, and the next segment.
 	if writes := m.total.store; writes > 2*segments+len(tags) {
 		t.Errorf("%d writes to the store for %d pairs of worker and tag", writes, segments)
 	}
@@ -127,8 +129,9 @@ func (i *installation) awaitHolders(n int) {
 	})
 }
 
-// activeTags asks n workers for how many tags they were asked since they started, and adds up.
-// One that was too busy has left for a moment, and is asked again.
+// activeTags reads from n workers the number of tags requested since their
+// start, and adds them up. An overloaded worker leaves the queue group for a
+// moment; the read is repeated.
 func (i *installation) activeTags(n int) (active int) {
 	i.t.Helper()
 	conn := i.net.Connect(i.t)
@@ -171,7 +174,7 @@ func decodeStats(t *testing.T, data []byte) (stats worker.Stats) {
 	return stats
 }
 
-// callers ask for IDs until finish is called.
+// callers request IDs until finish is called.
 type callers struct {
 	t        *testing.T
 	stop     chan struct{}
@@ -182,7 +185,7 @@ type callers struct {
 	seen map[string]map[int64]bool // per subject
 }
 
-// answerWithin is far beyond what any answer takes, even on a busy machine.
+// answerWithin is far longer than any answer takes, even on a busy machine.
 const answerWithin = 30 * time.Second
 
 // The callers of each kind, and the pause of each after an answer.
@@ -213,7 +216,7 @@ func startCallers(t *testing.T, net *natstest.Server, tags []string) *callers {
 		})
 		c.run("plain, hot", func(ctx context.Context) (string, int64, error) {
 			id, err := request(ctx, conn, prefix.Segment(hot))
-			for errors.Is(err, messages.ErrBusy) { // an answer; that it comes is what counts
+			for errors.Is(err, messages.ErrBusy) { // an answer, too; only silence is a failure
 				id, err = request(ctx, conn, prefix.Segment(hot))
 			}
 			return hot, id, err
@@ -223,7 +226,7 @@ func startCallers(t *testing.T, net *natstest.Server, tags []string) *callers {
 	return c
 }
 
-// request asks once.
+// request sends a single request.
 func request(ctx context.Context, conn *nats.Conn, subject string) (int64, error) {
 	reply, err := conn.RequestWithContext(ctx, subject, nil)
 	if err != nil {
@@ -236,7 +239,7 @@ func request(ctx context.Context, conn *nats.Conn, subject string) (int64, error
 	return ranges[0].First, nil
 }
 
-// run is one caller.
+// run is a caller.
 func (c *callers) run(kind string, ask func(context.Context) (sequence string, id int64, err error)) {
 	c.wg.Go(func() {
 		for {
@@ -289,7 +292,7 @@ func (c *callers) finish() {
 	c.wg.Wait()
 }
 
-// during measures what happens while callers ask.
+// during measures the server while callers send requests.
 func (c *callers) during(m *meter, name string, do func()) {
 	before := c.requests.Load()
 	m.begin()
@@ -297,7 +300,7 @@ func (c *callers) during(m *meter, name string, do func()) {
 	m.end(name, c.requests.Load()-before)
 }
 
-// meter measures what a server does in a phase.
+// meter measures a server's work in a phase.
 type meter struct {
 	t       *testing.T
 	net     *natstest.Server
@@ -309,7 +312,7 @@ type meter struct {
 	table  strings.Builder
 }
 
-// count is what a server counted since it started.
+// count holds a server's counters since its start.
 type count struct {
 	store  int // writes to the register
 	leases int // and to those of leases and fences

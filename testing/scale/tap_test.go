@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// kindOf names what a message is for.
+// kindOf names a message's purpose.
 func kindOf(subject string) string {
 	tokens := strings.Split(subject, ".")
 	switch {
@@ -77,7 +77,7 @@ func (tap *tap) begin() {
 	tap.counts, tap.since = make(map[string]int), time.Now()
 }
 
-// end returns what was counted, and for how long.
+// end returns the counts, and their duration.
 func (tap *tap) end() (map[string]int, time.Duration) {
 	tap.mu.Lock()
 	defer tap.mu.Unlock()
@@ -103,14 +103,16 @@ func perMinute(counts map[string]int, took time.Duration) string {
 	return b.String()
 }
 
-// traffic is what went over connections, as their server counted it, and what they subscribe to.
+// traffic is the traffic of connections, as their server counted it, and their
+// subscriptions.
 type traffic struct {
 	toServer, fromServer int64
 	subscriptions        uint32
 	connections          int
 }
 
-// trafficOf is that of all connections to a server but some: a process has more of them than it was given.
+// trafficOf is that of all connections to a server but some: a process has more
+// of them than it was given.
 func trafficOf(t *testing.T, net *natstest.Server, but map[uint64]bool) (all traffic) {
 	t.Helper()
 	for _, info := range connectionsTo(t, net) {

@@ -41,16 +41,17 @@ func testCancelled(t *testing.T, open func() store.Store) {
 	}
 }
 
-// Calls are cut off at random moments, before, while and after the store writes.
-// Whatever the outcome of those, no other call gets their numbers: the segments that were
-// returned without an error are disjoint, and the store keeps working. It goes on until
-// there are enough of both outcomes, however long a call takes by then.
+// Calls are cut off at random moments, before, while and after the store
+// writes. Whether they succeed or fail, no other call gets their numbers: the
+// segments that were returned without an error are disjoint, and the store
+// keeps working. It goes on until there are enough of both outcomes, however
+// long a call takes by then.
 func testCancelledInFlight(t *testing.T, open func() store.Store) {
 	const goroutines, each, enough = 4, 100, 10
 	admin := open()
 	create(t, admin, "order", 10, 1)
 
-	// How long one call takes decides at which moments it is worth cutting.
+	// A call's duration decides at which moments it is worth cutting.
 	start := time.Now()
 	for range 10 {
 		reserve(t, admin, "order", 1)
@@ -72,7 +73,7 @@ func testCancelledInFlight(t *testing.T, open func() store.Store) {
 			for call := 0; more(call); call++ {
 				step := 1 + random.Int64N(maxStep)
 				within := 4 * usual
-				if call >= each { // longer and shorter ones, for the machine is not what it was
+				if call >= each { // durations vary with the machine's load
 					within = max(within<<random.IntN(12)>>random.IntN(12), time.Nanosecond)
 				}
 				ctx, cancel := context.WithTimeout(patient(t), time.Duration(random.Int64N(int64(within))))

@@ -37,7 +37,7 @@ func testExhaustion(t *testing.T, open func() store.Store) {
 	granted(next, next+1000)
 	refused(1000)
 	refused(501)
-	granted(next+1000, math.MaxInt64) // what is left, to the last number
+	granted(next+1000, math.MaxInt64) // the rest, to the last number
 	refused(1)
 	refused(math.MaxInt64)
 	expect(t, s, "order", 1000, math.MaxInt64)
@@ -73,5 +73,6 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 	}
 }
 
-// MayBurn is a store that loses ranges when several callers race for them, as in front of a table.
+// MayBurn is a store that loses ranges when several callers race for them, as
+// in front of a table.
 type MayBurn interface{ MayBurn() }

@@ -53,7 +53,8 @@ func testReserveFirst(t *testing.T, open func() store.Store) {
 	}
 }
 
-// Of many who make the same tags at once each gets a range of its own, and one of them the first.
+// Many callers create the same tags at once: each gets a range of its own, and
+// one of them the first.
 func testReserveFirstRace(t *testing.T, open func() store.Store) {
 	const goroutines, rounds = 8, 12
 	var ledger Ledger
@@ -88,7 +89,7 @@ func testReserveFirstRace(t *testing.T, open func() store.Store) {
 	}
 }
 
-// A tag that was removed comes back above what it had handed out.
+// A removed tag comes back above all IDs it had handed out.
 func testReserveFirstRemembers(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	had := first(t, s, "chat.1", 10, 50)

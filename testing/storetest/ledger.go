@@ -9,12 +9,12 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Ledger records which segments were handed out, from any number of goroutines, to
-// find out whether an ID was handed out twice. The zero value is empty.
+// Ledger records which segments were handed out, from any number of goroutines,
+// to find out whether an ID was handed out twice. The zero value is empty.
 type Ledger struct {
 	mu    sync.Mutex
 	byTag map[string][]store.Segment
-	wrong []string // segments that are not what was asked for
+	wrong []string // faulty segments
 	n     int
 }
 
@@ -39,8 +39,8 @@ func (l *Ledger) Len() int {
 	return l.n
 }
 
-// Check fails the test for every segment that is out of bounds, not of the length
-// asked for, or shares an ID with another of its tag.
+// Check fails the test for every segment that is out of bounds, not of the
+// requested length, or shares an ID with another segment of its tag.
 func (l *Ledger) Check(t testing.TB) {
 	t.Helper()
 	l.mu.Lock()

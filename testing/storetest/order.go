@@ -18,7 +18,7 @@ func createAs(t *testing.T, s store.Store, name string, next int64, order store.
 	}
 }
 
-// grantAs reserves one ID of a tag, whose grant must have the order.
+// grantAs reserves an ID of a tag, whose grant must have the order.
 func grantAs(t *testing.T, s store.Store, name string, order store.Order) store.Grant {
 	t.Helper()
 	granted, err := s.Reserve(patient(t), name, 1)
@@ -28,7 +28,8 @@ func grantAs(t *testing.T, s store.Store, name string, order store.Order) store.
 	return granted
 }
 
-// refuseOrder checks that neither call creates a tag with the other order than it had.
+// refuseOrder checks that neither call creates a tag with the other order than
+// it had.
 func refuseOrder(t *testing.T, s store.Store, name string, was store.Order) {
 	t.Helper()
 	want := store.Strict
@@ -45,7 +46,8 @@ func refuseOrder(t *testing.T, s store.Store, name string, was store.Order) {
 	}
 }
 
-// The order of a tag is in all grants and listings, whatever is done to the tag.
+// The order of a tag is in all grants and listings, whatever is done to the
+// tag.
 func testOrder(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	createAs(t, s, "strict", 1, store.Strict)
@@ -123,7 +125,8 @@ func testOrderOfRemoved(t *testing.T, open func() store.Store) {
 	}
 }
 
-// Of several who create a tag with different orders, one decides, and all grants have that.
+// Several callers create a tag with different orders: a single order wins, and
+// all grants have it.
 func testOrderRace(t *testing.T, open func() store.Store) {
 	const racers, rounds = 4, 10
 	orders := []store.Order{store.Trend, store.Strict}

@@ -77,8 +77,8 @@ func testRaiseToTheEnd(t *testing.T, open func() store.Store) {
 	}
 }
 
-// While some raise and others reserve, nobody gets what another has, and whoever reserves
-// after a Raise has returned gets a segment above it.
+// While some callers raise and others reserve, no two get the same range, and
+// each Reserve that starts after a Raise has returned gets a segment above it.
 func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 	const handles = 3
 	each := tier.Pick(20, 100)

@@ -17,7 +17,7 @@ func remove(t *testing.T, s store.Store, name string) {
 	}
 }
 
-// gone checks that every call treats a tag as one that does not exist.
+// gone checks that every call treats a tag as nonexistent.
 func gone(t *testing.T, s store.Store, name string) {
 	t.Helper()
 	_, reserved := s.Reserve(patient(t), name, 10)
@@ -73,8 +73,8 @@ func testRemove(t *testing.T, open func() store.Store) {
 	}
 }
 
-// However a tag is removed while others reserve, what they got lies below where it may be
-// created again.
+// A tag is removed while others reserve: all their ranges lie below the number
+// at which it may be created again.
 func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	const goroutines = 4
 	admin := open()
@@ -132,8 +132,8 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	}
 }
 
-// RunRemembers checks what [store.Store] leaves open: that the store remembers how far the IDs
-// of a removed tag were handed out. It is for stores that do.
+// RunRemembers checks a behaviour that [store.Store] leaves open: the store
+// keeps the end of a removed tag's IDs. It is for stores that do.
 func RunRemembers(t *testing.T, backend Backend) {
 	t.Run("RemovedTagComesBackAboveOnly", func(t *testing.T) { testRemovedComesBackAbove(t, backend(t)) })
 	t.Run("RemovedTagComesBackByItself", func(t *testing.T) { testReserveFirstRemembers(t, backend(t)) })
@@ -163,7 +163,8 @@ func testRemovedComesBackAbove(t *testing.T, open func() store.Store) {
 	}
 }
 
-// Of several who create a removed tag again, one does, and no other sets it back.
+// Several callers create a removed tag again: one succeeds, and no other sets
+// it back.
 func testRemovedCreateRace(t *testing.T, open func() store.Store) {
 	const racers = 4
 	admin := open()

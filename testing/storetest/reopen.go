@@ -6,7 +6,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// The next process knows what was handed out.
+// The next process continues behind all ranges handed out.
 func testReopen(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)

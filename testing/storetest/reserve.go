@@ -14,7 +14,7 @@ import (
 // far from the end of the numbers.
 const maxStep = 5000
 
-// One after the other, over two handles, segments follow each other without a gap.
+// Sequential reservations over two handles follow each other without a gap.
 func testReserveSequence(t *testing.T, open func() store.Store) {
 	handles := []store.Store{open(), open()}
 	create(t, handles[0], "order", 10, 42)
@@ -46,8 +46,8 @@ func testReserveErrors(t *testing.T, open func() store.Store) {
 	}
 }
 
-// Leaf-like stores compute the range from a step; it has to be the requested one, whatever
-// the configured step is or was.
+// Leaf-like stores compute the range from a step: it must be the requested
+// step, not the configured one.
 func testReserveRandom(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
@@ -113,8 +113,9 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 	}
 }
 
-// Each process begins with several calls at once: nothing that a handle finds out with its first call
-// may be one call's alone. More calls than a pool has connections use one after the other.
+// Each process begins with several calls at once: no state that a handle sets
+// up in its first call may depend on a single call. Calls beyond the pool's
+// connections take turns.
 func testBeginConcurrent(t *testing.T, open func() store.Store) {
 	const goroutines = 24
 	processes := tier.Pick(3, 10)

@@ -1,5 +1,5 @@
-// Package storetest is the contract that every store backend keeps. A backend runs
-// it against the real thing, with a dozen lines in a test of its own:
+// Package storetest is the contract that every store backend keeps. A backend
+// runs it against the real thing, with a dozen lines in a test of its own:
 //
 //	func TestContract(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) func() store.Store {
@@ -8,8 +8,8 @@
 //		})
 //	}
 //
-// Each file is named for what it checks. Every range that a test gets is recorded in a
-// ledger and compared with all others of its tag.
+// Each file is named after the property it checks. Every range that a test gets
+// is recorded in a ledger and compared with all others of its tag.
 package storetest
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Backend makes room for one test: empty data, which it removes when t ends, and a
-// function that opens one more handle onto that data, as another process would. A
-// handle that is an io.Closer may be closed by the test before t ends. Open is
+// Backend makes room for a test: empty data, which it removes when t ends, and
+// a function that opens another handle onto that data, like another process.
+// The test may close a handle that is an io.Closer before t ends. Open is
 // called from the test's own goroutine only, so it may fail the test.
 type Backend func(t *testing.T) (open func() store.Store)
 
-// Run checks everything that store.Store promises. Stores that remember removed tags run
-// [RunRemembers] too.
+// Run checks everything that store.Store promises. Stores that remember removed
+// tags run [RunRemembers] too.
 func Run(t *testing.T, backend Backend) {
 	for _, test := range []struct {
 		name string
@@ -75,8 +75,8 @@ func Run(t *testing.T, backend Backend) {
 	}
 }
 
-// patient returns a context with a deadline that only a hang reaches. Without one,
-// clients have timeouts of their own, which a slow machine exceeds.
+// patient returns a context with a deadline that only a hang reaches. Without a
+// deadline, clients apply timeouts of their own, which a slow machine exceeds.
 func patient(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	t.Cleanup(cancel)
@@ -118,7 +118,7 @@ func tags(t *testing.T, s store.Store) map[string]store.Tag {
 	return byName
 }
 
-// expect checks what is stored for one tag.
+// expect checks a tag's stored row.
 func expect(t *testing.T, s store.Store, name string, step, next int64) {
 	t.Helper()
 	want := store.Tag{Name: name, Step: step, Next: next, Order: store.Trend}

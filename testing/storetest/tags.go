@@ -62,7 +62,8 @@ func testCreateBad(t *testing.T, open func() store.Store) {
 	}
 }
 
-// A tag that two administrators create at once must not be set back by the second.
+// A tag that two administrators create at once must not be set back by the
+// second.
 func testCreateRace(t *testing.T, open func() store.Store) {
 	const racers = 4
 	handles := make([]store.Store, racers)

@@ -1,12 +1,12 @@
-// Package tier selects how much the tests do. The Makefile's targets set two
+// Package tier selects the tests to run. The Makefile's targets set two
 // variables:
 //
 //	make test                         packages, in memory or against a NATS server in the process
 //	make test-all  IDWORKER_TESTS=all  also the real binary, databases that are killed, a browser, Node.js
-//	make soak      SOAK=1              also what needs many rounds, or minutes
+//	make soak      SOAK=1              also tests of many rounds, or of minutes
 //
-// They are two, so that go test keeps the results of packages that only soak
-// changes.
+// They are two, so that go test keeps the results of packages that do nothing
+// more in a soak.
 package tier
 
 import (

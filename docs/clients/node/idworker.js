@@ -8,7 +8,7 @@ export class IDError extends Error {
   constructor(code, text) { super(`${text} (${code})`); this.code = code }
 }
 
-// Asks a subject, ids.segment.<tag> or ids.snowflake, for n IDs; returns ascending BigInts.
+// Requests n IDs from ids.segment.<tag> or ids.snowflake; returns ascending BigInts.
 export async function ids(nc, subject, n = 1) {
   for (let i = 0; ; i++) {
     try {

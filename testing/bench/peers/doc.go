@@ -1,3 +1,3 @@
-// Package peers measures snowflake IDs beside the libraries that people use for them.
-// It is a module of its own, so that idworker does not require them.
+// Package peers measures snowflake IDs beside the libraries that people use for
+// them. It is a module of its own, so that idworker does not require them.
 package peers

@@ -22,9 +22,9 @@ const (
 	round  = 200 * time.Millisecond
 )
 
-// BenchmarkNext has all three make IDs as fast as they can, in turns, so that what
-// disturbs the host disturbs them all. bwmarrin's and idworker's layouts have room for
-// 4,096,000 IDs a second, sonyflake's for 25,600.
+// BenchmarkNext has all three make IDs as fast as they can, in turns, so that a
+// disturbance of the host affects them all. bwmarrin's and idworker's layouts
+// have room for 4,096,000 IDs a second, sonyflake's for 25,600.
 func BenchmarkNext(b *testing.B) {
 	for _, goroutines := range slices.Compact([]int{1, runtime.GOMAXPROCS(0)}) {
 		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) { benchmarkNext(b, goroutines) })
@@ -35,7 +35,7 @@ func benchmarkNext(b *testing.B, goroutines int) {
 	makers := []maker{idworkers(b), bwmarrins(b), sonyflakes(b)}
 	rates := make([][]float64, len(makers))
 	for n := range rounds {
-		for i := range makers { // another one begins each time
+		for i := range makers { // each round begins with another
 			at := (n + i) % len(makers)
 			rates[at] = append(rates[at], rate(b, makers[at], goroutines))
 		}
@@ -61,7 +61,7 @@ type maker struct {
 	room float64 // IDs a second that the layout has room for
 	next func() (ok bool, err error)
 
-	// drain uses up what could be had at once, if the library saves anything.
+	// drain uses up IDs that the library has saved, if it saves any.
 	drain func() error
 }
 
@@ -102,7 +102,7 @@ func rate(b *testing.B, m maker, goroutines int) float64 {
 	return float64(total) / took
 }
 
-// idworkers does not wait when there is no ID for now, but says so.
+// idworkers does not wait when there is no ID for now, but reports it.
 func idworkers(b *testing.B) maker {
 	g, err := snowflake.New(snowflake.Settings{Layout: snowflake.Default(), Worker: 1, Fence: snowflake.Fence{Hi: snowflake.Forever}})
 	if err != nil {
@@ -124,7 +124,7 @@ func idworkers(b *testing.B) maker {
 	}}
 }
 
-// bwmarrins waits by itself.
+// bwmarrins waits inside the library.
 func bwmarrins(b *testing.B) maker {
 	node, err := bwmarrin.NewNode(1)
 	if err != nil {
@@ -134,7 +134,7 @@ func bwmarrins(b *testing.B) maker {
 	return maker{"bwmarrin", 4_096_000, next, func() error { return nil }}
 }
 
-// sonyflakes waits by itself.
+// sonyflakes waits inside the library.
 func sonyflakes(b *testing.B) maker {
 	sf, err := sonyflake.New(sonyflake.Settings{MachineID: func() (uint16, error) { return 1, nil }})
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package docker starts database servers in containers, for make test-all on a
-// machine with a Docker engine and without the servers themselves. A test process
-// that may do so sets dbtest.Containers to [Start] in its TestMain; no other links
-// testcontainers.
+// machine with a Docker engine and without the servers themselves. A test
+// process that may do so sets dbtest.Containers to [Start] in its TestMain; no
+// other links testcontainers.
 package docker
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 )
 
-// startWithin is how long pulling and starting may take.
+// startWithin bounds pulling and starting.
 const startWithin = 5 * time.Minute
 
 // server is a server in a container.
@@ -31,8 +31,8 @@ type server struct {
 	docker    *testcontainers.DockerProvider
 }
 
-// Start starts a server in a container, on a port that stays the same when it is
-// started again. It is a [dbtest.StartContainer].
+// Start starts a server in a container, on a port that stays the same when it
+// is started again. It is a [dbtest.StartContainer].
 func Start(image dbtest.Image, args []string) (_ dbtest.Process, host, port string, err error) {
 	defer func() {
 		if r := recover(); r != nil { // so testcontainers reports that it finds no Docker

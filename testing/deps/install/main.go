@@ -1,6 +1,6 @@
 // Command install lists what the tests of a tier leave out for want of a program.
-// With -install it installs that, where it can; with -found it prints what is
-// there.
+// With -install it installs these programs where it can; with -found it prints
+// the programs found.
 package main
 
 import (
