@@ -15,8 +15,8 @@ import (
 )
 
 // TestMessagesExist checks that the code still has each message that the page
-// about troubleshooting explains. A message is `code` at the beginning of a row,
-// in the sections whose titles say so; "…" stands for values.
+// about troubleshooting explains. A message is `code` at the start of a row,
+// and "…" stands for values.
 func TestMessagesExist(t *testing.T) {
 	t.Parallel()
 	messages := quoted(t, filepath.Join(repository, "docs", "troubleshooting.md"))
@@ -28,16 +28,15 @@ func TestMessagesExist(t *testing.T) {
 		for part := range strings.SplitSeq(message, "…") {
 			part = strings.Trim(part, " :")
 			if part != "" && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, part) }) {
-				t.Errorf("docs/troubleshooting.md explains %q, and no string of the code has %q", message, part)
+				t.Errorf("docs/troubleshooting.md explains %q, and the code has no %q", message, part)
 			}
 		}
 	}
 }
 
 var (
-	ofNATS      = regexp.MustCompile(`^## .*NATS server`) // its messages are not ours
-	firstCell   = regexp.MustCompile("^\\| (`[^|]*`) \\|")
-	inBackticks = regexp.MustCompile("`([^`]+)`")
+	firstCell = regexp.MustCompile("^\\| (`[^|]*`) \\|")
+	backticks = regexp.MustCompile("`([^`]+)`")
 )
 
 // quoted returns the messages that a page explains.
@@ -47,13 +46,9 @@ func quoted(t *testing.T, file string) (messages []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := false
 	for line := range strings.Lines(string(data)) {
-		if strings.HasPrefix(line, "## ") {
-			ours = !ofNATS.MatchString(line)
-		}
-		if cell := firstCell.FindStringSubmatch(line); ours && cell != nil {
-			for _, m := range inBackticks.FindAllStringSubmatch(cell[1], -1) {
+		if cell := firstCell.FindStringSubmatch(line); cell != nil {
+			for _, m := range backticks.FindAllStringSubmatch(cell[1], -1) {
 				messages = append(messages, m[1])
 			}
 		}
@@ -61,8 +56,8 @@ func quoted(t *testing.T, file string) (messages []string) {
 	return messages
 }
 
-// literals returns the strings of the module's code, without its tests. Strings
-// that are joined with + count as one.
+// literals returns the strings of the module's code, without its tests. It
+// joins strings with + between them.
 func literals(t *testing.T) (texts []string) {
 	t.Helper()
 	files := token.NewFileSet()
@@ -98,7 +93,7 @@ func literals(t *testing.T) (texts []string) {
 	return texts
 }
 
-// joined returns the text of a string literal, or of several joined with +.
+// joined returns the text of string literals with + between them.
 func joined(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
