@@ -14,11 +14,12 @@ import (
 )
 
 var (
-	walkLine  = regexp.MustCompile("^\\d+\\. `([^`]+)`: (.+?) — ")
+	walkLine  = regexp.MustCompile("^- `([^`]+)`: (`[^—\n]+`)")
 	walkTotal = regexp.MustCompile(`^\d+ functions, \d+ files, \d+ switches`)
 )
 
-// TestWalks: docs/walks.md names functions that are where it says, and counts them.
+// TestWalks checks that the functions named in docs/walks.md exist in the files
+// named there, and that the page counts them correctly.
 func TestWalks(t *testing.T) {
 	page, err := os.ReadFile("../../docs/walks.md")
 	if err != nil {
@@ -49,7 +50,8 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// functionsOf returns the functions of a file of this module; methods with their type.
+// functionsOf returns the functions of a file of this module; methods with
+// their type.
 func functionsOf(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("../..", file), nil, parser.SkipObjectResolution)

@@ -90,7 +90,7 @@ func clusterUser(name string, addresses []string) settings {
 // addresses of this machine.
 func startCluster(t *testing.T) []*production {
 	t.Helper()
-	conf, err := os.ReadFile("../../cluster.conf") // which docs/nats-cluster.md shows
+	conf, err := os.ReadFile("../../cluster.conf")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"database/sql"
 	"io"
 	"net"
 	"strings"
@@ -10,34 +11,51 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 )
 
-// database is the server that a page calls 127.0.0.1:3306.
+// database is a server that pages find at its usual address.
 type database struct {
 	server    *dbtest.Server
+	address   string
 	listening bool
 }
 
-func newDatabase(t *testing.T) *database {
+func newDatabase(t *testing.T, kind string) *database {
 	t.Helper()
-	return &database{server: dbtest.StartMySQL(t)}
+	if kind == "postgres" {
+		return &database{server: dbtest.StartPostgres(t), address: "127.0.0.1:5432"}
+	}
+	return &database{server: dbtest.StartMySQL(t), address: "127.0.0.1:3306"}
 }
 
 // run executes statements as the administrator, from outside the network of the
 // page.
-func (d *database) run(statements string) error {
+func (d *database) run(t *testing.T, statements string) error {
 	done := make(chan error)
-	go func() {
-		for s := range strings.SplitSeq(statements, ";") {
-			if strings.TrimSpace(s) == "" {
-				continue
-			}
-			if _, err := d.server.SQL().ExecContext(context.Background(), s); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	}()
+	go func() { done <- d.execute(t.Context(), statements) }()
 	return <-done
+}
+
+// execute executes statements. A line with \connect, which psql understands,
+// selects another database.
+func (d *database) execute(ctx context.Context, statements string) error {
+	admin := d.server.SQL()
+	for s := range strings.SplitSeq(statements, ";") {
+		if after, ok := strings.CutPrefix(strings.TrimSpace(s), `\connect `); ok {
+			name, rest, _ := strings.Cut(after, "\n")
+			other, err := sql.Open("pgx", strings.Replace(d.server.DSN(), d.server.Name(), name, 1))
+			if err != nil {
+				return err
+			}
+			defer func() { _ = other.Close() }()
+			admin, s = other, rest
+		}
+		if strings.TrimSpace(s) == "" {
+			continue
+		}
+		if _, err := admin.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // listen has the server answer in the network of the calling goroutine.
@@ -47,7 +65,7 @@ func (d *database) listen(t *testing.T) {
 		return
 	}
 	d.listening = true
-	l, err := net.Listen("tcp", "127.0.0.1:3306")
+	l, err := net.Listen("tcp", d.address)
 	if err != nil {
 		t.Fatal(err)
 	}

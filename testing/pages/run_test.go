@@ -33,9 +33,11 @@ func runnable(b Block) bool { return b.NotRun == "" && b.HasCommands() }
 // follow types the commands of a page.
 func follow(t *testing.T, p Page, k kit) {
 	t.Helper()
-	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1}
-	if slices.ContainsFunc(p.Blocks, func(b Block) bool { return runnable(b) && b.Language == statements }) {
-		r.db = newDatabase(t) // in the network of the machine
+	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1, dbs: map[string]*database{}}
+	for _, b := range p.Blocks {
+		if kind := statements[b.Language]; kind != "" && runnable(b) && r.dbs[kind] == nil {
+			r.dbs[kind] = newDatabase(t, kind) // in the network of the machine
+		}
 	}
 	r.isolated = isolate()
 	if !r.isolated {
@@ -69,7 +71,7 @@ type reader struct {
 	isolated  bool
 	terminals map[int]*terminal
 	current   int
-	db        *database
+	dbs       map[string]*database // by kind
 }
 
 // block types the commands of a block.
@@ -80,11 +82,11 @@ func (r *reader) block(b Block) {
 		}
 		return
 	}
-	if b.Language == statements {
-		if err := r.db.run(strings.Join(b.Lines, "\n")); err != nil {
+	if db := r.dbs[statements[b.Language]]; db != nil {
+		if err := db.run(r.t, strings.Join(b.Lines, "\n")); err != nil {
 			r.t.Errorf("%s:%d: %v", r.page.Name, b.Line, err)
 		}
-		r.db.listen(r.t)
+		db.listen(r.t)
 		return
 	}
 	steps, err := b.Steps()

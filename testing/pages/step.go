@@ -24,14 +24,14 @@ func command(line string) bool { return strings.HasPrefix(line, "$ ") || typed.M
 // shells are the languages of blocks with commands.
 var shells = []string{"", "console", "sh", "bash"}
 
-// statements is the language of a block that the administrator of a database
-// executes.
-const statements = "sql run"
+// statements are the languages of blocks that the administrator of a database
+// executes, each with its kind of database.
+var statements = map[string]string{"sql run": "mysql", "sql run postgres": "postgres"}
 
 // HasCommands reports whether a reader would type the block.
 func (b Block) HasCommands() bool {
 	switch {
-	case b.Language == statements || b.File != "":
+	case statements[b.Language] != "" || b.File != "":
 		return true
 	case !slices.Contains(shells, b.Language):
 		return false

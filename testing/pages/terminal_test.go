@@ -137,6 +137,7 @@ func environment(home, tools string) ([]string, error) {
 	return []string{
 		"HOME=" + home, "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + os.TempDir(), "TZ=UTC",
 		"PATH=" + tools + ":" + filepath.Join(dirs[2], "bin") + ":" + os.Getenv("PATH"),
-		"GOCACHE=" + dirs[0], "GOMODCACHE=" + dirs[1], "GOTOOLCHAIN=local", "GOPROXY=off", "GOFLAGS=-buildvcs=false",
+		"GOCACHE=" + dirs[0], "GOMODCACHE=" + dirs[1], "GOTOOLCHAIN=local",
+		"GOPROXY=file://" + filepath.Join(dirs[1], "cache", "download"), "GOSUMDB=off", "GOFLAGS=-buildvcs=false",
 	}, nil
 }
