@@ -20,8 +20,8 @@ func writeFile(t *testing.T, content string) (path string) {
 	return path
 }
 
-// isUsage fails the test unless the error is about the command line, says something, and
-// shows no password.
+// isUsage fails the test unless the error is about the command line, contains a
+// text, and shows no password.
 func isUsage(t *testing.T, what string, err error, says string) {
 	t.Helper()
 	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), canary) {
@@ -29,7 +29,7 @@ func isUsage(t *testing.T, what string, err error, says string) {
 	}
 }
 
-// TestSettingsThatDoNotFit: each is refused before anything is tried, by the flag's name.
+// TestSettingsThatDoNotFit: each is rejected first, by the flag's name.
 func TestSettingsThatDoNotFit(t *testing.T) {
 	text := writeFile(t, canary)
 	for name, test := range map[string]struct {
@@ -62,7 +62,7 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestInstallationShown: where the server is, without the login.
+// TestInstallationShown: an installation is shown without its login.
 func TestInstallationShown(t *testing.T) {
 	for want, i := range map[string]installation{
 		"at nats://127.0.0.1:4222": {},
@@ -75,13 +75,13 @@ func TestInstallationShown(t *testing.T) {
 	}
 }
 
-// TestPassword: the file goes before the environment, our variable before NATS'.
+// TestPassword: a file precedes the environment, and our variable that of NATS.
 func TestPassword(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		ours      string
 		nats      string
-		file      string // not given if empty
+		file      string // not set if empty
 		want, err string
 	}{
 		{"none", "", "", "", "", ""},
@@ -107,10 +107,10 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// TestSecretsOnTheCommandLine: a URL with a login, and a password of a store,
-// are refused where everybody can read them, and not shown.
+// TestSecretsOnTheCommandLine: a login in a URL, and a store's password, are
+// rejected on the command line and not shown.
 func TestSecretsOnTheCommandLine(t *testing.T) {
-	const store = "--store: a password on the command line"
+	const store = "--store: other users of this machine can read a password"
 	for line, says := range map[string]string{
 		"":                                                   "",
 		"get order":                                          "",
@@ -144,7 +144,7 @@ func TestSecretsOnTheCommandLine(t *testing.T) {
 func TestSplitAddress(t *testing.T) {
 	for text, want := range map[string]struct {
 		host string
-		port int // 0 if it is refused
+		port int // 0 if rejected
 	}{
 		"127.0.0.1:4222": {"127.0.0.1", 4222},
 		"[::1]:1":        {"::1", 1},
@@ -174,7 +174,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// TestStoreFlags: the file goes before the flag, and what is malformed is named by its
+// TestStoreFlags: the file precedes the flag. An error names the malformed
 // flag, without the password.
 func TestStoreFlags(t *testing.T) {
 	const dsn = "mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop"
@@ -204,7 +204,7 @@ func TestStoreFlags(t *testing.T) {
 	isUsage(t, "empty file", err, "--store")
 }
 
-// TestGetArguments: what get is asked for.
+// TestGetArguments: the arguments of get.
 func TestGetArguments(t *testing.T) {
 	for line, want := range map[string]struct {
 		tag  string

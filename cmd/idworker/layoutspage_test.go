@@ -12,7 +12,8 @@ import (
 
 const layoutsPage = "../../docs/layouts.md"
 
-// TestPageOfLayouts: its table is that of the layouts that have a name, and decode prints what it shows.
+// TestPageOfLayouts: the page's table lists the named layouts, and decode
+// prints the shown output.
 func TestPageOfLayouts(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(layoutsPage)
@@ -44,7 +45,7 @@ func TestPageOfLayouts(t *testing.T) {
 	}
 }
 
-// rowOf is a layout's row in the table.
+// rowOf returns a layout's row of the table.
 func rowOf(name string, l snowflake.Layout) string {
 	spec := l.Spec()
 	parts := []string{fmt.Sprintf("%d time (%v)", spec.Time, spec.Unit)}
@@ -68,7 +69,7 @@ func rowOf(name string, l snowflake.Layout) string {
 		spec.Epoch.Format(time.DateOnly), l.End().Format(time.DateOnly), workers, thousands(rate), number)
 }
 
-// thousands is a number with a comma before every three digits.
+// thousands formats a number with commas.
 func thousands(n int64) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

@@ -26,9 +26,10 @@ func document(t *testing.T, file string) string {
 	return string(data)
 }
 
-// TestDocumentedMetrics: every metric in the alerts, the board and the handbook is exported by a worker, a loader or an
-// enricher, and every metric that is exported is in the handbook. All but what is said of a process before it has
-// joined an installation name that.
+// TestDocumentedMetrics: every metric in the alerts, the board and the handbook
+// is exported by a worker, a loader or an enricher, and every exported metric
+// is in the handbook. All metrics name the installation, except those of a
+// process that has not joined it.
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
 	address, enriching := freeAddress(t), freeAddress(t)
@@ -44,7 +45,8 @@ func TestDocumentedMetrics(t *testing.T) {
 		natstest.Eventually(t, "it is ready", func() bool { return fetch(from, "/readyz") != "" })
 		maps.Copy(exported, exportedAt(t, from))
 	}
-	exported["idworker_tag_runs_out_timestamp_seconds"] = true // takes a minute of evidence
+	// Takes a minute of evidence.
+	exported["idworker_tag_runs_out_timestamp_seconds"] = true
 
 	handbook := mentioned(document(t, "monitoring.md"))
 	for name := range exported {
@@ -65,7 +67,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	}
 }
 
-// exportedAt are the metrics of a process.
+// exportedAt returns the metrics of a process.
 func exportedAt(t *testing.T, address string) map[string]bool {
 	t.Helper()
 	exported := make(map[string]bool)
@@ -83,8 +85,8 @@ func exportedAt(t *testing.T, address string) map[string]bool {
 
 var metricName = regexp.MustCompile(`\bidworker_[a-z_]*[a-z]`)
 
-// mentioned are the metrics that a document mentions, without the suffixes of histograms. What it searches for is
-// no metric.
+// mentioned returns the metrics that a document mentions, without the suffixes
+// of histograms. The patterns of its grep commands are not metrics.
 func mentioned(text string) map[string]bool {
 	found := make(map[string]bool)
 	for line := range strings.Lines(text) {
@@ -104,7 +106,7 @@ func baseName(name string) string {
 	return name
 }
 
-// fetch gets a page; it is empty if there was no good answer.
+// fetch gets a page; without a good reply it is empty.
 func fetch(address, path string) (body string) {
 	client := http.Client{Timeout: natstest.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + address + path)
@@ -119,7 +121,8 @@ func fetch(address, path string) (body string) {
 	return string(data)
 }
 
-// TestRulesFile: the rules have the form that Prometheus expects, and each has a row in the handbook's table.
+// TestRulesFile: the rules have the form that Prometheus expects, and each has
+// a row in the handbook's table.
 func TestRulesFile(t *testing.T) {
 	t.Parallel()
 	var file struct {
@@ -159,7 +162,7 @@ func TestRulesFile(t *testing.T) {
 	}
 }
 
-// TestBoard: the Grafana board is JSON, and each of its panels asks for something.
+// TestBoard: the Grafana board is JSON, and each of its panels has a query.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	var board struct {

@@ -45,7 +45,7 @@
       document.body.classList.add("stale");
       const summary = document.getElementById("summary");
       summary.className = "summary warning";
-      summary.textContent = "This process does not answer: what is shown is old";
+      summary.textContent = "This process does not answer; the data shown is old";
     }
     plan();
   }
@@ -58,7 +58,7 @@
   pause.hidden = false;
   pause.addEventListener("click", () => {
     paused = !paused;
-    pause.textContent = paused ? "Go on" : "Pause";
+    pause.textContent = paused ? "Resume" : "Pause";
     plan();
   });
   document.addEventListener("visibilitychange", plan);
