@@ -53,8 +53,8 @@ type workerIDs struct {
 	Workers []workerID `json:"workers"`
 }
 
-// workerID is the state of a worker ID. Unknown fields are missing; without an instance, the
-// ID is free.
+// workerID is the state of a worker ID. Unknown fields are missing; without an
+// instance, the ID is free.
 type workerID struct {
 	Datacenter int64  `json:"datacenter"`
 	Worker     int64  `json:"worker"`

@@ -215,7 +215,7 @@ func (s *site) doctorOfEachRole(t *testing.T) {
 			t.Errorf("%s:\n%s", role, r.stdout)
 		}
 	}
-	const answers = "a worker answers, and gives 1 to 10000 IDs at once"
+	const answers = "a worker answers requests for 1 to 10000 IDs"
 	s.well(t, "caller", []string{"caller"}, "ok    requests for tags: "+answers, "ok    requests for snowflake IDs: "+answers)
 	s.well(t, "order", []string{"caller", "--tag", "order"}, "ok    requests for tag order: "+answers)
 }

@@ -363,7 +363,7 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 		err = d.query(ctx, segments.Database.CheckFirst)
 	}
 	if err != nil || len(list) > 0 {
-		all = append(all, answer("templates", fmt.Sprintf("%d; the store can hold their tags", len(list)), err))
+		all = append(all, answer("templates", fmt.Sprintf("%d, and the store can hold their tags", len(list)), err))
 	}
 	return all
 }

@@ -3,15 +3,15 @@
 //
 // Unique IDs depend on three things here:
 //
-//   - Every write is synced before it is acknowledged. An acknowledged range that
-//     a power failure lost would be issued again. [Start] checks the setting.
+//   - Every write is synced before it is acknowledged. An acknowledged range
+//     that a power failure lost would be issued again. [Start] checks this.
 //   - The data folder is locked. Two servers on one folder would issue the same
 //     numbers.
 //   - Start refuses a folder that has lost data: a damaged folder, which a NATS
 //     server would start with, or an older copy from a backup or snapshot. The
-//     numbers issued since that copy would be issued again. A witness, a file of
-//     package register, records the highest state of every key. Start compares
-//     with it before it listens, because workers elsewhere do not wait.
+//     numbers issued since that copy would be issued again. A witness, a file
+//     of package register, records the highest state of every key. Start
+//     compares with it before it listens, because workers elsewhere don't wait.
 //
 // After a failed write, as on a full disk, a NATS server never writes to that
 // stream again. [Server.Guard] returns once there is space, which ends the
@@ -28,7 +28,7 @@
 //	folder  its name  witness            Start
 //	empty   none      none               creates a witness, and warns
 //	empty   none      not empty          refuses: [ErrDamaged]
-//	used    any       with this name     compares; [ErrDamaged] if it regressed
+//	used    any       with this name     compares: may be [ErrDamaged]
 //	used    any       none, or another   refuses: [ErrNoWitness]
 //
 // A used folder without its witness may be fine: the witness was lost, or the
