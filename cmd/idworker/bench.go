@@ -21,7 +21,7 @@ import (
 
 // benchCmd puts load on an installation and checks every ID that it returns.
 type benchCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
 	Tags     []string      `arg:"" optional:"" name:"tag" help:"Tags to request in turn."`
 	Callers  int           `help:"Concurrent callers, 1 to 10000." default:"16" env:"-"`

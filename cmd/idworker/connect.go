@@ -22,10 +22,10 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// installation selects an installation: its NATS server, login and prefix.
+// natsFlags select an installation: its NATS server, login and prefix.
 // Flags have the names of the nats command, whose environment variables are
 // accepted too.
-type installation struct {
+type natsFlags struct {
 	Server  string `help:"NATS server URLs, separated by commas." placeholder:"URL" env:"IDWORKER_SERVER,NATS_URL"`
 	Context string `help:"NATS context: a name or an absolute path." placeholder:"NAME" env:"IDWORKER_CONTEXT,NATS_CONTEXT"`
 
@@ -45,10 +45,10 @@ type installation struct {
 }
 
 // named reports whether a server is set, directly or through a context.
-func (i installation) named() bool { return i.Server != "" || i.Context != "" }
+func (i natsFlags) named() bool { return i.Server != "" || i.Context != "" }
 
 // namedBy returns the flag or variable that sets the server, for messages.
-func (i installation) namedBy(command *kong.Context) string {
+func (i natsFlags) namedBy(command *kong.Context) string {
 	for _, flag := range []string{"server", "context"} {
 		if isGiven(command, flag) {
 			return "--" + flag
@@ -68,12 +68,12 @@ func isGiven(command *kong.Context, name string) bool {
 }
 
 // hasLogin reports whether settings are given that need a server of the user's.
-func (i installation) hasLogin() bool {
+func (i natsFlags) hasLogin() bool {
 	return i.Creds+i.Nkey+i.User+i.TLSCert+i.TLSCA != ""
 }
 
 // String returns the server's address, without secrets.
-func (i installation) String() string {
+func (i natsFlags) String() string {
 	switch {
 	case i.Server != "":
 		return "at " + natsconn.Redact(i.Server)
@@ -86,7 +86,7 @@ func (i installation) String() string {
 // options converts the settings to options of nats.go; every connection uses
 // them. It tries each one, so that an error names its flag and comes before
 // anything else happens.
-func (i installation) options() ([]nats.Option, error) {
+func (i natsFlags) options() ([]nats.Option, error) {
 	if err := i.check(); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (i installation) options() ([]nats.Option, error) {
 }
 
 // check rejects conflicting settings.
-func (i installation) check() error {
+func (i natsFlags) check() error {
 	logins := slices.DeleteFunc([]string{i.Creds, i.Nkey, i.User}, func(login string) bool { return login == "" })
 	switch {
 	case len(logins) > 1:
@@ -130,7 +130,7 @@ func (i installation) check() error {
 	return i.Prefix.Check()
 }
 
-func (i installation) userAndPassword(o *nats.Options) error {
+func (i natsFlags) userAndPassword(o *nats.Options) error {
 	password, err := i.password()
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (i installation) userAndPassword(o *nats.Options) error {
 // password returns the password of --user, from a file or the environment. No
 // flag holds a secret, because all users of the machine can read a command
 // line.
-func (i installation) password() (string, error) {
+func (i natsFlags) password() (string, error) {
 	if i.PasswordFile == "" {
 		return cmp.Or(os.Getenv("IDWORKER_PASSWORD"), os.Getenv("NATS_PASSWORD")), nil
 	}
@@ -176,7 +176,7 @@ func checkSecrets(args []string) error {
 }
 
 // dial connects, and opens the installation's JetStream.
-func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
+func (i natsFlags) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
 	options, err := i.options()
 	if err != nil {
 		return nil, nil, err
@@ -213,7 +213,7 @@ func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 
 // dialToStay connects a process that serves. It waits for an unreachable
 // server.
-func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
+func (i natsFlags) dialToStay(ctx context.Context, name string, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
 	err = natsconn.Await(ctx, log, func() (err error) {
 		conn, js, err = i.dial(append(natsconn.Stay(name, log), more...)...)
 		return err
@@ -222,7 +222,7 @@ func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logg
 }
 
 // connect connects a command that ends when its work is done.
-func (i installation) connect() (*nats.Conn, jetstream.JetStream, error) {
+func (i natsFlags) connect() (*nats.Conn, jetstream.JetStream, error) {
 	conn, js, err := i.dial(nats.Name("idworker"), nats.ReconnectBufSize(-1))
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
@@ -237,7 +237,7 @@ func (i installation) connect() (*nats.Conn, jetstream.JetStream, error) {
 const commandTimeout = 30 * time.Second
 
 // withJetStream connects and calls use, for at most commandTimeout.
-func (i installation) withJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
+func (i natsFlags) withJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
 	return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
@@ -247,7 +247,7 @@ func (i installation) withJetStream(ctx context.Context, use func(context.Contex
 
 // withPatientJetStream is withJetStream for work that grows with the number of
 // tags. Its requests have timeouts, the whole has none.
-func (i installation) withPatientJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
+func (i natsFlags) withPatientJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
 	conn, js, err := i.connect()
 	if err != nil {
 		return err

@@ -33,22 +33,22 @@ func isUsage(t *testing.T, what string, err error, says string) {
 func TestSettingsThatDoNotFit(t *testing.T) {
 	text := writeFile(t, canary)
 	for name, test := range map[string]struct {
-		settings installation
+		settings natsFlags
 		says     string
 	}{
-		"two logins":              {installation{User: "u", Creds: text}, "--creds, --nkey and --user"},
-		"three logins":            {installation{User: "u", Creds: text, Nkey: text}, "--creds, --nkey and --user"},
-		"password without a user": {installation{PasswordFile: text}, "--password-file"},
-		"certificate alone":       {installation{TLSCert: text}, "--tlscert and --tlskey"},
-		"key alone":               {installation{TLSKey: text}, "--tlscert and --tlskey"},
-		"bad prefix":              {installation{Prefix: "a.b"}, "prefix"},
-		"bad URL":                 {installation{Server: "nats://u:" + canary + "#@a"}, "--server"},
-		"bad credentials":         {installation{Creds: text}, "--creds"},
-		"bad nkey":                {installation{Nkey: text}, "--nkey"},
-		"bad certificate":         {installation{TLSCert: text, TLSKey: text}, "--tlscert, --tlskey"},
-		"bad CA":                  {installation{TLSCA: text}, "--tlsca"},
-		"bad inbox":               {installation{InboxPrefix: "a.>"}, "--inbox-prefix"},
-		"no password file":        {installation{User: "u", PasswordFile: text + "x"}, "--password-file"},
+		"two logins":              {natsFlags{User: "u", Creds: text}, "--creds, --nkey and --user"},
+		"three logins":            {natsFlags{User: "u", Creds: text, Nkey: text}, "--creds, --nkey and --user"},
+		"password without a user": {natsFlags{PasswordFile: text}, "--password-file"},
+		"certificate alone":       {natsFlags{TLSCert: text}, "--tlscert and --tlskey"},
+		"key alone":               {natsFlags{TLSKey: text}, "--tlscert and --tlskey"},
+		"bad prefix":              {natsFlags{Prefix: "a.b"}, "prefix"},
+		"bad URL":                 {natsFlags{Server: "nats://u:" + canary + "#@a"}, "--server"},
+		"bad credentials":         {natsFlags{Creds: text}, "--creds"},
+		"bad nkey":                {natsFlags{Nkey: text}, "--nkey"},
+		"bad certificate":         {natsFlags{TLSCert: text, TLSKey: text}, "--tlscert, --tlskey"},
+		"bad CA":                  {natsFlags{TLSCA: text}, "--tlsca"},
+		"bad inbox":               {natsFlags{InboxPrefix: "a.>"}, "--inbox-prefix"},
+		"no password file":        {natsFlags{User: "u", PasswordFile: text + "x"}, "--password-file"},
 	} {
 		if test.settings.Prefix == "" {
 			test.settings.Prefix = "ids"
@@ -56,7 +56,7 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		_, err := test.settings.options()
 		isUsage(t, name, err, test.says)
 	}
-	good := installation{Server: "nats://u:" + canary + "@a:1", User: "u", InboxPrefix: "_INBOX_u", Prefix: "ids"}
+	good := natsFlags{Server: "nats://u:" + canary + "@a:1", User: "u", InboxPrefix: "_INBOX_u", Prefix: "ids"}
 	if options, err := good.options(); err != nil || len(options) != 3 {
 		t.Errorf("%d options, %v; want one for each setting", len(options), err)
 	}
@@ -64,7 +64,7 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 
 // TestInstallationShown: an installation is shown without its login.
 func TestInstallationShown(t *testing.T) {
-	for want, i := range map[string]installation{
+	for want, i := range map[string]natsFlags{
 		"at nats://127.0.0.1:4222": {},
 		"of context production":    {Context: "production"},
 		"at nats://xxxxx@a:1,b:2":  {Server: "nats://u:" + canary + "@a:1,b:2", Context: "production"},
@@ -95,7 +95,7 @@ func TestPassword(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("IDWORKER_PASSWORD", test.ours)
 			t.Setenv("NATS_PASSWORD", test.nats)
-			i := installation{User: "u"}
+			i := natsFlags{User: "u"}
 			if test.file != "" {
 				i.PasswordFile = writeFile(t, test.file)
 			}

@@ -30,7 +30,7 @@ import (
 // daemon is a serving process with everything that it has opened.
 type daemon struct {
 	cfg      serverConfig
-	at       installation      // cfg's, or the embedded server's
+	at       natsFlags         // cfg's, or the embedded server's
 	embedded *embedded.Server  // nil with the user's own server
 	witness  *register.Witness // may be nil
 	// Receives the error that ends an embedded server.
@@ -49,7 +49,7 @@ const startTimeout = 30 * time.Second
 
 func newDaemon(cfg serverConfig) *daemon {
 	return &daemon{
-		cfg: cfg, at: cfg.installation, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
+		cfg: cfg, at: cfg.nats, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
 	}
 }
 
@@ -115,7 +115,7 @@ func (d *daemon) openNATS(ctx context.Context) (err error) {
 			return err
 		}
 		d.onClose(d.embedded.Stop)
-		d.at = installation{Server: d.embedded.URL(), Prefix: d.cfg.worker.Prefix}
+		d.at = natsFlags{Server: d.embedded.URL(), Prefix: d.cfg.worker.Prefix}
 		d.witness = d.embedded.Witness()
 		d.background.Start(func(ctx context.Context) {
 			if err := d.embedded.Guard(ctx); err != nil {

@@ -122,7 +122,7 @@ func (d *decodeCmd) printRange(out output, layout snowflake.Layout) error {
 		}
 		last = d.To.Add(-1) // --to is exclusive
 	}
-	found := idRange{ofLayout: newOfLayout(layout)}
+	found := periodIDs{ofLayout: newOfLayout(layout)}
 	var err error
 	if found.First, err = layout.FirstAt(from); err != nil {
 		return fmt.Errorf("--from: %w", err)
@@ -135,8 +135,8 @@ func (d *decodeCmd) printRange(out output, layout snowflake.Layout) error {
 	return out.Print(found)
 }
 
-// idRange is the report about a period.
-type idRange struct {
+// periodIDs is the report about a period.
+type periodIDs struct {
 	ofLayout
 	First snowflake.ID `json:"first"`
 	Last  snowflake.ID `json:"last"`
@@ -145,7 +145,7 @@ type idRange struct {
 }
 
 // Text implements report.
-func (r idRange) Text(out io.Writer) error {
+func (r periodIDs) Text(out io.Writer) error {
 	w := r.print(out)
 	fmt.Fprintln(w, "FIRST\tLAST\tFROM\tTO")
 	fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", r.First, r.Last, r.From, r.To)

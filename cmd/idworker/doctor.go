@@ -15,7 +15,7 @@ import (
 
 // doctorCmd checks an installation for a role. It changes nothing.
 type doctorCmd struct {
-	installation  `embed:"" group:"nats"`
+	natsFlags     `embed:"" group:"nats"`
 	storeFlags    `embed:"" group:"store"`
 	resourceFlags `embed:""`
 	printFlags    `embed:""`

@@ -21,7 +21,7 @@ import (
 
 // enrichCmd copies the events of a stream to another, with IDs.
 type enrichCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
 	From   string `required:"" help:"Source stream." placeholder:"STREAM"`
 	Filter string `help:"Subjects to read." default:">" placeholder:"SUBJECT"`
@@ -144,8 +144,8 @@ func enrichedFields(f enrich.Figures) []zap.Field {
 
 // enrichRmCmd removes the record of a finished enrichment.
 type enrichRmCmd struct {
-	installation `embed:"" group:"nats"`
-	printFlags   `embed:""`
+	natsFlags  `embed:"" group:"nats"`
+	printFlags `embed:""`
 
 	Source string `arg:"" help:"Source stream."`
 	Target string `arg:"" help:"Target stream."`

@@ -19,8 +19,8 @@ import (
 
 // getCmd prints IDs line by line.
 type getCmd struct {
-	installation `embed:"" group:"nats"`
-	printFlags   `embed:""`
+	natsFlags  `embed:"" group:"nats"`
+	printFlags `embed:""`
 
 	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag (unless --snowflake), and number of IDs."`
 	Snowflake bool          `help:"Get snowflake IDs."`

@@ -150,7 +150,7 @@ func hinted(err error) error {
 
 // page returns the status page, which works before the daemon serves.
 func (d *daemon) page() *status.Page {
-	at := d.cfg.installation
+	at := d.cfg.nats
 	return status.NewPage(&status.Collector{
 		Prefix: at.Prefix, Domain: at.JSDomain != "" || at.Context != "",
 		Dial: func() (*nats.Conn, jetstream.JetStream, error) {

@@ -129,7 +129,7 @@ func end(err error, to output) int {
 	code := exitCode(err)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		// There is no other place to report this.
-		_ = to.Print(failure{Message: explain(err), ExitCode: code})
+		_ = to.Print(errorReport{Message: explain(err), ExitCode: code})
 	}
 	return code
 }

@@ -21,22 +21,22 @@ import (
 // provisionCmd creates an installation's streams and buckets, so that processes
 // that serve need no right to.
 type provisionCmd struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	natsFlags  `embed:"" group:"nats"`
+	storeFlags `embed:"" group:"store"`
 
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Part part `help:"Part to create: ids, enrich or all." default:"all" enum:"all,ids,enrich"`
+	Part provisionPart `help:"Part to create: ids, enrich or all." default:"all" enum:"all,ids,enrich"`
 }
 
-// part selects a part of an installation.
-type part string
+// provisionPart selects a part of an installation.
+type provisionPart string
 
 const (
-	partAll    part = "all"
-	partIDs    part = "ids"
-	partEnrich part = "enrich"
+	partAll    provisionPart = "all"
+	partIDs    provisionPart = "ids"
+	partEnrich provisionPart = "enrich"
 )
 
 // Run prints a line per resource. It continues after a failure, so that a run
@@ -98,7 +98,7 @@ func (f resourceFlags) check(prefix messages.Prefix) error {
 }
 
 // resources returns the resources of a part.
-func (f resourceFlags) resources(prefix messages.Prefix, part part) (all []kv.Resource) {
+func (f resourceFlags) resources(prefix messages.Prefix, part provisionPart) (all []kv.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, f.Replicas), lease.Resources(prefix, f.LeaseTTL, f.Replicas)...)
 		all = append(all, register.Bucket(prefix, f.Replicas))

@@ -21,7 +21,7 @@ type offlineFlags struct {
 }
 
 // raiseFolder raises every tag of a data folder by n, and prints a line per tag.
-func (i installation) raiseFolder(ctx context.Context, out output, source backend.Backend, at offlineFlags, n int64) error {
+func (i natsFlags) raiseFolder(ctx context.Context, out output, source backend.Backend, at offlineFlags, n int64) error {
 	done := newChanges(out)
 	folder, err := tags.RaiseFolder(ctx, embedded.Config{
 		Folder: at.Data, Witness: at.Witness, Log: newLogger(zapcore.WarnLevel),

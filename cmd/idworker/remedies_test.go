@@ -20,8 +20,8 @@ import (
 //
 // Not covered here: denied rights and enrichments, which testing/e2e covers;
 // hints about a database, because there is none; idworker tag ls after a lost
-// reply; idworker tag rm after a failed message to workers; idworker provision
-// --replicas 3 on a cluster, which cmd/internal/doctor covers.
+// reply; idworker tag rm after a failed message to workers; and
+// idworker provision --replicas 3, which cmd/internal/doctor covers.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	t.Run("an installation", remediesOfInstallation)

@@ -72,14 +72,14 @@ func (l *list[T]) End(failed error) error {
 	return errors.Join(failed, l.err)
 }
 
-// failure is an error in JSON.
-type failure struct {
+// errorReport is an error in JSON.
+type errorReport struct {
 	Message  string `json:"error"`
 	ExitCode int    `json:"exit_code"`
 }
 
 // Text writes the error for people.
-func (f failure) Text(w io.Writer) error {
+func (f errorReport) Text(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "idworker: %s\n", f.Message)
 	return err
 }

@@ -22,8 +22,8 @@ import (
 // serveCmd runs a worker, a loader or both, and an embedded NATS server unless
 // the user has a server.
 type serveCmd struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	natsFlags  `embed:"" group:"nats"`
+	storeFlags `embed:"" group:"store"`
 
 	Migrate bool `help:"Create the table if missing."`
 
@@ -68,8 +68,8 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) e
 
 // serverConfig configures a [daemon].
 type serverConfig struct {
-	installation installation     // the user's server, or none
-	embedded     *embedded.Config // nil with the user's server
+	nats     natsFlags        // the user's server, or none
+	embedded *embedded.Config // nil with the user's server
 	// File of a loader at the user's server; may be empty.
 	witness string
 	source  backend.Backend
@@ -102,7 +102,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 		return cfg, err
 	}
 	cfg = serverConfig{
-		installation: s.installation, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
+		nats: s.natsFlags, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
 		worker: worker.Config{
 			Prefix: s.Prefix, Role: s.Role, Replicas: s.Replicas, MaxBatch: s.MaxBatch, MaxStep: s.MaxStep, Wait: s.Wait,
 			Lease: lease, Version: version, Log: log,

@@ -22,7 +22,7 @@ import (
 
 // statusCmd prints the status of an installation.
 type statusCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
 	Search string `arg:"" optional:"" help:"Show only tags whose names contain this."`
 	Sort   string `help:"Sort tags by rate, runway or name." default:"rate" enum:"rate,runway,name"`

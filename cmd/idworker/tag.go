@@ -33,8 +33,8 @@ type tagCmd struct {
 
 // tagFlags are for all commands about tags.
 type tagFlags struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	natsFlags  `embed:"" group:"nats"`
+	storeFlags `embed:"" group:"store"`
 }
 
 // withStore calls use with the tags of the installation.
@@ -47,7 +47,7 @@ func (f tagFlags) withStore(ctx context.Context, use func(context.Context, *tags
 }
 
 // withTags opens the tags of an installation, and calls use.
-func (i installation) withTags(ctx context.Context, source backend.Backend, use func(context.Context, *tags.Tags) error) error {
+func (i natsFlags) withTags(ctx context.Context, source backend.Backend, use func(context.Context, *tags.Tags) error) error {
 	return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		t, err := tags.Open(ctx, js, i.Prefix, source)
 		if err != nil {

@@ -26,7 +26,7 @@ type enrichCmds struct {
 
 // verifyCmd verifies an enrichment. It changes nothing.
 type verifyCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
 	From       string `required:"" help:"Source stream." placeholder:"STREAM"`
 	Filter     string `help:"The enrichers' --filter." default:">" placeholder:"SUBJECT"`

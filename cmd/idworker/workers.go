@@ -16,8 +16,8 @@ import (
 
 // workersCmd lists the worker IDs of snowflake IDs.
 type workersCmd struct {
-	installation `embed:"" group:"nats"`
-	printFlags   `embed:""`
+	natsFlags  `embed:"" group:"nats"`
+	printFlags `embed:""`
 }
 
 // Run prints a line for each worker ID that is or was leased.
@@ -32,12 +32,12 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	if holdings == nil && err != nil {
 		return err
 	}
-	found := workerIDs{Workers: []workerID{}}
+	found := leasedIDs{Workers: []leasedID{}}
 	if layout != (snowflake.Layout{}) {
 		found.Layout = layout.String()
 	}
 	for _, h := range holdings {
-		one := workerID{Datacenter: h.Datacenter, Worker: h.Worker, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
+		one := leasedID{Datacenter: h.Datacenter, Worker: h.Worker, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
 		if h.Held() {
 			one.Instance, one.Since, one.ClockMs = h.Instance, stamp(h.Since), new(h.ClockDiff.Milliseconds())
 		}
@@ -46,16 +46,16 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	return errors.Join(out.Print(found), err)
 }
 
-// workerIDs lists the worker IDs that are or were leased.
-type workerIDs struct {
+// leasedIDs lists the worker IDs that are or were leased.
+type leasedIDs struct {
 	// Missing until the first worker sets it.
 	Layout  string     `json:"layout,omitempty"`
-	Workers []workerID `json:"workers"`
+	Workers []leasedID `json:"workers"`
 }
 
-// workerID is the state of a worker ID. Unknown fields are missing; without an
+// leasedID is the state of a worker ID. Unknown fields are missing; without an
 // instance, the ID is free.
-type workerID struct {
+type leasedID struct {
 	Datacenter int64  `json:"datacenter"`
 	Worker     int64  `json:"worker"`
 	Instance   string `json:"instance,omitempty"`
@@ -67,7 +67,7 @@ type workerID struct {
 }
 
 // Text implements report.
-func (l workerIDs) Text(out io.Writer) error {
+func (l leasedIDs) Text(out io.Writer) error {
 	if l.Layout == "" {
 		_, err := fmt.Fprintln(out, "no layout yet; the first worker sets it")
 		return err

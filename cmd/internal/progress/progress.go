@@ -22,9 +22,9 @@ func IsTerminal(f any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// line is a line on a terminal that is updated once a second, and removed at
+// statusLine is a line on a terminal that is updated once a second, and removed at
 // the end.
-type line struct {
+type statusLine struct {
 	mu       sync.Mutex
 	terminal io.Writer
 	text     func() string // may return "" for no line
@@ -34,8 +34,8 @@ type line struct {
 }
 
 // start returns a line that is shown until Stop. The terminal may be nil.
-func start(terminal io.Writer, text func() string) *line {
-	l := &line{terminal: terminal, text: text, renewing: goroutines.New()}
+func start(terminal io.Writer, text func() string) *statusLine {
+	l := &statusLine{terminal: terminal, text: text, renewing: goroutines.New()}
 	if terminal != nil {
 		l.renewing.Start(func(ctx context.Context) {
 			for pause.For(ctx, time.Second); ctx.Err() == nil; pause.For(ctx, time.Second) {
@@ -46,7 +46,7 @@ func start(terminal io.Writer, text func() string) *line {
 	return l
 }
 
-func (l *line) show() {
+func (l *statusLine) show() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if text := l.text(); text != "" {
@@ -56,7 +56,7 @@ func (l *line) show() {
 }
 
 // hide removes the line; mu is held.
-func (l *line) hide() {
+func (l *statusLine) hide() {
 	if l.shown {
 		// An error here would matter to no caller.
 		_, _ = fmt.Fprint(l.terminal, "\r\x1b[K")
@@ -65,7 +65,7 @@ func (l *line) hide() {
 }
 
 // Stop removes the line.
-func (l *line) Stop() {
+func (l *statusLine) Stop() {
 	l.renewing.Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +96,7 @@ const quiet = 2 * time.Second
 // command writes nothing for two seconds, Patience shows on a terminal that it
 // runs.
 type Patience struct {
-	*line
+	*statusLine
 	out   io.Writer
 	what  string
 	began time.Time
@@ -109,7 +109,7 @@ type Patience struct {
 // The terminal may be nil. Call Stop.
 func NewPatience(out, terminal io.Writer, what string) *Patience {
 	p := &Patience{out: out, what: what, began: time.Now(), wrote: time.Now()}
-	p.line = start(terminal, p.message)
+	p.statusLine = start(terminal, p.message)
 	return p
 }
 
