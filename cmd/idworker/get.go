@@ -100,8 +100,8 @@ func nextOf(client *messages.Client, tag string) nextIDs {
 	return func(ctx context.Context, n int64) ([]messages.Range, error) { return client.NextN(ctx, tag, n) }
 }
 
-// noWorkerTimeout bounds the search for a worker. A restart leaves the queue group
-// empty for less, and a user who forgot to start a worker learns it soon.
+// noWorkerTimeout bounds the search for a worker. A restart leaves the queue
+// group empty for less, and a user who forgot to start a worker learns it soon.
 const noWorkerTimeout = time.Second
 
 // getIDs requests n IDs in as few requests as workers allow, and passes them to
@@ -129,7 +129,8 @@ func getIDs(ctx context.Context, next nextIDs, n int64, timeout time.Duration, a
 	return nil
 }
 
-// briefly returns a nextIDs that fails after noWorkerTimeout if there is no worker.
+// briefly returns a nextIDs that fails after noWorkerTimeout if there is no
+// worker.
 func briefly(next nextIDs) nextIDs {
 	return func(ctx context.Context, n int64) ([]messages.Range, error) {
 		short, cancel := context.WithTimeout(ctx, noWorkerTimeout)

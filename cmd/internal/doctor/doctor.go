@@ -150,8 +150,8 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) {
 // queryTimeout bounds a request.
 const queryTimeout = 5 * time.Second
 
-// query runs a function that sends a request. The server never answers a request
-// that it denies: the error is a [*natsconn.DeniedError] at once.
+// query runs a function that sends a request. The server never answers a
+// request that it denies: the error is a [*natsconn.DeniedError] at once.
 func (d *Doctor) query(ctx context.Context, question func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -56,8 +56,8 @@ func (r Role) needs(p messages.Prefix) rights.Rights {
 // Permissions is a user's permissions. The zero value permits everything.
 type Permissions struct{ granted *server.Permissions }
 
-// RequestPermissions requests the permissions of a connection's user. Without the
-// right to, there is no reply, so ctx should have a deadline.
+// RequestPermissions requests the permissions of a connection's user. Without
+// the right to, there is no reply, so ctx should have a deadline.
 func RequestPermissions(ctx context.Context, conn *nats.Conn) (Permissions, error) {
 	reply, err := conn.RequestWithContext(ctx, rights.AskPermissions, nil)
 	if err != nil {

@@ -22,8 +22,8 @@ func IsTerminal(f any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// statusLine is a line on a terminal that is updated once a second, and removed at
-// the end.
+// statusLine is a line on a terminal that is updated once a second, and removed
+// at the end.
 type statusLine struct {
 	mu       sync.Mutex
 	terminal io.Writer

@@ -31,8 +31,8 @@ var (
 	// may exist.
 	ErrMaybeCreated = problem.New(problem.MaybeCreated, "the tag may have been created")
 
-	// ErrNotNotified means that a tag was removed, but the message to the workers
-	// failed.
+	// ErrNotNotified means that a tag was removed, but the message to the
+	// workers failed.
 	ErrNotNotified = problem.New(problem.NotTold, "the tag was removed, but workers were not notified and use up their buffers")
 )
 
