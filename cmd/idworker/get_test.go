@@ -75,7 +75,7 @@ func TestGetFails(t *testing.T) {
 		"one that is not one":   odd("a decimal from 1 to 99999999999999999999"),
 		"something else is odd": odd("malformed tag"),
 		"used up in the middle": (&givers{limit: 4, fail: messages.ErrExhausted, failAfter: 1}).give,
-		"nobody there":          func(context.Context, int64) ([]messages.Range, error) { return nil, nats.ErrNoResponders },
+		"no worker":             func(context.Context, int64) ([]messages.Range, error) { return nil, nats.ErrNoResponders },
 	} {
 		if err := getIDs(t.Context(), next, 10, time.Minute, func([]messages.Range) {}); err == nil {
 			t.Errorf("%s: no error", name)
@@ -107,7 +107,7 @@ func TestGetTimes(t *testing.T) {
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), nats.ErrNoResponders)
 		}, 1, time.Hour, func([]messages.Range) {})
 		if took := time.Since(began); !errors.Is(err, nats.ErrNoResponders) || took != noWorkerTimeout {
-			t.Errorf("nobody there: %v after %v", err, took)
+			t.Errorf("no worker: %v after %v", err, took)
 		}
 	})
 }

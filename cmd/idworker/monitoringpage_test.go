@@ -33,7 +33,7 @@ func document(t *testing.T, file string) string {
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
 	address, enriching := freeAddress(t), freeAddress(t)
-	s := newSite(t, "--http", address, "--api", freeAddress(t), "--api-tokens", writeFile(t, "a-token-that-nobody-uses >\n"))
+	s := newSite(t, "--http", address, "--api", freeAddress(t), "--api-tokens", writeFile(t, "a-token-that-is-not-used >\n"))
 	s.must("tag create order")
 	s.answered("get order")
 	js := natstest.JetStream(t, s.nats.Connect(t))

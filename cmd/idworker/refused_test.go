@@ -27,7 +27,7 @@ func TestBadInput(t *testing.T) {
 		return all
 	}
 	tags := settings()
-	nobody := "nats://" + freeAddress(t)
+	unused := "nats://" + freeAddress(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestBadInput(t *testing.T) {
 	defer func() { _ = mute.Close() }()
 	taken, free := mute.Addr().String(), freeAddress(t)
 	exposed := strings.Replace(free, "127.0.0.1", "0.0.0.0", 1)
-	const secret = "a-Secret-that-nobody-shows"
+	const secret = "a-Secret-that-is-not-shown"
 	tokens := writeFile(t, secret+" order.*.*x\n")
 
 	at := func(command string) func(...string) []string {
@@ -77,18 +77,18 @@ func TestBadInput(t *testing.T) {
 		"set, nothing":          {set("order"), usage, "give --step"},
 		"set order":             {set("order", "--order", "strict"), usage, "unknown flag --order"},
 		"rm unknown tag":        {rm("nosuch", "--yes"), noTag, "idworker: no such tag: nosuch\n"},
-		"rm, nobody types":      {rm("order"), usage, "nothing was removed"},
+		"rm, without input":     {rm("order"), usage, "nothing was removed"},
 		"no match":              {at("tag ls")("nix"), noTag, "no tag or template matches nix"},
 		"get unknown tag":       {get("nope"), noTag, "idworker tag create nope"},
 		"get -1":                {get("order", "-1"), usage, "-1: must not be negative; counts, steps and IDs start at 1"},
 		"get, several tags":     {get("order", "5", "invoice"), usage, "unexpected argument invoice; give one tag and a count"},
 		"get, bad prefix":       {get("--prefix", "a.b", "order"), usage, "bad prefix"},
-		"get, other prefix":     {get("--prefix", "nobody", "order"), tryLater, "idworker serve"},
-		"get, nobody for long":  {get("--prefix", "nobody", "--timeout", "1h", "order"), tryLater, "idworker serve"},
-		"get, nobody there":     {[]string{"get", "--server", nobody, "order"}, tryLater, nobody},
+		"get, other prefix":     {get("--prefix", "unused", "order"), tryLater, "idworker serve"},
+		"get, long timeout":     {get("--prefix", "unused", "--timeout", "1h", "order"), tryLater, "idworker serve"},
+		"get, no server":        {[]string{"get", "--server", unused, "order"}, tryLater, unused},
 		"get, no NATS there":    {[]string{"get", "--server", taken, "order"}, tryLater, "no NATS server"},
-		"tag ls, nobody there":  {[]string{"tag", "ls", "--server", nobody}, tryLater, nobody},
-		"tag ls, never served":  {at("tag ls")("--prefix", "nobody"), failure, "idworker serve"},
+		"tag ls, no server":     {[]string{"tag", "ls", "--server", unused}, tryLater, unused},
+		"tag ls, never served":  {at("tag ls")("--prefix", "unused"), failure, "idworker serve"},
 		"raise what":            {at("tag raise")("--by", "1"), usage, "give either a tag or --all"},
 		"raise to what":         {at("tag raise")("order"), usage, "give either --next ID or --by N"},
 		"raise all to":          {at("tag raise")("--all", "--next", "5"), usage, "--all needs --by"},
@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 		"bench, tag":         {bench("order", "a..b"), usage, "joined by single dots"},
 		"bench, no time":     {bench("order", "--duration", "0s"), usage, "--duration 0s, allowed is"},
 		"bench, unknown tag": {bench("nosuch"), noTag, "idworker tag create nosuch;"},
-		"bench, nobody":      {bench("order", "--prefix", "other"), tryLater, "start one with"},
+		"bench, no worker":   {bench("order", "--prefix", "other"), tryLater, "start one with"},
 
 		"listen beside server":  {serve("--listen", "127.0.0.1:1"), usage, "--listen is for the embedded NATS server, but --server names another"},
 		"data beside server":    {serve("--data", "x"), usage, "--data is for the embedded NATS server, but --server names another"},
@@ -147,7 +147,7 @@ func TestBadInput(t *testing.T) {
 			}
 			switch {
 			// Prompts first.
-			case r.code != test.code || r.stdout != "" && name != "rm, nobody types":
+			case r.code != test.code || r.stdout != "" && name != "rm, without input":
 				t.Errorf("%s: exit code %d, want %d; stdout %q, stderr %q", name, r.code, test.code, r.stdout, r.stderr)
 			case !strings.Contains(r.stderr, test.text) || !strings.Contains(r.stderr, "idworker: ") || strings.Contains(r.stderr, secret):
 				t.Errorf("%s: stderr %q, want it to say %q", name, r.stderr, test.text)

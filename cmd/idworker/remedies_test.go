@@ -127,7 +127,7 @@ func remediesOfNothing(t *testing.T) {
 	s.serve()
 	s.must("tag create order")
 	s.answered("get order")
-	natstest.Eventually(t, "somebody answers", func() bool { return s.at("doctor --role caller").code == exitOK })
+	natstest.Eventually(t, "a worker answers", func() bool { return s.at("doctor --role caller").code == exitOK })
 }
 
 // registerAt returns the last sequence of the register.

@@ -18,11 +18,11 @@ import (
 // created.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = nobody.Close() }()
+	defer func() { _ = silent.Close() }()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +51,10 @@ func TestPortTaken(t *testing.T) {
 		nats    bool
 		name    string // empty: any
 	}{
-		"somebody silent":  {nobody.Addr().String(), false, ""},
-		"another protocol": {other.Addr().String(), false, ""},
-		"a NATS server":    {strings.TrimPrefix(stranger.URL(), "nats://"), true, ""},
-		"one of ours":      {own.nats.Addr().String(), true, ServerName},
+		"a silent listener": {silent.Addr().String(), false, ""},
+		"another protocol":  {other.Addr().String(), false, ""},
+		"a NATS server":     {strings.TrimPrefix(stranger.URL(), "nats://"), true, ""},
+		"one of ours":       {own.nats.Addr().String(), true, ServerName},
 	} {
 		folder := filepath.Join(t.TempDir(), "data")
 		address, err := net.ResolveTCPAddr("tcp", test.address)

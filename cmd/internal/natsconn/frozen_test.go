@@ -132,7 +132,7 @@ func TestFrozenConnectionIsClosed(t *testing.T) {
 			select {
 			case err := <-stuck:
 				if err == nil {
-					t.Errorf("%s: a write to nobody succeeded", name)
+					t.Errorf("%s: a write without a reader succeeded", name)
 				}
 				if !test.closed || time.Since(began) > 3*time.Second {
 					t.Errorf("%s: closed after %v", name, time.Since(began))

@@ -165,7 +165,7 @@ func TestPageRefreshesItself(t *testing.T) {
 	s.current.Store(quiet)
 	await(t, tab, `document.getElementById("about").textContent.includes("other") && document.querySelectorAll("#taglist tbody tr").length === 1`)
 	if !value[bool](t, tab, `same === 1 && document.activeElement.id === "q" && document.activeElement.value === "shop"`) {
-		t.Error("the page was loaded anew, or what was typed is lost")
+		t.Error("the page was reloaded, or the typed text is lost")
 	}
 	do(t, tab, chromedp.Click("#pause"))
 	asked := s.asked.Load()
@@ -205,5 +205,5 @@ func TestPageWithoutScript(t *testing.T) {
 		t.Errorf("%v, %.200s", err, text)
 	}
 	asked := s.asked.Load()
-	natstest.Eventually(t, "the page loads itself anew", func() bool { return s.asked.Load() > asked })
+	natstest.Eventually(t, "the page reloads", func() bool { return s.asked.Load() > asked })
 }

@@ -24,7 +24,7 @@ func sample(now time.Time) *Installation {
 		Totals:    Totals{Workers: 3, WorkersExpected: 4, Loaders: 2, TagsActive: 10_000, Rate: 41_250},
 		Checks: []doctor.Finding{
 			{What: "server", Text: "ids-1 nats://127.0.0.1:4222, version 2.15.2"},
-			{What: "sync", Severity: doctor.Error, Text: "server ids-2 does not sync every write; make sure of sync_interval: always in the jetstream block of every server"},
+			{What: "sync", Severity: doctor.Error, Text: "server ids-2 does not sync every write; set sync_interval: always on every server"},
 		},
 	}
 	for n := range 3 {

@@ -179,11 +179,11 @@ warning unknown: worker IDs: no answer`
 		t.Errorf("%+v, %s", i.Totals, i.Summary())
 	}
 	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "so requests fail") || !strings.Contains(got, "live on their buffers") {
-		t.Errorf("nobody is there: %s", got)
+		t.Errorf("without processes: %s", got)
 	}
 	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &doctor.MissingError{}) })
 	if got := troublesOf(i); strings.Contains(got, "none reports") || !strings.Contains(got, "unknown") {
-		t.Errorf("nobody could be asked: %s", got)
+		t.Errorf("without reports: %s", got)
 	}
 }
 
