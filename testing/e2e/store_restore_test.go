@@ -124,10 +124,10 @@ func TestDataFolder(t *testing.T) {
 	t.Run("put back", func(t *testing.T) {
 		put(backup)
 		for range 2 {
-			refuses(t, restart(), "older copy", "bucket ids_register is at sequence ", "but was seen at ", remedy)
+			refuses(t, restart(), "old copy", "bucket ids_register is at sequence ", "but was seen at ", remedy)
 		}
 		put(t.TempDir())
-		refuses(t, restart(), "older copy", "bucket ids_register is missing", remedy)
+		refuses(t, restart(), "old copy", "bucket ids_register is missing", remedy)
 	})
 	t.Run("with the folder that was in use", func(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(data), os.Rename(recent, data)); err != nil {
