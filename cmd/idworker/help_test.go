@@ -14,7 +14,7 @@ import (
 
 var model = sync.OnceValue(func() *kong.Application { return newParser(io.Discard, io.Discard, func(int) {}).Model })
 
-// TestManualHasAll: the page names every visible command, argument and flag.
+// TestManualHasAll: the page names every command, argument and flag that is not hidden.
 func TestManualHasAll(t *testing.T) {
 	t.Parallel()
 	var page bytes.Buffer
@@ -39,7 +39,7 @@ func TestManualHasAll(t *testing.T) {
 	}
 }
 
-// TestCandidates: the candidates that a shell gets, word by word.
+// TestCandidates: what a shell is offered, word by word.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	var commands []string
@@ -83,8 +83,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestHelp: a command that lacks a subcommand lists them; help and --help print
-// the same.
+// TestHelp: a command that lacks another one shows which there are; help and --help say the same.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	say := func(line string) (code int, stdout, stderr string) {
@@ -112,8 +111,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestExitCodesDocumented: docs/command-line.md has the exit codes in the words
-// of the manual page.
+// TestExitCodesDocumented: docs/command-line.md has the exit codes in the words of the manual page.
 func TestExitCodesDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/command-line.md")

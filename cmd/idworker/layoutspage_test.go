@@ -12,8 +12,7 @@ import (
 
 const layoutsPage = "../../docs/layouts.md"
 
-// TestPageOfLayouts: the page's table lists the named layouts, and decode
-// prints the shown output.
+// TestPageOfLayouts: its table is that of the layouts that have a name, and decode prints what it shows.
 func TestPageOfLayouts(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(layoutsPage)
@@ -45,7 +44,7 @@ func TestPageOfLayouts(t *testing.T) {
 	}
 }
 
-// rowOf returns a layout's row of the table.
+// rowOf is a layout's row in the table.
 func rowOf(name string, l snowflake.Layout) string {
 	spec := l.Spec()
 	parts := []string{fmt.Sprintf("%d time (%v)", spec.Time, spec.Unit)}
@@ -69,7 +68,7 @@ func rowOf(name string, l snowflake.Layout) string {
 		spec.Epoch.Format(time.DateOnly), l.End().Format(time.DateOnly), workers, thousands(rate), number)
 }
 
-// thousands formats a number with commas.
+// thousands is a number with a comma before every three digits.
 func thousands(n int64) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestManualIsWellFormed: groff, which man uses, has no complaint.
+// TestManualIsWellFormed: groff, which man shows pages with, has no complaint.
 func TestManualIsWellFormed(t *testing.T) {
 	t.Parallel()
 	var page, complaints bytes.Buffer

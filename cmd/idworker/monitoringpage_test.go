@@ -26,14 +26,13 @@ func document(t *testing.T, file string) string {
 	return string(data)
 }
 
-// TestDocumentedMetrics: every metric in the alerts, the board and the handbook
-// is exported by a worker, a loader or an enricher, and every exported metric
-// is in the handbook. All metrics name the installation, except those of a
-// process that has not joined it.
+// TestDocumentedMetrics: every metric in the alerts, the board and the handbook is exported by a worker, a loader or an
+// enricher, and every metric that is exported is in the handbook. All but what is said of a process before it has
+// joined an installation name that.
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
 	address, enriching := freeAddress(t), freeAddress(t)
-	s := newSite(t, "--http", address, "--api", freeAddress(t), "--api-tokens", writeFile(t, "a-token-that-is-not-used >\n"))
+	s := newSite(t, "--http", address, "--api", freeAddress(t), "--api-tokens", writeFile(t, "a-token-that-nobody-uses >\n"))
 	s.must("tag create order")
 	s.answered("get order")
 	js := natstest.JetStream(t, s.nats.Connect(t))
@@ -45,8 +44,7 @@ func TestDocumentedMetrics(t *testing.T) {
 		natstest.Eventually(t, "it is ready", func() bool { return fetch(from, "/readyz") != "" })
 		maps.Copy(exported, exportedAt(t, from))
 	}
-	// Takes a minute of evidence.
-	exported["idworker_tag_runs_out_timestamp_seconds"] = true
+	exported["idworker_tag_runs_out_timestamp_seconds"] = true // takes a minute of evidence
 
 	handbook := mentioned(document(t, "monitoring.md"))
 	for name := range exported {
@@ -67,7 +65,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	}
 }
 
-// exportedAt returns the metrics of a process.
+// exportedAt are the metrics of a process.
 func exportedAt(t *testing.T, address string) map[string]bool {
 	t.Helper()
 	exported := make(map[string]bool)
@@ -85,8 +83,8 @@ func exportedAt(t *testing.T, address string) map[string]bool {
 
 var metricName = regexp.MustCompile(`\bidworker_[a-z_]*[a-z]`)
 
-// mentioned returns the metrics that a document mentions, without the suffixes
-// of histograms. The patterns of its grep commands are not metrics.
+// mentioned are the metrics that a document mentions, without the suffixes of histograms. What it searches for is
+// no metric.
 func mentioned(text string) map[string]bool {
 	found := make(map[string]bool)
 	for line := range strings.Lines(text) {
@@ -106,7 +104,7 @@ func baseName(name string) string {
 	return name
 }
 
-// fetch gets a page; without a good reply it is empty.
+// fetch gets a page; it is empty if there was no good answer.
 func fetch(address, path string) (body string) {
 	client := http.Client{Timeout: natstest.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + address + path)
@@ -121,8 +119,7 @@ func fetch(address, path string) (body string) {
 	return string(data)
 }
 
-// TestRulesFile: the rules have the form that Prometheus expects, and each has
-// a row in the handbook's table.
+// TestRulesFile: the rules have the form that Prometheus expects, and each has a row in the handbook's table.
 func TestRulesFile(t *testing.T) {
 	t.Parallel()
 	var file struct {
@@ -162,7 +159,7 @@ func TestRulesFile(t *testing.T) {
 	}
 }
 
-// TestBoard: the Grafana board is JSON, and each of its panels has a query.
+// TestBoard: the Grafana board is JSON, and each of its panels asks for something.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	var board struct {

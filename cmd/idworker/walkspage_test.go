@@ -18,7 +18,7 @@ var (
 	walkTotal = regexp.MustCompile(`^\d+ functions, \d+ files, \d+ switches`)
 )
 
-// TestWalks: docs/walks.md names functions in the right files, and counts them.
+// TestWalks: docs/walks.md names functions that are where it says, and counts them.
 func TestWalks(t *testing.T) {
 	page, err := os.ReadFile("../../docs/walks.md")
 	if err != nil {
@@ -49,8 +49,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// functionsOf returns the functions of a file of this module; methods with
-// their types.
+// functionsOf returns the functions of a file of this module; methods with their type.
 func functionsOf(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("../..", file), nil, parser.SkipObjectResolution)
