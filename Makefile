@@ -1,4 +1,4 @@
-# idworker: `make help` lists what there is to make.
+# idworker: `make help` lists the targets.
 
 GO      ?= go
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -9,14 +9,14 @@ GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build ## Serve IDs on 127.0.0.1:4222 (or LISTEN=, DATA=), with a NATS server of its own, until Ctrl-C
+run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 	@env NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo$(if $(LISTEN), --listen $(LISTEN))$(if $(DATA), --data $(DATA))
 
-# Passwords are made once, and those in the environment go first. For the shell that
-# starts idworker: . nats-data/passwords
+# Generates the passwords once; those in the environment take precedence. In the
+# shell that starts idworker, run: . nats-data/passwords
 NATS_USERS = WORKER LOADER ADMIN CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
-nats: ## Run nats-server with nats.conf on 127.0.0.1:4222 (or PORT=), its data and passwords in nats-data
+nats: ## Run nats-server with nats.conf (PORT=); data and passwords in nats-data
 	@umask 077 && mkdir -p nats-data
 	@test -s nats-data/passwords || { umask 077; for u in $(NATS_USERS); do \
 		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
@@ -24,7 +24,7 @@ nats: ## Run nats-server with nats.conf on 127.0.0.1:4222 (or PORT=), its data a
 	done > nats-data/passwords; }
 	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
 
-example: build ## Watch 2,000 orders get IDs on their way into a database; ends by itself
+example: build ## Add IDs to 2,000 orders on their way into a database
 	@cd docs/example && $(GO) run . ../../bin/idworker
 
 build: ## Build bin/idworker
@@ -33,61 +33,62 @@ build: ## Build bin/idworker
 # The race detector needs a C compiler.
 RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
-# What make test leaves to other targets: programs that run for minutes, or measure.
+# Packages that make test skips: they run for minutes, or measure.
 LATER = e2e pages bench bench/peers scale nemesis mutants
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
-# go test keeps results of tests whose files and variables are the same: what is
-# installed is a variable.
+# go test caches results by files and variables, so a variable holds the list of
+# installed programs.
 test test-all soak: export IDWORKER_FOUND = $(shell $(GO) run ./testing/deps/install -found)
 
-test: ## Run the tests of all packages; needs Go alone, takes 5 minutes
+test: ## Run the tests of all packages (5 minutes, needs only Go)
 	$(TEST) $(PACKAGES)
 	@$(GO) run ./testing/deps/install
 
-deps: ## Install what make test-all needs: databases, a browser, npm packages; as root on Debian or Ubuntu
+deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 	@$(GO) run ./testing/deps/install -install
 
-# The end-to-end tests start many processes, and wait for most of their time: few of them
-# at once. They build the binary, which go test does not see, so none is kept.
+# The end-to-end tests start many processes, so only a few run at once. They build
+# the binary, which go test does not track, so their results are not cached.
 test-all: export IDWORKER_TESTS = all
-test-all: deps ## Run all tests: also the real binary, databases that are killed, a browser, Node.js
+test-all: deps ## Run all tests, also with databases, a browser and Node.js
 	$(TEST) $(PACKAGES) $(MORE)
 	$(TEST) -count=1 -p 1 -parallel 3 ./testing/e2e ./testing/pages
 	$(MAKE) example
 	@$(GO) run ./testing/deps/install
 
-# RUN chooses tests by name, as in: make soak RUN=NoDuplicate
+# RUN selects tests by name, as in: make soak RUN=NoDuplicate
 soak: export SOAK = 1
-soak: deps ## Run all tests with more rounds and more IDs, and those that take minutes each
+soak: deps ## Run all tests for longer, with more IDs (RUN=)
 	$(TEST) -count=1 -timeout 60m -run '$(RUN)' $(PACKAGES) $(MORE)
 	$(TEST) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale ./testing/bench
 
-check-release: lint test test-all spec mutants soak bench ## Run everything that there is, before a release; takes hours
+check-release: lint test test-all spec mutants soak bench ## Run every check before a release, for hours
 	for store in jetstream mysql postgres; do $(MAKE) nemesis DURATION=20m STORE=$$store || exit 1; done
 
-# With the same SEED there are the same faults, in the same order.
+# The same SEED repeats the same faults in the same order.
 DURATION ?= 2m
 STORE    ?= jetstream
 SEED     ?=
 
-nemesis: ## Rain faults on real processes for DURATION, from a SEED, with STORE=jetstream, mysql or postgres
+nemesis: ## Inject faults into real processes (DURATION=, SEED=, STORE=jetstream, mysql or postgres)
 	NEMESIS_DURATION=$(DURATION) NEMESIS_SEED=$(SEED) NEMESIS_STORE=$(STORE) \
 		$(GO) test -count=1 -v -timeout 24h -run '^TestNemesis$$' ./testing/nemesis
 
-history: ## Check a recorded history, FILE, alone
-	@test -n '$(FILE)' || { echo 'which file? make history FILE=bench.gz'; exit 2; }
+history: ## Check a recorded history (FILE=)
+	@test -n '$(FILE)' || { echo 'usage: make history FILE=bench.gz'; exit 2; }
 	$(GO) test -count=1 -v -run '^TestHistory$$' ./testing/nemesis -history $(abspath $(FILE))
 
-bench: ## Measure, beside baselines in the same run
+bench: ## Measure against baselines in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./testing/bench/...
 	cd testing/bench/peers && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 10m ./...
 
-# WHICH chooses bugs by name, as in: make mutants WHICH=register; quick ones take seconds each.
-mutants: ## Plant bugs in a copy and see that the tests find each of them; WHICH=quick leaves out slow ones
+# WHICH selects bugs by name, as in: make mutants WHICH=register; each of the quick
+# ones takes seconds.
+mutants: ## Check that the tests find planted bugs (WHICH=, or WHICH=quick)
 	$(GO) run ./testing/mutants $(if $(filter quick,$(WHICH)),-quick,-run '$(WHICH)')
 
-spec: ## Check the specifications in docs/spec with Spin, and that each of their mutants fails
+spec: ## Check the specifications in docs/spec with Spin
 	sh docs/spec/run.sh
 
 # Modules that only tests need.

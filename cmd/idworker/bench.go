@@ -19,27 +19,27 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
-// benchCmd puts load on an installation, and checks all IDs that it gets.
+// benchCmd puts load on an installation and checks every ID that it returns.
 type benchCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
-	Tags     []string      `arg:"" optional:"" name:"tag" help:"Tags to ask for in turn."`
-	Callers  int           `help:"How many callers ask at the same time, each waiting for its answer: 1 to 10000." default:"16" env:"-"`
-	Duration time.Duration `help:"How long they ask: 1ms to 24h." default:"10s" env:"-"`
-	Rate     int           `help:"How many requests a second they make in all. Latency then counts from when a request was due. 0: as many as are answered." default:"0" placeholder:"N" env:"-"`
-	Batch    int64         `help:"How many IDs each request is for." default:"1" env:"-"`
-	Timeout  time.Duration `help:"How long a caller waits for IDs: 10ms to 1m." default:"5s" env:"-"`
-	Remote   bool          `help:"Ask servers that are not on this machine, too: the load is real, and its IDs are used up." env:"-"`
-	History  string        `help:"Record each request with its answer in this file, which must not exist; compressed if its name ends in .gz." type:"path" placeholder:"FILE" env:"-"`
+	Tags     []string      `arg:"" optional:"" name:"tag" help:"Tags to request in turn."`
+	Callers  int           `help:"Concurrent callers, 1 to 10000." default:"16" env:"-"`
+	Duration time.Duration `help:"Duration of the run, 1ms to 24h." default:"10s" env:"-"`
+	Rate     int           `help:"Requests a second in all (0: unlimited)." default:"0" placeholder:"N" env:"-"`
+	Batch    int64         `help:"IDs per request." default:"1" env:"-"`
+	Timeout  time.Duration `help:"Timeout of a request, 10ms to 1m." default:"5s" env:"-"`
+	Remote   bool          `help:"Allow servers on other machines." env:"-"`
+	History  string        `help:"Record requests in a new file (.gz: compressed)." type:"path" placeholder:"FILE" env:"-"`
 
 	printFlags `embed:""`
-	Snowflake  bool `help:"Ask for snowflake IDs; if tags are given, for these in turn with them." env:"-"`
+	Snowflake  bool `help:"Request snowflake IDs, in turn with tags." env:"-"`
 }
 
-// callersPerConnection is how many callers share a connection.
+// callersPerConnection is the number of callers that share a connection.
 const callersPerConnection = 16
 
-// Run prints a report, also if ctx ends before the time is over.
+// Run prints a report, even if ctx ends early.
 func (c *benchCmd) Run(ctx context.Context, out output) error {
 	if err := c.check(); err != nil {
 		return err
@@ -64,27 +64,27 @@ func (c *benchCmd) Run(ctx context.Context, out output) error {
 	if c.History != "" {
 		var err error
 		if config.History, err = history.Create(c.History, config.Layout); err != nil {
-			return fmt.Errorf("--history: %w; name another file", err)
+			return fmt.Errorf("--history: %w; choose another file", err)
 		}
 	}
 	report, err := bench.Run(ctx, config)
 	return errors.Join(out.Print(report), err)
 }
 
-// check refuses arguments before anything has been done.
+// check validates the arguments before anything is sent.
 func (c *benchCmd) check() error {
 	var err error
 	switch {
 	case len(c.Tags) == 0 && !c.Snowflake:
-		err = errors.New("want a tag, or --snowflake")
+		err = errors.New("give a tag, or --snowflake")
 	case c.Callers < 1 || c.Callers > 10_000:
 		err = fmt.Errorf("--callers %d, allowed is 1 to 10000", c.Callers)
 	case c.Duration < time.Millisecond || c.Duration > 24*time.Hour:
 		err = fmt.Errorf("--duration %v, allowed is 1ms to 24h", c.Duration)
 	case c.Rate < 0:
-		err = fmt.Errorf("--rate %d, allowed is 1 or more, or 0 for as many as are answered", c.Rate)
+		err = fmt.Errorf("--rate %d, allowed is 0 (unlimited) or more", c.Rate)
 	case c.Batch < 1 || c.Batch > history.MaxCount:
-		err = fmt.Errorf("--batch %d, allowed is 1 to %d, and what the workers allow", c.Batch, history.MaxCount)
+		err = fmt.Errorf("--batch %d, allowed is 1 to %d", c.Batch, history.MaxCount)
 	case c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute:
 		err = fmt.Errorf("--timeout %v, allowed is 10ms to 1m", c.Timeout)
 	}
@@ -106,11 +106,11 @@ func (c *benchCmd) checkServer(address string) error {
 	if c.Remote || net.ParseIP(host).IsLoopback() {
 		return nil
 	}
-	return problem.Usage(fmt.Errorf("the server %s is not on this machine; the load is real, and its IDs are used up: if it is meant for that server, add --remote", address))
+	return problem.Usage(fmt.Errorf("server %s is on another machine; add --remote to put load on it and use up its IDs", address))
 }
 
-// look asks for everything once, so that what is wrong is reported before the
-// load begins, and adds to the config what there is to know about it.
+// look requests every target once, so that errors appear before the load
+// begins. It adds the targets and the installed layout to the config.
 func (c *benchCmd) look(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, config *bench.Config) error {
 	client := messages.NewClient(conn, c.Prefix)
 	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
@@ -128,20 +128,21 @@ func (c *benchCmd) look(ctx context.Context, conn *nats.Conn, js jetstream.JetSt
 	if c.Snowflake {
 		try, cancel := context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
-		text, _ := lease.InstalledLayout(try, js, c.Prefix) // callers need no right to read it
-		config.Layout, _ = snowflake.ParseLayout(text)      // zero if there is none
+		// Callers need no right to read it.
+		text, _ := lease.InstalledLayout(try, js, c.Prefix)
+		config.Layout, _ = snowflake.ParseLayout(text) // zero if missing
 	}
 	return nil
 }
 
-// lookAt asks for one batch of a tag, or of snowflake IDs, and finds out
-// whether the tag is strict.
+// lookAt requests a batch of a tag, or of snowflake IDs if tag is empty, and
+// detects whether the tag is strict.
 func (c *benchCmd) lookAt(ctx context.Context, client *messages.Client, tag string) (bench.Target, error) {
 	try, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	_, err := briefly(nextOf(client, tag))(try, c.Batch)
 	if limit := limitIn(err); limit > 0 {
-		return bench.Target{}, problem.Usage(fmt.Errorf("--batch %d is too large: 1 to %d are allowed", c.Batch, limit))
+		return bench.Target{}, problem.Usage(fmt.Errorf("--batch %d is too large, allowed is 1 to %d", c.Batch, limit))
 	}
 	if err != nil || tag == "" {
 		return bench.Target{Kind: history.Snowflake}, err

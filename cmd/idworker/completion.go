@@ -9,24 +9,25 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCmd prints a shell's script.
+// completionCmd prints a completion script.
 type completionCmd struct {
-	Shell string `arg:"" name:"bash|zsh|fish" enum:"bash,zsh,fish" help:"Which shell."`
+	Shell string `arg:"" name:"bash|zsh|fish" enum:"bash,zsh,fish" help:"Shell to complete commands in."`
 }
 
-// Run prints it.
+// Run prints the script.
 func (c *completionCmd) Run(out output) error {
 	_, err := io.WriteString(out, shellScripts[c.Shell])
 	return err
 }
 
-// completeCmd is what the scripts call. Candidates come from the model of the command line, so a new
-// command or flag needs no word here.
+// completeCmd is called by the completion scripts. Candidates come from the
+// model of the command line, so new commands and flags need no code here.
 type completeCmd struct {
 	Words []string `arg:"" optional:""`
 }
 
-// Run prints the candidates for the last of the words, a line each, with a tab before the help.
+// Run prints the candidates for the last word, one a line: the word, a tab and
+// its help.
 func (c *completeCmd) Run(app *kong.Kong, out output) error {
 	for _, candidate := range candidates(app.Model, c.Words) {
 		if _, err := fmt.Fprintf(out, "%s\t%s\n", candidate.word, candidate.help); err != nil {
@@ -36,13 +37,13 @@ func (c *completeCmd) Run(app *kong.Kong, out output) error {
 	return nil
 }
 
-// candidate is what a word could be, with the first sentence of its help.
+// candidate is a possible word, with the first sentence of its help.
 type candidate struct{ word, help string }
 
-// fileNames in place of candidates has the shell complete names of files.
+// fileNames, in place of a candidate, makes the shell complete file names.
 const fileNames = ":files"
 
-// candidates returns what the last word could be.
+// candidates returns the candidates for the last word.
 func candidates(app *kong.Application, words []string) []candidate {
 	if len(words) == 0 {
 		words = []string{""}
@@ -51,7 +52,7 @@ func candidates(app *kong.Application, words []string) []candidate {
 	for _, word := range words[:len(words)-1] {
 		name, _, hasValue := strings.Cut(word, "=")
 		switch {
-		case word == "=" && pending != nil: // bash makes this a word
+		case word == "=" && pending != nil: // bash splits --flag=value at the =
 		case pending != nil:
 			pending = nil
 		case ended:
@@ -61,7 +62,7 @@ func candidates(app *kong.Application, words []string) []candidate {
 			if flag := flagOf(node, name); flag != nil && !flag.IsBool() && !hasValue {
 				pending = flag
 			}
-		default: // the words behind help are commands, too
+		default: // words after help are commands too
 			i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word && word != "help" })
 			if i >= 0 {
 				node = node.Children[i]
@@ -116,7 +117,8 @@ func flagOf(node *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
-// values are what is known of the values of a flag or an argument, each behind a prefix.
+// values returns the values of a flag or argument that its enum lists, each
+// with a prefix.
 func values(v *kong.Value, prefix string) (all []candidate) {
 	if slices.Contains([]string{"path", "existingfile", "existingdir"}, v.Tag.Type) {
 		return []candidate{{word: fileNames}}
@@ -134,8 +136,8 @@ func firstSentence(help string) string {
 	return strings.TrimSuffix(strings.Join(strings.Fields(first), " "), ".")
 }
 
-// shellScripts are what shells read, by the name of the shell. They pass the words that were typed to the program
-// that is completed, and show what comes back.
+// shellScripts are the completion scripts, by shell. They pass the words of the
+// command line to complete, and show its output.
 var shellScripts = map[string]string{
 	"bash": `# Completion for idworker. To have it in this shell:
 #   source <(idworker completion bash)

@@ -22,33 +22,33 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// installation says which idworker installation on which server a command talks to,
-// and as whom. Flags have the names that they have in the nats command, and its
-// environment variables are understood beside ours.
-type installation struct {
-	Server  string `help:"URL of the NATS server; several are separated by commas." placeholder:"URL" env:"IDWORKER_SERVER,NATS_URL"`
-	Context string `help:"NATS context to connect with: its name, or the absolute path of its file. Other settings take precedence over what it says." placeholder:"NAME" env:"IDWORKER_CONTEXT,NATS_CONTEXT"`
+// natsFlags select an installation: its NATS server, login and prefix.
+// Flags have the names of the nats command, whose environment variables are
+// accepted too.
+type natsFlags struct {
+	Server  string `help:"NATS server URLs, separated by commas." placeholder:"URL" env:"IDWORKER_SERVER,NATS_URL"`
+	Context string `help:"NATS context: a name or an absolute path." placeholder:"NAME" env:"IDWORKER_CONTEXT,NATS_CONTEXT"`
 
-	Creds        string `help:"Log in with this credentials file." type:"path" placeholder:"FILE" env:"IDWORKER_CREDS,NATS_CREDS"`
-	Nkey         string `help:"Log in with the nkey whose seed is in this file." type:"path" placeholder:"FILE" env:"IDWORKER_NKEY,NATS_NKEY"`
-	User         string `help:"Log in as this user. The password is in $NATS_PASSWORD or --password-file." placeholder:"NAME" env:"IDWORKER_USER,NATS_USER"`
-	PasswordFile string `help:"File with the password of --user." type:"path" placeholder:"FILE"`
+	Creds        string `help:"Credentials file." type:"path" placeholder:"FILE" env:"IDWORKER_CREDS,NATS_CREDS"`
+	Nkey         string `help:"File with an nkey seed." type:"path" placeholder:"FILE" env:"IDWORKER_NKEY,NATS_NKEY"`
+	User         string `help:"User name; password from $NATS_PASSWORD or --password-file." placeholder:"NAME" env:"IDWORKER_USER,NATS_USER"`
+	PasswordFile string `help:"Password file for --user." type:"path" placeholder:"FILE"`
 
 	TLSCert string `name:"tlscert" help:"TLS client certificate, PEM." type:"path" placeholder:"FILE" env:"IDWORKER_TLSCERT,NATS_CERT"`
 	TLSKey  string `name:"tlskey" help:"Private key of --tlscert, PEM." type:"path" placeholder:"FILE" env:"IDWORKER_TLSKEY,NATS_KEY"`
-	TLSCA   string `name:"tlsca" help:"Certificate authorities to check the server against, PEM." type:"path" placeholder:"FILE" env:"IDWORKER_TLSCA,NATS_CA"`
+	TLSCA   string `name:"tlsca" help:"Trusted certificate authorities, PEM." type:"path" placeholder:"FILE" env:"IDWORKER_TLSCA,NATS_CA"`
 
-	InboxPrefix string `help:"Prefix of the subjects on which replies are received, for a user who may not use _INBOX." placeholder:"SUBJECT"`
-	JSDomain    string `name:"js-domain" help:"JetStream domain of the installation, if not the account's own." placeholder:"NAME"`
+	InboxPrefix string `help:"Subject prefix of replies (default: _INBOX)." placeholder:"SUBJECT"`
+	JSDomain    string `name:"js-domain" help:"JetStream domain (default: the account's)." placeholder:"NAME"`
 
-	Prefix messages.Prefix `help:"First token of the names of all subjects, streams and buckets." default:"ids"`
+	Prefix messages.Prefix `help:"Prefix of subjects, streams and buckets." default:"ids"`
 }
 
-// named reports whether a server is named, by itself or by a context.
-func (i installation) named() bool { return i.Server != "" || i.Context != "" }
+// named reports whether a server is set, directly or through a context.
+func (i natsFlags) named() bool { return i.Server != "" || i.Context != "" }
 
-// namedBy says where the server is named.
-func (i installation) namedBy(command *kong.Context) string {
+// namedBy returns the flag or variable that sets the server, for messages.
+func (i natsFlags) namedBy(command *kong.Context) string {
 	for _, flag := range []string{"server", "context"} {
 		if isGiven(command, flag) {
 			return "--" + flag
@@ -67,13 +67,13 @@ func isGiven(command *kong.Context, name string) bool {
 	return slices.ContainsFunc(command.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == name })
 }
 
-// hasLogin reports whether there are settings that are of use only with a named server.
-func (i installation) hasLogin() bool {
+// hasLogin reports whether settings are given that need a server of the user's.
+func (i natsFlags) hasLogin() bool {
 	return i.Creds+i.Nkey+i.User+i.TLSCert+i.TLSCA != ""
 }
 
-// String says where the server is, without secrets.
-func (i installation) String() string {
+// String returns the server's address, without secrets.
+func (i natsFlags) String() string {
 	switch {
 	case i.Server != "":
 		return "at " + natsconn.Redact(i.Server)
@@ -83,10 +83,10 @@ func (i installation) String() string {
 	return "at " + nats.DefaultURL
 }
 
-// options are the settings as nats.go takes them: all connections of all commands get
-// theirs here. Each is tried out, so that an error names its flag and comes before
-// anything has been done.
-func (i installation) options() ([]nats.Option, error) {
+// options converts the settings to options of nats.go; every connection uses
+// them. It tries each one, so that an error names its flag and comes before
+// anything else happens.
+func (i natsFlags) options() ([]nats.Option, error) {
 	if err := i.check(); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (i installation) options() ([]nats.Option, error) {
 	scratch := nats.GetDefaultOptions()
 	for _, s := range []struct {
 		flag   string
-		value  string // not set if empty
+		value  string // skipped if empty
 		option nats.Option
 	}{
 		{"--server", i.Server, natsconn.Servers(i.Server)},
@@ -116,21 +116,21 @@ func (i installation) options() ([]nats.Option, error) {
 	return options, nil
 }
 
-// check refuses settings that do not go together.
-func (i installation) check() error {
+// check rejects conflicting settings.
+func (i natsFlags) check() error {
 	logins := slices.DeleteFunc([]string{i.Creds, i.Nkey, i.User}, func(login string) bool { return login == "" })
 	switch {
 	case len(logins) > 1:
-		return problem.Usage(errors.New("--creds, --nkey and --user are three ways to log in: set one of them, on the command line or in the environment"))
+		return problem.Usage(errors.New("set only one of --creds, --nkey and --user, as flags or in the environment"))
 	case i.PasswordFile != "" && i.User == "":
-		return problem.Usage(errors.New("--password-file needs to know whose password it is. Set --user too"))
+		return problem.Usage(errors.New("--password-file needs --user"))
 	case (i.TLSCert == "") != (i.TLSKey == ""):
-		return problem.Usage(errors.New("--tlscert and --tlskey belong together: set both"))
+		return problem.Usage(errors.New("set both --tlscert and --tlskey"))
 	}
 	return i.Prefix.Check()
 }
 
-func (i installation) userAndPassword(o *nats.Options) error {
+func (i natsFlags) userAndPassword(o *nats.Options) error {
 	password, err := i.password()
 	if err != nil {
 		return err
@@ -138,9 +138,10 @@ func (i installation) userAndPassword(o *nats.Options) error {
 	return nats.UserInfo(i.User, password)(o)
 }
 
-// password is that of --user: from a file or the environment. Every user of the machine
-// can read what is on a command line, so no flag holds a secret.
-func (i installation) password() (string, error) {
+// password returns the password of --user, from a file or the environment. No
+// flag holds a secret, because all users of the machine can read a command
+// line.
+func (i natsFlags) password() (string, error) {
 	if i.PasswordFile == "" {
 		return cmp.Or(os.Getenv("IDWORKER_PASSWORD"), os.Getenv("NATS_PASSWORD")), nil
 	}
@@ -155,8 +156,9 @@ func (i installation) password() (string, error) {
 	return password, nil
 }
 
-// checkSecrets refuses logins on the command line, where everybody on the machine can read them. A user alone in
-// the URL of a NATS server is one: NATS takes it for a token.
+// checkSecrets rejects logins on the command line, which all users of the
+// machine can read. A user without a password in a server's URL is a login too:
+// NATS takes it for a token.
 func checkSecrets(args []string) error {
 	for n, arg := range args {
 		flag, value, hasValue := strings.Cut(arg, "=")
@@ -165,16 +167,16 @@ func checkSecrets(args []string) error {
 		}
 		switch {
 		case flag == "--server" && strings.Contains(value, "@"):
-			return errors.New("--server: a login in a URL on the command line can be read by everybody on this machine; set NATS_URL instead, or --creds, --nkey, or --user with NATS_PASSWORD or --password-file")
+			return errors.New("--server: other users of this machine can read a login on the command line; use $NATS_URL, --creds, --nkey or --user")
 		case flag == "--store" && backend.HasPassword(value):
-			return errors.New("--store: a password on the command line can be read by everybody on this machine; set IDWORKER_STORE instead, or --store-file")
+			return errors.New("--store: other users of this machine can read a password on the command line; use $IDWORKER_STORE or --store-file")
 		}
 	}
 	return nil
 }
 
-// dial connects and opens the installation's JetStream.
-func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
+// dial connects, and opens the installation's JetStream.
+func (i natsFlags) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
 	options, err := i.options()
 	if err != nil {
 		return nil, nil, err
@@ -190,7 +192,7 @@ func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 		domain = cmp.Or(domain, settings.JSDomain)
 		if err == nil && domain == "" && settings.JSAPIPrefix != "" {
 			conn.Close()
-			err = errors.New("the context has a JetStream API prefix, which is not supported; set jetstream_domain there, or --js-domain")
+			err = errors.New("the context's JetStream API prefix is not supported; set jetstream_domain or --js-domain")
 		}
 	}
 	if err != nil {
@@ -209,8 +211,9 @@ func (i installation) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 	return conn, js, nil
 }
 
-// dialToStay connects a process that serves. It waits for a server that is away.
-func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
+// dialToStay connects a process that serves. It waits for an unreachable
+// server.
+func (i natsFlags) dialToStay(ctx context.Context, name string, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
 	err = natsconn.Await(ctx, log, func() (err error) {
 		conn, js, err = i.dial(append(natsconn.Stay(name, log), more...)...)
 		return err
@@ -218,23 +221,23 @@ func (i installation) dialToStay(ctx context.Context, name string, log *zap.Logg
 	return conn, js, err
 }
 
-// connect connects a command that does one thing and ends.
-func (i installation) connect() (*nats.Conn, jetstream.JetStream, error) {
+// connect connects a command that ends when its work is done.
+func (i natsFlags) connect() (*nats.Conn, jetstream.JetStream, error) {
 	conn, js, err := i.dial(nats.Name("idworker"), nats.ReconnectBufSize(-1))
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
-		err = fmt.Errorf("%w; start one with idworker serve, or name yours with --server", err)
+		err = fmt.Errorf("%w; start one with idworker serve, or use yours with --server", err)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, nats.ErrNoInfoReceived):
-		err = fmt.Errorf("%w; what listens there does not speak NATS, or is overloaded; name your server with --server", err)
+		err = fmt.Errorf("%w; the listener there is overloaded or no NATS server; use yours with --server", err)
 	}
 	return conn, js, err
 }
 
-// commandTimeout bounds a command that asks JetStream something.
+// commandTimeout bounds a command that sends a few requests to JetStream.
 const commandTimeout = 30 * time.Second
 
-// withJetStream connects and calls use, for commandTimeout at most.
-func (i installation) withJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
+// withJetStream connects and calls use, for at most commandTimeout.
+func (i natsFlags) withJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
 	return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
@@ -242,9 +245,9 @@ func (i installation) withJetStream(ctx context.Context, use func(context.Contex
 	})
 }
 
-// withPatientJetStream is for what takes the longer the more there is. Each request is limited
-// by itself.
-func (i installation) withPatientJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
+// withPatientJetStream is withJetStream for work that grows with the number of
+// tags. Its requests have timeouts, the whole has none.
+func (i natsFlags) withPatientJetStream(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
 	conn, js, err := i.connect()
 	if err != nil {
 		return err

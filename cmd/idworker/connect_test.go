@@ -20,8 +20,8 @@ func writeFile(t *testing.T, content string) (path string) {
 	return path
 }
 
-// isUsage fails the test unless the error is about the command line, says something, and
-// shows no password.
+// isUsage fails the test unless the error is about the command line, contains a
+// text, and shows no password.
 func isUsage(t *testing.T, what string, err error, says string) {
 	t.Helper()
 	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), canary) {
@@ -29,26 +29,26 @@ func isUsage(t *testing.T, what string, err error, says string) {
 	}
 }
 
-// TestSettingsThatDoNotFit: each is refused before anything is tried, by the flag's name.
+// TestSettingsThatDoNotFit: each is rejected first, by the flag's name.
 func TestSettingsThatDoNotFit(t *testing.T) {
 	text := writeFile(t, canary)
 	for name, test := range map[string]struct {
-		settings installation
+		settings natsFlags
 		says     string
 	}{
-		"two logins":              {installation{User: "u", Creds: text}, "--creds, --nkey and --user"},
-		"three logins":            {installation{User: "u", Creds: text, Nkey: text}, "--creds, --nkey and --user"},
-		"password without a user": {installation{PasswordFile: text}, "--password-file"},
-		"certificate alone":       {installation{TLSCert: text}, "--tlscert and --tlskey"},
-		"key alone":               {installation{TLSKey: text}, "--tlscert and --tlskey"},
-		"bad prefix":              {installation{Prefix: "a.b"}, "prefix"},
-		"bad URL":                 {installation{Server: "nats://u:" + canary + "#@a"}, "--server"},
-		"bad credentials":         {installation{Creds: text}, "--creds"},
-		"bad nkey":                {installation{Nkey: text}, "--nkey"},
-		"bad certificate":         {installation{TLSCert: text, TLSKey: text}, "--tlscert, --tlskey"},
-		"bad CA":                  {installation{TLSCA: text}, "--tlsca"},
-		"bad inbox":               {installation{InboxPrefix: "a.>"}, "--inbox-prefix"},
-		"no password file":        {installation{User: "u", PasswordFile: text + "x"}, "--password-file"},
+		"two logins":              {natsFlags{User: "u", Creds: text}, "--creds, --nkey and --user"},
+		"three logins":            {natsFlags{User: "u", Creds: text, Nkey: text}, "--creds, --nkey and --user"},
+		"password without a user": {natsFlags{PasswordFile: text}, "--password-file"},
+		"certificate alone":       {natsFlags{TLSCert: text}, "--tlscert and --tlskey"},
+		"key alone":               {natsFlags{TLSKey: text}, "--tlscert and --tlskey"},
+		"bad prefix":              {natsFlags{Prefix: "a.b"}, "prefix"},
+		"bad URL":                 {natsFlags{Server: "nats://u:" + canary + "#@a"}, "--server"},
+		"bad credentials":         {natsFlags{Creds: text}, "--creds"},
+		"bad nkey":                {natsFlags{Nkey: text}, "--nkey"},
+		"bad certificate":         {natsFlags{TLSCert: text, TLSKey: text}, "--tlscert, --tlskey"},
+		"bad CA":                  {natsFlags{TLSCA: text}, "--tlsca"},
+		"bad inbox":               {natsFlags{InboxPrefix: "a.>"}, "--inbox-prefix"},
+		"no password file":        {natsFlags{User: "u", PasswordFile: text + "x"}, "--password-file"},
 	} {
 		if test.settings.Prefix == "" {
 			test.settings.Prefix = "ids"
@@ -56,15 +56,15 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		_, err := test.settings.options()
 		isUsage(t, name, err, test.says)
 	}
-	good := installation{Server: "nats://u:" + canary + "@a:1", User: "u", InboxPrefix: "_INBOX_u", Prefix: "ids"}
+	good := natsFlags{Server: "nats://u:" + canary + "@a:1", User: "u", InboxPrefix: "_INBOX_u", Prefix: "ids"}
 	if options, err := good.options(); err != nil || len(options) != 3 {
 		t.Errorf("%d options, %v; want one for each setting", len(options), err)
 	}
 }
 
-// TestInstallationShown: where the server is, without the login.
+// TestInstallationShown: an installation is shown without its login.
 func TestInstallationShown(t *testing.T) {
-	for want, i := range map[string]installation{
+	for want, i := range map[string]natsFlags{
 		"at nats://127.0.0.1:4222": {},
 		"of context production":    {Context: "production"},
 		"at nats://xxxxx@a:1,b:2":  {Server: "nats://u:" + canary + "@a:1,b:2", Context: "production"},
@@ -75,13 +75,13 @@ func TestInstallationShown(t *testing.T) {
 	}
 }
 
-// TestPassword: the file goes before the environment, our variable before NATS'.
+// TestPassword: a file precedes the environment, and our variable that of NATS.
 func TestPassword(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		ours      string
 		nats      string
-		file      string // not given if empty
+		file      string // not set if empty
 		want, err string
 	}{
 		{"none", "", "", "", "", ""},
@@ -95,7 +95,7 @@ func TestPassword(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("IDWORKER_PASSWORD", test.ours)
 			t.Setenv("NATS_PASSWORD", test.nats)
-			i := installation{User: "u"}
+			i := natsFlags{User: "u"}
 			if test.file != "" {
 				i.PasswordFile = writeFile(t, test.file)
 			}
@@ -107,10 +107,10 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// TestSecretsOnTheCommandLine: a URL with a login, and a password of a store,
-// are refused where everybody can read them, and not shown.
+// TestSecretsOnTheCommandLine: a login in a URL, and a store's password, are
+// rejected on the command line and not shown.
 func TestSecretsOnTheCommandLine(t *testing.T) {
-	const store = "--store: a password on the command line"
+	const store = "--store: other users of this machine can read a password"
 	for line, says := range map[string]string{
 		"":                                                   "",
 		"get order":                                          "",
@@ -144,7 +144,7 @@ func TestSecretsOnTheCommandLine(t *testing.T) {
 func TestSplitAddress(t *testing.T) {
 	for text, want := range map[string]struct {
 		host string
-		port int // 0 if it is refused
+		port int // 0 if rejected
 	}{
 		"127.0.0.1:4222": {"127.0.0.1", 4222},
 		"[::1]:1":        {"::1", 1},
@@ -174,7 +174,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// TestStoreFlags: the file goes before the flag, and what is malformed is named by its
+// TestStoreFlags: the file precedes the flag. An error names the malformed
 // flag, without the password.
 func TestStoreFlags(t *testing.T) {
 	const dsn = "mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop"
@@ -204,7 +204,7 @@ func TestStoreFlags(t *testing.T) {
 	isUsage(t, "empty file", err, "--store")
 }
 
-// TestGetArguments: what get is asked for.
+// TestGetArguments: the arguments of get.
 func TestGetArguments(t *testing.T) {
 	for line, want := range map[string]struct {
 		tag  string

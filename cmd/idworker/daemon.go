@@ -27,19 +27,20 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// daemon is a process that serves, with all that is open for it.
+// daemon is a serving process with everything that it has opened.
 type daemon struct {
-	cfg        serverConfig
-	at         installation      // cfg's, or that of the embedded server
-	embedded   *embedded.Server  // nil if the server is the user's
-	witness    *register.Witness // nil if there is none
-	gone       chan error        // receives why an embedded server must end
-	callers    *api.Server       // nil if callers are not answered over HTTP
+	cfg      serverConfig
+	at       natsFlags         // cfg's, or the embedded server's
+	embedded *embedded.Server  // nil with the user's own server
+	witness  *register.Witness // may be nil
+	// Receives the error that ends an embedded server.
+	gone       chan error
+	callers    *api.Server // nil without --api
 	process    *worker.Process
 	synced     *syncWatch
 	metrics    *prometheus.Registry
 	background *goroutines.Group
-	opened     []func()    // what closes it, in the order of opening
+	opened     []func()    // closers, in the order of opening
 	serving    atomic.Bool // all fields above are set
 }
 
@@ -48,14 +49,15 @@ const startTimeout = 30 * time.Second
 
 func newDaemon(cfg serverConfig) *daemon {
 	return &daemon{
-		cfg: cfg, at: cfg.installation, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
+		cfg: cfg, at: cfg.nats, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
 	}
 }
 
-// onClose has close call a function.
+// onClose registers a function for close.
 func (d *daemon) onClose(f func()) { d.opened = append(d.opened, f) }
 
-// close ends what runs in the background, and closes what was opened, the latest first.
+// close stops the background goroutines, and then runs the closers, latest
+// first.
 func (d *daemon) close() {
 	d.background.Stop()
 	for _, f := range slices.Backward(d.opened) {
@@ -63,8 +65,8 @@ func (d *daemon) close() {
 	}
 }
 
-// start opens the HTTP addresses, which report that the server starts; the NATS
-// server; and the process, which it starts.
+// start listens on the HTTP addresses, which report that the process is
+// starting. Then it opens NATS, and starts the process.
 func (d *daemon) start(ctx context.Context) (err error) {
 	page := d.page()
 	d.onClose(page.Close)
@@ -84,7 +86,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 	}
 	err = d.startProcess(ctx)
 	if errors.Is(err, nats.ErrNoResponders) {
-		err = fmt.Errorf("%w: JetStream is not enabled on the server %s, or has no quorum", err, d.at)
+		err = fmt.Errorf("%w: JetStream is disabled on the server %s, or has no quorum", err, d.at)
 	}
 	if err != nil {
 		return errors.Join(d.trouble(), err)
@@ -92,7 +94,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// trouble returns why an embedded server cannot write to its folder, or nil.
+// trouble returns the error of an embedded server that cannot write, or nil.
 func (d *daemon) trouble() error {
 	if d.embedded == nil {
 		return nil
@@ -100,8 +102,8 @@ func (d *daemon) trouble() error {
 	return d.embedded.Trouble()
 }
 
-// openNATS starts the embedded server, if no other one is named, and opens the
-// witness.
+// openNATS starts the embedded server, unless the user has a server, and opens
+// the witness.
 func (d *daemon) openNATS(ctx context.Context) (err error) {
 	switch {
 	case d.cfg.embedded != nil:
@@ -113,7 +115,7 @@ func (d *daemon) openNATS(ctx context.Context) (err error) {
 			return err
 		}
 		d.onClose(d.embedded.Stop)
-		d.at = installation{Server: d.embedded.URL(), Prefix: d.cfg.worker.Prefix}
+		d.at = natsFlags{Server: d.embedded.URL(), Prefix: d.cfg.worker.Prefix}
 		d.witness = d.embedded.Witness()
 		d.background.Start(func(ctx context.Context) {
 			if err := d.embedded.Guard(ctx); err != nil {
@@ -125,13 +127,14 @@ func (d *daemon) openNATS(ctx context.Context) (err error) {
 			return err
 		}
 		if d.witness.Fresh() {
-			d.cfg.log.Warn("new witness, without evidence", zap.String("witness", d.cfg.witness))
+			d.cfg.log.Warn("new witness has no evidence yet", zap.String("witness", d.cfg.witness))
 		}
 	}
 	return nil
 }
 
-// folderFlags are how a command names a data folder, and the installation in it.
+// folderFlags returns the flags that select a data folder and the installation
+// in it.
 func folderFlags(refused *embedded.RecoverError, prefix messages.Prefix, source backend.Backend) string {
 	flags := "--data " + shellWord(refused.Folder)
 	if refused.Witness != embedded.WitnessOf(refused.Folder) {
@@ -141,15 +144,15 @@ func folderFlags(refused *embedded.RecoverError, prefix messages.Prefix, source 
 		flags += " --prefix " + string(prefix)
 	}
 	if source.Kind() != backend.JetStream {
-		flags += " --store DSN" // which may have a password in it
+		flags += " --store DSN" // the DSN may contain a password
 	}
 	return flags
 }
 
-// plain are the paths that a shell reads as they are.
+// plain matches paths that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// shellWord is a path as it is typed in a shell.
+// shellWord quotes a path for a shell.
 func shellWord(path string) string {
 	if plain.MatchString(path) {
 		return path
@@ -165,8 +168,8 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 		return err
 	}
 	d.onClose(cfg.Requests.Close)
-	// Without a reconnect buffer: a write that was sent before the register
-	// went back must not arrive after it.
+	// No reconnect buffer: a write that was sent before the register regressed
+	// must not arrive afterwards.
 	if cfg.Control, cfg.JetStream, err = d.at.dialToStay(ctx, "idworker control", cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
 		return err
 	}
@@ -184,7 +187,7 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	return explained
 }
 
-// openProcess opens the store, where the role needs one, and makes the process.
+// openProcess opens the store if the role needs one, and creates the process.
 func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *worker.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -194,7 +197,7 @@ func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *w
 		if err != nil {
 			return nil, err
 		}
-		d.onClose(func() { _ = segments.Close() }) // all answers are in
+		d.onClose(func() { _ = segments.Close() }) // all replies have arrived
 		cfg.Store, cfg.StoreName, cfg.Reservations = segments, d.cfg.source.Name(), d.cfg.source.Reservations()
 	case d.witness != nil:
 		if err := d.keepWitness(ctx, cfg); err != nil {
@@ -208,9 +211,8 @@ func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *w
 	return process, err
 }
 
-// openStore opens the store of a process that loads: the register, which it
-// creates if it is missing; and the table. The store is closed when nothing is
-// in flight any more.
+// openStore opens the store of a loader: the register, which it creates if it
+// is missing, and the table. Close the store once nothing is in flight.
 func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Store, err error) {
 	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
 		if err := worker.Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
@@ -234,7 +236,7 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 	return segments, nil
 }
 
-// keepWitness keeps the witness of an embedded server whose process does not
+// keepWitness updates the witness of an embedded server whose process does not
 // load.
 func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 	if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
@@ -247,12 +249,13 @@ func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 		return err
 	}
 	d.background.Start(watched.Run)
-	d.onClose(func() { _ = watched.Close() }) // the next start compares with the note of a second ago
+	// The witness is at most a second behind.
+	d.onClose(func() { _ = watched.Close() })
 	return nil
 }
 
-// run serves until ctx ends, or the process cannot go on: because of its worker
-// ID, or because of the folder of the embedded server.
+// run serves until ctx ends, or the process fails: on its worker ID, or on the
+// folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
 	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
@@ -276,28 +279,29 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	}
 	d.cfg.log.Info("stopping")
 	if d.callers != nil {
-		d.callers.Stop() // requests under way need the process
+		d.callers.Stop() // requests in flight need the process
 	}
 	return errors.Join(err, d.process.Stop())
 }
 
-// supplyWithin is the time in which a loader should have answered a worker
-// beside an embedded server.
+// supplyWithin is the time in which a loader should have answered a worker that
+// has an embedded server.
 const supplyWithin = 10 * time.Second
 
-// warnUnsupplied warns of a worker to whose embedded server no loader has come:
-// it is easily started by itself.
+// warnUnsupplied warns if no loader has come to a worker with an embedded
+// server, which is easily started alone.
 func (d *daemon) warnUnsupplied(ctx context.Context) {
 	pause.For(ctx, supplyWithin)
 	if ctx.Err() == nil && !d.process.Supplied() {
-		d.cfg.log.Warn("this process answers requests and reserves no segments, and no loader has reserved any for it yet; start a loader with --role loader and --server, or serve with --role all")
+		d.cfg.log.Warn("no loader has granted segments yet",
+			zap.String("hint", "start a loader with --role loader and --server, or serve with --role all"))
 	}
 }
 
-// logServing logs what serves, and where its data is.
+// logServing logs the process and the location of its data.
 func (d *daemon) logServing() {
 	cfg := d.cfg.worker
-	counts := zap.Skip() // only loaders know where
+	counts := zap.Skip() // workers have no store
 	if cfg.Role.Loads() {
 		counts = zap.String("store", string(d.cfg.source.Kind()))
 	}
@@ -311,7 +315,7 @@ func (d *daemon) logServing() {
 	d.cfg.log.Info("serving", fields...)
 }
 
-// answerCallers answers callers over HTTP, if that was wanted.
+// answerCallers answers callers over HTTP, if --api is set.
 func (d *daemon) answerCallers() error {
 	if d.callers == nil {
 		return nil

@@ -11,39 +11,39 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// decodeCmd takes snowflake IDs apart, or says which there can be of a time. It connects to nothing: flags say
-// which layout they have.
+// decodeCmd decodes snowflake IDs, or prints the IDs that a period can have. It
+// connects to nothing: flags give the layout.
 type decodeCmd struct {
-	Layout string    `help:"Layout of the IDs: ${layouts}, or written out." default:"default"`
-	Epoch  time.Time `help:"When time 0 was, if not what the layout says." placeholder:"2025-01-01T00:00:00Z"`
+	Layout string    `help:"Layout: ${layouts}, or written out." default:"default"`
+	Epoch  time.Time `help:"Epoch (default: the layout's)." placeholder:"2025-01-01T00:00:00Z"`
 
-	From *time.Time `help:"Instead of taking IDs apart, print the first and the last ID that there can be of this moment, or of the time from then up to --to." placeholder:"2026-07-01T00:00:00Z" env:"-"`
-	To   *time.Time `help:"End of that time, not included." placeholder:"2026-08-01T00:00:00Z" env:"-"`
+	From *time.Time `help:"Print the first and last possible ID from this time." placeholder:"2026-07-01T00:00:00Z" env:"-"`
+	To   *time.Time `help:"End of that period, exclusive." placeholder:"2026-08-01T00:00:00Z" env:"-"`
 
 	printFlags `embed:""`
 
-	IDs []string `arg:"" optional:"" name:"id" help:"Snowflake IDs, decimal or base62 (11 characters)."`
+	IDs []string `arg:"" optional:"" name:"id" help:"IDs, decimal or base62 (11 characters)."`
 }
 
-// Run prints a line per ID, or one for a time.
+// Run prints a line per ID, or the range of a period.
 func (d *decodeCmd) Run(out output) error {
 	layout, err := snowflakeFlags{Layout: d.Layout, Epoch: d.Epoch}.layout()
 	switch {
 	case err != nil:
 		return err
 	case d.From != nil && len(d.IDs) > 0:
-		return problem.Usage(errors.New("want either IDs to take apart or --from, not both"))
+		return problem.Usage(errors.New("give either IDs or --from, not both"))
 	case d.From != nil:
 		return d.printRange(out, layout)
 	case d.To != nil:
-		return problem.Usage(errors.New("--to is the end of a time whose beginning --from names"))
+		return problem.Usage(errors.New("--to needs --from"))
 	case len(d.IDs) == 0:
-		return problem.Usage(errors.New("want IDs to take apart, or --from"))
+		return problem.Usage(errors.New("give IDs to decode, or --from"))
 	}
 	return d.takeApart(out, layout)
 }
 
-// ofLayout is what both reports begin with.
+// ofLayout begins both reports.
 type ofLayout struct {
 	Layout string `json:"layout"`
 	Ends   string `json:"ends"` // a date
@@ -54,7 +54,7 @@ func newOfLayout(l snowflake.Layout) ofLayout {
 }
 
 func (o ofLayout) print(out io.Writer) *tabwriter.Writer {
-	fmt.Fprintf(out, "layout %s, lasts until %s\n", o.Layout, o.Ends)
+	fmt.Fprintf(out, "layout %s, until %s\n", o.Layout, o.Ends)
 	return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 }
 
@@ -77,17 +77,19 @@ func (d *decodeCmd) takeApart(out output, layout snowflake.Layout) error {
 			Datacenter: layout.Datacenter(id), Worker: layout.WorkerID(id), Sequence: layout.Sequence(id),
 		})
 	}
-	if odd > 0 && layout == snowflake.Default() { // else somebody chose it
-		found.Warning = fmt.Sprintf("%d of %d IDs are of the future, or of the first day of the default layout; if they have another one, name it with --layout or --epoch", odd, len(found.IDs))
+	// Any other layout was chosen on purpose.
+	if odd > 0 && layout == snowflake.Default() {
+		found.Warning = fmt.Sprintf("%d of %d IDs are from the future or from the default layout's first day; set --layout or --epoch if theirs differ", odd, len(found.IDs))
 	}
 	return errors.Join(out.Print(found), errors.Join(bad...))
 }
 
-// decoded is what IDs say.
+// decoded is the report about IDs.
 type decoded struct {
 	ofLayout
-	IDs     []decodedID `json:"ids"`
-	Warning string      `json:"warning,omitempty"` // that they hardly have this layout
+	IDs []decodedID `json:"ids"`
+	// Set if this is probably the wrong layout.
+	Warning string `json:"warning,omitempty"`
 }
 
 type decodedID struct {
@@ -98,7 +100,7 @@ type decodedID struct {
 	Sequence   int64  `json:"sequence"`
 }
 
-// Text is part of report.
+// Text implements report.
 func (d decoded) Text(out io.Writer) error {
 	w := d.print(out)
 	fmt.Fprintln(w, "ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE")
@@ -111,16 +113,16 @@ func (d decoded) Text(out io.Writer) error {
 	return w.Flush()
 }
 
-// printRange prints which IDs there can be of the time that the flags name.
+// printRange prints the IDs that the period of --from and --to can have.
 func (d *decodeCmd) printRange(out output, layout snowflake.Layout) error {
 	from, last := *d.From, *d.From
 	if d.To != nil {
 		if !d.To.After(from) {
-			return problem.Usage(fmt.Errorf("--to %s is not after --from %s", d.To.UTC().Format(time.RFC3339Nano), from.UTC().Format(time.RFC3339Nano)))
+			return problem.Usage(fmt.Errorf("--to %s must be after --from %s", d.To.UTC().Format(time.RFC3339Nano), from.UTC().Format(time.RFC3339Nano)))
 		}
-		last = d.To.Add(-1) // it is not included
+		last = d.To.Add(-1) // --to is exclusive
 	}
-	found := idRange{ofLayout: newOfLayout(layout)}
+	found := periodIDs{ofLayout: newOfLayout(layout)}
 	var err error
 	if found.First, err = layout.FirstAt(from); err != nil {
 		return fmt.Errorf("--from: %w", err)
@@ -133,24 +135,25 @@ func (d *decodeCmd) printRange(out output, layout snowflake.Layout) error {
 	return out.Print(found)
 }
 
-// idRange is which IDs there can be of a time.
-type idRange struct {
+// periodIDs is the report about a period.
+type periodIDs struct {
 	ofLayout
 	First snowflake.ID `json:"first"`
 	Last  snowflake.ID `json:"last"`
-	From  string       `json:"from"` // where the first one's time unit begins
-	To    string       `json:"to"`   // where the last one's ends
+	From  string       `json:"from"` // start of First's time unit
+	To    string       `json:"to"`   // end of Last's time unit
 }
 
-// Text is part of report.
-func (r idRange) Text(out io.Writer) error {
+// Text implements report.
+func (r periodIDs) Text(out io.Writer) error {
 	w := r.print(out)
 	fmt.Fprintln(w, "FIRST\tLAST\tFROM\tTO")
 	fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", r.First, r.Last, r.From, r.To)
 	return w.Flush()
 }
 
-// idTime is a time as precise as the layout's IDs have it, and as a millisecond at least.
+// idTime formats a time with the precision of the layout's IDs, at least
+// milliseconds.
 func idTime(l snowflake.Layout, t time.Time) string {
 	if l.Spec().Unit%time.Millisecond != 0 {
 		return t.UTC().Format("2006-01-02T15:04:05.000000Z")
@@ -158,7 +161,7 @@ func idTime(l snowflake.Layout, t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// parseID reads both forms. A base62 ID always has 11 characters; if all of them are
+// parseID accepts both forms. A base62 ID has 11 characters; if all of them are
 // digits, it is read as a decimal.
 func parseID(text string) (snowflake.ID, error) {
 	id, err := snowflake.Parse(text)

@@ -9,7 +9,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// TestDecodeFrom: the IDs that there can be of a time, as text and as JSON, and what is refused.
+// TestDecodeFrom: the IDs of a period, as text and as JSON, and its errors.
 func TestDecodeFrom(t *testing.T) {
 	t.Parallel()
 	const july, august = "2026-07-01T00:00:00Z", "2026-08-01T00:00:00Z"
@@ -43,15 +43,15 @@ func TestDecodeFrom(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"":                                "want IDs to take apart, or --from",
+		"":                                "give IDs to decode, or --from",
 		"--to " + july:                    "--from",
 		"5 --from " + july:                "not both",
 		"--from 2024-07-01T00:00Z":        "parsing time",
 		"--from 2024-12-31T23:59:59.999Z": "allowed is 2025-01-01T00:00:00Z to ",
 		"--from 2094-09-07T15:47:35.552Z": "2094-09-07T15:47:35.552Z",
 		"--from " + july + " --to 2112-02-09T00:00:00Z": "--to: snowflake: time outside the layout",
-		"--from " + july + " --to " + july:              "is not after",
-		"--from " + august + " --to " + july:            "is not after",
+		"--from " + july + " --to " + july:              "must be after",
+		"--from " + august + " --to " + july:            "must be after",
 	} {
 		r := command(t, append([]string{"decode"}, strings.Fields(args)...)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, want) || r.stdout != "" {
@@ -60,7 +60,7 @@ func TestDecodeFrom(t *testing.T) {
 	}
 }
 
-// TestDecodeOfAnotherLayout: times that hardly are those of the IDs are warned of; others are not.
+// TestDecodeOfAnotherLayout: only improbable times cause a warning.
 func TestDecodeOfAnotherLayout(t *testing.T) {
 	t.Parallel()
 	ours, err := snowflake.Default().FirstAt(time.Now().Add(-time.Hour))

@@ -15,8 +15,9 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestFullDisk: while the embedded server cannot write, readyz, the metrics, doctor and status say so, and
-// IDs in memory are handed out; once there is room again, serve ends with an error that names the folder.
+// TestFullDisk: while the embedded server cannot write, readyz, the metrics,
+// doctor and status report it, and buffered IDs are issued. Once there is
+// space, serve ends with an error that names the folder.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
@@ -40,7 +41,8 @@ func TestFullDisk(t *testing.T) {
 	defer conn.Close()
 	js := natstest.JetStream(t, conn)
 	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage})
-	taken := filepath.Join(data, "idworker.room") // where it would try for room
+	// Where the server tries to write.
+	taken := filepath.Join(data, "idworker.room")
 	if err := os.MkdirAll(filepath.Join(taken, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +54,19 @@ func TestFullDisk(t *testing.T) {
 		if err := js.Conn().Publish("s", value); err != nil {
 			t.Fatal(err)
 		}
-		return strings.HasPrefix(fetch(page, "/readyz"), "ready, but the NATS server could not write to its data folder")
+		return strings.HasPrefix(fetch(page, "/readyz"), "ready, but the NATS server cannot write to its data folder")
 	})
 	if !regexp.MustCompile(`idworker_nats_unsynced\{.*\} 0\n(?s:.*)idworker_nats_unwritten\{.*\} 1\n`).MatchString(fetch(page, "/metrics")) {
 		t.Error("no metric says so, or that the server syncs")
 	}
 	natstest.Eventually(t, "doctor says it", func() bool {
-		return strings.Contains(s.at("doctor").stdout, ": the NATS server could not write to its data folder")
+		return strings.Contains(s.at("doctor").stdout, ": the NATS server cannot write to its data folder")
 	})
 	natstest.Eventually(t, "status says it", func() bool {
 		status := s.at("status").stdout
-		return strings.Contains(status, "error ") && strings.Contains(status, "could not write to its data folder") && !strings.Contains(status, "all is well")
+		return strings.Contains(status, "error ") && strings.Contains(status, "cannot write to its data folder") && !strings.Contains(status, "all is well")
 	})
-	s.answered("get order") // from memory
+	s.answered("get order") // from buffers
 	if len(code) > 0 {
 		t.Fatalf("it has ended: %s", said.String())
 	}
@@ -72,22 +74,22 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "it ends", func() bool { return len(code) > 0 })
-	if code := <-code; code != exitFailure || !strings.Contains(said.String(), data+": ") || !strings.Contains(said.String(), "start it again once the disk has room") {
+	if code := <-code; code != exitFailure || !strings.Contains(said.String(), data+": ") || !strings.Contains(said.String(), "start serve again once the disk has space") {
 		t.Errorf("it ended with %d: %s", code, said.String())
 	}
 }
 
 // TestRegisterIsGone: the page shows that doctor could open the store. Without
-// its bucket, readyz, doctor, status and the metrics say that a loader grants
-// nothing, and name the command, which is all that it takes.
+// its bucket, readyz, doctor, status and the metrics report that a loader
+// grants nothing, and name the command that repairs it.
 func TestRegisterIsGone(t *testing.T) {
 	t.Parallel()
 	page := freeAddress(t)
 	s := newSite(t, "--http", page, "--max-step", "10", "--max-batch", "10", "--log-level", "fatal")
 	s.must("tag create order --step 10")
 	last := s.ids(s.answered("get order").stdout)[0]
-	if text := fetch(page, "/"); !strings.Contains(text, "jetstream is as it should be") || strings.Contains(text, "doctor: store") {
-		t.Errorf("the page does not show that the store is as it should be:\n%s", text)
+	if text := fetch(page, "/"); !strings.Contains(text, "jetstream is usable") || strings.Contains(text, "doctor: store") {
+		t.Errorf("the page does not show that the store is usable:\n%s", text)
 	}
 	js := natstest.JetStream(t, s.nats.Connect(t))
 	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
@@ -110,7 +112,7 @@ func TestRegisterIsGone(t *testing.T) {
 	}
 	s.must("tag raise --all --by 1000")
 	natstest.Eventually(t, "readyz is content", func() bool { return strings.HasPrefix(fetch(page, "/readyz"), "ready\n") })
-	for range 20 { // what is in memory, and then more
+	for range 20 { // the buffers, and then more
 		id := s.ids(s.answered("get order").stdout)[0]
 		if id <= last {
 			t.Fatalf("DUPLICATE: %d after %d", id, last)

@@ -13,25 +13,25 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// doctorCmd checks that a process of a role has what it needs. It changes nothing.
+// doctorCmd checks an installation for a role. It changes nothing.
 type doctorCmd struct {
-	installation  `embed:"" group:"nats"`
+	natsFlags     `embed:"" group:"nats"`
 	storeFlags    `embed:"" group:"store"`
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Role         doctor.Role   `help:"Whose needs to check: all (worker and loader), worker, loader, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,admin,enricher,auditor,caller"`
-	Tag          string        `help:"With --role caller: one that asks for IDs of this tag, and no others."`
-	Layout       string        `help:"Layout of snowflake IDs that workers are given." default:"default"`
-	MaxClockSkew time.Duration `help:"How far the clock may be from the server's." default:"5s"`
+	Role         doctor.Role   `help:"Role: all, worker, loader, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,admin,enricher,auditor,caller"`
+	Tag          string        `help:"With --role caller: its only tag."`
+	Layout       string        `help:"Expected layout of snowflake IDs." default:"default"`
+	MaxClockSkew time.Duration `help:"Allowed clock difference from the server." default:"5s"`
 
-	AllowUnsynced bool `help:"Servers that do not sync every write, or do not say so, are all right."`
+	AllowUnsynced bool `help:"Accept servers that do not sync every write."`
 }
 
-// errSick is that something is wrong; what, has been printed.
-var errSick = errors.New("something is wrong, see the lines with FAIL")
+// errChecks means that a check failed. The findings have been printed.
+var errChecks = errors.New("some checks failed; see the lines with FAIL")
 
-// Run prints what is right and what is wrong.
+// Run prints the findings.
 func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	source, err := d.backend()
 	if err != nil {
@@ -57,19 +57,19 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	look.Examine(ctx, func(f doctor.Finding) {
 		findings.Add(finding{results[f.Severity], f.What, f.Text})
 		if f.Severity == doctor.Error {
-			err = errSick
+			err = errChecks
 		}
 	})
 	return findings.End(err)
 }
 
-// checkTag refuses a tag where no tag is asked for.
+// checkTag rejects --tag for roles other than caller.
 func (d *doctorCmd) checkTag() error {
 	switch {
 	case d.Tag == "":
 		return nil
 	case d.Role != doctor.Role(rights.Caller):
-		return problem.Usage(errors.New("--tag goes with --role caller"))
+		return problem.Usage(errors.New("--tag needs --role caller"))
 	}
 	return messages.CheckTag(d.Tag)
 }
@@ -81,14 +81,14 @@ type finding struct {
 	Text   string `json:"text"`
 }
 
-// results are the severities as doctor prints them.
+// results maps severities to printed results.
 var results = map[doctor.Severity]string{"": "ok", doctor.Warning: "warn", doctor.Error: "fail"}
 
-// String is a line for people.
+// String formats the finding as a line.
 func (f finding) String() string {
 	result := f.Result
 	if result == "fail" {
-		result = "FAIL" // to be seen among the others
+		result = "FAIL" // stands out among the others
 	}
 	return fmt.Sprintf("%-5s %s: %s", result, f.What, f.Text)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestDoctorOfUserWithoutRights: doctor names each right that a caller lacks for
-// another role, and takes a refused request for no problem of its inbox.
+// TestDoctorOfUserWithoutRights: doctor lists the rights that a caller lacks
+// for another role. A denied request is not reported as a problem of its inbox.
 func TestDoctorOfUserWithoutRights(t *testing.T) {
 	ns := natstest.Start(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "caller", Password: "secret", Permissions: &server.Permissions{

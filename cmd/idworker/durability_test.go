@@ -15,13 +15,13 @@ import (
 	"github.com/idworker/idworker/internal/durability"
 )
 
-// saying is what servers say of themselves.
+// saying is a check with this result.
 func saying(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// A server that does not sync every write, and one that does not say so, are warned of once and shown in the metric,
-// unless that is allowed.
+// A server that does not sync every write, or does not report it, causes a
+// warning and a metric, unless --allow-unsynced is set.
 func TestSyncWatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		says    error
@@ -48,13 +48,13 @@ func TestSyncWatch(t *testing.T) {
 		if len(lines) != want || test.warns && (lines[0].Level != zapcore.WarnLevel || !strings.Contains(fmt.Sprint(lines[0].ContextMap()["error"]), test.says.Error())) {
 			t.Errorf("%s: logged %v, want %d warnings of %v", name, lines, want, test.says)
 		}
-		if got := value(t, w.metric); got != float64(want) || w.told == errors.Is(test.says, durability.ErrSyncUnknown) || w.synced != (test.says == nil) {
+		if got := value(t, w.metric); got != float64(want) || w.answered == errors.Is(test.says, durability.ErrSyncUnknown) || w.synced != (test.says == nil) {
 			t.Errorf("%s: the metric is %v, want %v; %+v", name, got, want, w)
 		}
 	}
 }
 
-// value is that of the only metric that a collector has.
+// value returns the value of a collector's only metric.
 func value(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -66,14 +66,14 @@ func value(t *testing.T, c prometheus.Collector) float64 {
 	return found[0].Metric[0].GetGauge().GetValue()
 }
 
-// What is known is not forgotten because a server is away for a moment, and a change is told.
+// An unreachable server does not change the result; a change is logged.
 func TestSyncWatchFollows(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)
 	w := newSyncWatch(saying(durability.ErrNoSync), false, zap.New(core))
 	w.look(t.Context())
 	w.check = saying(durability.ErrSyncUnknown)
 	w.look(t.Context())
-	if !w.told || w.synced || value(t, w.metric) != 1 || logged.Len() != 1 {
+	if !w.answered || w.synced || value(t, w.metric) != 1 || logged.Len() != 1 {
 		t.Errorf("after servers that say nothing: %+v, logged %v", w, logged.All())
 	}
 	w.check = saying(nil)

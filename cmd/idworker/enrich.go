@@ -19,36 +19,36 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 )
 
-// enrichCmd stamps the events of one stream with IDs and publishes them to another.
+// enrichCmd copies the events of a stream to another, with IDs.
 type enrichCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
-	From   string `required:"" help:"Stream to read events from." placeholder:"STREAM"`
-	Filter string `help:"Which of its subjects to read." default:">" placeholder:"SUBJECT"`
-	To     string `required:"" help:"Subject for stamped events; its wildcards stand for what those of --filter matched." placeholder:"SUBJECT"`
-	ID     string `required:"" help:"Which IDs: snowflake, or segment:TAG; {{wildcard(n)}} in the tag is what the nth * of --filter matched." placeholder:"KIND"`
+	From   string `required:"" help:"Source stream." placeholder:"STREAM"`
+	Filter string `help:"Subjects to read." default:">" placeholder:"SUBJECT"`
+	To     string `required:"" help:"Subject for stamped events, with --filter's wildcards." placeholder:"SUBJECT"`
+	ID     string `required:"" help:"IDs: snowflake, or segment:TAG, with {{wildcard(n)}} in the tag." placeholder:"KIND"`
 
-	JSON       string          `name:"json" help:"Put the ID into the event's JSON object too, at this path, as a string." placeholder:"KEY.KEY"`
-	JSONNumber bool            `name:"json-number" help:"Write the ID as a JSON number, which JavaScript rounds beyond 2^53."`
-	Existing   enrich.Existing `help:"What to do with events that have an ID already: keep it and pass them on, or refuse them." default:"keep" enum:"keep,refuse"`
-	OnLoss     enrich.OnLoss   `help:"What to do if the source removed events before they were enriched: go on with the others, or stand still." default:"go-on" enum:"go-on,stop"`
-	DeadLetter string          `help:"Subject for events that cannot be stamped. Without one, such an event holds up all those behind it." placeholder:"SUBJECT"`
+	JSON       string          `name:"json" help:"Also write the ID to this JSON path." placeholder:"KEY.KEY"`
+	JSONNumber bool            `name:"json-number" help:"Write the ID as a JSON number."`
+	Existing   enrich.Existing `help:"Events that have an ID: keep or refuse." default:"keep" enum:"keep,refuse"`
+	OnLoss     enrich.OnLoss   `help:"If the source lost events: go-on or stop." default:"go-on" enum:"go-on,stop"`
+	DeadLetter string          `help:"Subject for events that cannot be stamped." placeholder:"SUBJECT"`
 
-	ResumeAfter *uint64 `help:"Decide that the events of the source through this sequence are enriched and no others, where nothing else tells, and end." placeholder:"SEQ"`
+	ResumeAfter *uint64 `help:"Record the source as enriched through SEQ, and exit." placeholder:"SEQ"`
 
-	ResumeUnproven bool `help:"With --resume-after: do so even if messages of the target are gone that could say that events behind SEQ are enriched already."`
+	ResumeUnproven bool `help:"With --resume-after: accept that the target lost messages."`
 
-	Replicas int `help:"Replicas of the bucket of records, if it is created; 1 to 5." default:"1"`
+	Replicas int `help:"Replicas of a new record bucket, 1 to 5." default:"1"`
 
 	httpFlags `embed:""`
 
-	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
+	LogLevel zapcore.Level `help:"Log level: debug, info, warn or error." default:"info"`
 }
 
 // Run enriches until ctx ends.
 func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	log := newLogger(c.LogLevel)
-	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+	defer func() { _ = log.Sync() }() // some systems cannot sync stderr
 	if c.ResumeAfter != nil {
 		return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 			return c.resume(ctx, js, out, log)
@@ -83,7 +83,8 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	return nil
 }
 
-// open opens the enrichment. A server that has just started, or whose cluster has no leader, is asked again.
+// open opens the enrichment. It retries while a server starts or its cluster
+// has no leader.
 func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (enricher *enrich.Enricher, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -98,7 +99,7 @@ func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.L
 	return enricher, explainDenied(err)
 }
 
-// resume decides what ResumeAfter says, and says so.
+// resume records --resume-after.
 func (c *enrichCmd) resume(ctx context.Context, js jetstream.JetStream, out io.Writer, log *zap.Logger) error {
 	config, err := c.config(ctx, js, log)
 	if err != nil {
@@ -107,7 +108,7 @@ func (c *enrichCmd) resume(ctx context.Context, js jetstream.JetStream, out io.W
 	if err := enrich.Resume(ctx, config, *c.ResumeAfter, c.ResumeUnproven); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "noted: goes on after %d; start enrichers now\n", *c.ResumeAfter)
+	_, err = fmt.Fprintf(out, "recorded: enrichment resumes after event %d; start enrichers now\n", *c.ResumeAfter)
 	return err
 }
 
@@ -132,7 +133,7 @@ func runEnricher(ctx context.Context, e *enrich.Enricher) {
 	})
 }
 
-// enrichedFields is what the last line of the log says.
+// enrichedFields are the fields of the last log line.
 func enrichedFields(f enrich.Figures) []zap.Field {
 	return []zap.Field{
 		zap.Int64("events", f.Events), zap.Int64("batches", f.Batches), zap.Int64("dead_letters", f.DeadLetters),
@@ -141,16 +142,16 @@ func enrichedFields(f enrich.Figures) []zap.Field {
 	}
 }
 
-// enrichRmCmd removes the record of an enrichment that has ended for good.
+// enrichRmCmd removes the record of a finished enrichment.
 type enrichRmCmd struct {
-	installation `embed:"" group:"nats"`
-	printFlags   `embed:""`
+	natsFlags  `embed:"" group:"nats"`
+	printFlags `embed:""`
 
-	Source string `arg:"" help:"Stream that events were read from."`
-	Target string `arg:"" help:"Stream that they were published to."`
+	Source string `arg:"" help:"Source stream."`
+	Target string `arg:"" help:"Target stream."`
 }
 
-// Run removes the record, unless an enricher is at work.
+// Run removes the record, unless an enricher is working.
 func (c *enrichRmCmd) Run(ctx context.Context, out output) error {
 	return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		s, err := enrich.Retire(ctx, js, c.Prefix, c.Source, c.Target)
@@ -164,16 +165,16 @@ func (c *enrichRmCmd) Run(ctx context.Context, out output) error {
 	})
 }
 
-// removedRecord says how far an enrichment was.
+// removedRecord is the report about a removed record.
 type removedRecord struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Done   uint64 `json:"done"`
 }
 
-// Text is part of report.
+// Text implements report.
 func (r removedRecord) Text(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "removed: the record of %s to %s, which ended after event %d; to enrich to %[2]s again takes --resume-after, unless that stream is new\n",
+	_, err := fmt.Fprintf(out, "removed the record of %s to %s, enriched through event %d; enriching to %[2]s again needs --resume-after, unless that stream is new\n",
 		r.Source, r.Target, r.Done)
 	return err
 }

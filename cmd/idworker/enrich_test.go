@@ -12,7 +12,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestEnrichedFields: the last line of the log is for people, who do not read nanoseconds.
+// TestEnrichedFields: the last log line has readable durations.
 func TestEnrichedFields(t *testing.T) {
 	fields := zapcore.NewMapObjectEncoder()
 	for _, f := range enrichedFields(enrich.Figures{Events: 7, Oldest: 6002216194 * time.Nanosecond}) {
@@ -23,7 +23,8 @@ func TestEnrichedFields(t *testing.T) {
 	}
 }
 
-// TestEnrichRm: an enrichment that ended for good leaves the status, but not while an enricher is at work.
+// TestEnrichRm: a finished enrichment leaves the status, but not while an
+// enricher works.
 func TestEnrichRm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

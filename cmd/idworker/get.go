@@ -17,23 +17,23 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// getCmd prints IDs, one a line.
+// getCmd prints IDs line by line.
 type getCmd struct {
-	installation `embed:"" group:"nats"`
-	printFlags   `embed:""`
+	natsFlags  `embed:"" group:"nats"`
+	printFlags `embed:""`
 
-	What      []string      `arg:"" optional:"" name:"tag [n]" help:"One tag to get IDs of, unless --snowflake is given, and how many. More than workers give at once (--max-batch of serve) are asked for in several requests."`
+	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag (unless --snowflake), and number of IDs."`
 	Snowflake bool          `help:"Get snowflake IDs."`
-	Ranges    bool          `help:"Print ranges, first-last, instead of single IDs."`
-	Timeout   time.Duration `help:"How long to wait for the answer to a request. If there is no worker at all, the command fails after a second." default:"5s"`
+	Ranges    bool          `help:"Print ranges (first-last)."`
+	Timeout   time.Duration `help:"Timeout of a request." default:"5s"`
 }
 
-// parse reads the arguments: TAG [N], or [N] with --snowflake.
+// parse parses the arguments: TAG [N], or [N] with --snowflake.
 func (g *getCmd) parse() (tag string, n int64, err error) {
 	rest := g.What
 	if !g.Snowflake {
 		if len(rest) == 0 {
-			return "", 0, problem.Usage(errors.New("want a tag, or --snowflake"))
+			return "", 0, problem.Usage(errors.New("give a tag, or --snowflake"))
 		}
 		tag, rest = rest[0], rest[1:]
 		if err := messages.CheckTag(tag); err != nil {
@@ -46,14 +46,14 @@ func (g *getCmd) parse() (tag string, n int64, err error) {
 	case 1:
 		n, err := strconv.ParseInt(rest[0], 10, 64)
 		if err != nil || n < 1 {
-			return "", 0, fmt.Errorf("%w: %q, want a decimal number from 1 on, below 2^63", messages.ErrCount, rest[0])
+			return "", 0, fmt.Errorf("%w: %q is not a decimal from 1 to 2^63-1", messages.ErrCount, rest[0])
 		}
 		return tag, n, nil
 	}
-	return "", 0, problem.Usage(fmt.Errorf("unexpected argument %s: want one tag, and how many", rest[1]))
+	return "", 0, problem.Usage(fmt.Errorf("unexpected argument %s; give one tag and a count", rest[1]))
 }
 
-// Run prints all IDs, or an error behind those that there were until then.
+// Run prints all IDs. After an error, the IDs received before it are printed.
 func (g *getCmd) Run(ctx context.Context, out output) error {
 	tag, n, err := g.parse()
 	if err != nil {
@@ -71,28 +71,28 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	return got.end(explainNoIDs(err, g.Prefix, conn, tag), n)
 }
 
-// explainNoIDs says what can be done about the error of asking for IDs of a tag, or for snowflake IDs
-// if it is empty.
+// explainNoIDs adds advice to the error of a request for IDs of a tag, or for
+// snowflake IDs if tag is empty.
 func explainNoIDs(err error, prefix messages.Prefix, conn *nats.Conn, tag string) error {
 	lacks, start := "no worker serves the prefix %q on the NATS server %s (%s)", "start one with: idworker serve --server %s"
 	if tag == "" {
 		lacks = "no worker with the prefix %q has a worker ID on the NATS server %s (%s)"
-		start = "one that was started a moment ago takes a second to get it; idworker status says why others have none; if none runs: idworker serve --server %s"
+		start = "a new one takes a second to get it; see idworker status, or start one with: idworker serve --server %s"
 	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		url := natsconn.Redact(conn.ConnectedUrl())
 		return fmt.Errorf("%w: "+lacks+"; "+start, err, prefix, conn.ConnectedServerName(), url, url)
 	case errors.Is(err, messages.ErrNoTag):
-		return fmt.Errorf("%w; create it with: idworker tag create %s; or create a template that it matches, see idworker tag create --help", err, tag)
+		return fmt.Errorf("%w; create it with: idworker tag create %s; or create a matching template", err, tag)
 	}
 	return err
 }
 
-// nextIDs asks for n IDs at once.
+// nextIDs requests n IDs at once.
 type nextIDs func(ctx context.Context, n int64) ([]messages.Range, error)
 
-// nextOf asks for IDs of a tag, or for snowflake IDs if it is empty.
+// nextOf returns nextIDs for a tag, or for snowflake IDs if tag is empty.
 func nextOf(client *messages.Client, tag string) nextIDs {
 	if tag == "" {
 		return client.SnowflakeN
@@ -100,12 +100,13 @@ func nextOf(client *messages.Client, tag string) nextIDs {
 	return func(ctx context.Context, n int64) ([]messages.Range, error) { return client.NextN(ctx, tag, n) }
 }
 
-// nobodyFor is how long a worker is looked for: longer than a restart leaves the queue group empty, but not
-// so long that someone who forgot to start one is left wondering.
-const nobodyFor = time.Second
+// noWorkerTimeout bounds the search for a worker. A restart leaves the queue
+// group empty for less, and a user who forgot to start a worker learns it soon.
+const noWorkerTimeout = time.Second
 
-// getIDs asks for n IDs, as few times as workers allow, and passes them on as they come. Each request may take
-// for timeout, but the first one fails earlier if there is nobody to ask. After an error there are fewer.
+// getIDs requests n IDs in as few requests as workers allow, and passes them to
+// add as they arrive. Each request may take timeout, but the first fails
+// earlier if there is no worker. After an error, add has received fewer than n.
 func getIDs(ctx context.Context, next nextIDs, n int64, timeout time.Duration, add func([]messages.Range)) error {
 	batch, ask := n, briefly(next)
 	for n > 0 {
@@ -116,7 +117,8 @@ func getIDs(ctx context.Context, next nextIDs, n int64, timeout time.Duration, a
 		limit := limitIn(err)
 		switch {
 		case limit > 0 && limit < min(n, batch):
-			batch = limit // of the worker that answered; others may have another
+			// The limit of the worker that answered; others may differ.
+			batch = limit
 		case err != nil:
 			return err
 		default:
@@ -127,10 +129,11 @@ func getIDs(ctx context.Context, next nextIDs, n int64, timeout time.Duration, a
 	return nil
 }
 
-// briefly is a nextIDs that asks, but fails after nobodyFor if there is nobody to ask.
+// briefly returns a nextIDs that fails after noWorkerTimeout if there is no
+// worker.
 func briefly(next nextIDs) nextIDs {
 	return func(ctx context.Context, n int64) ([]messages.Range, error) {
-		short, cancel := context.WithTimeout(ctx, nobodyFor)
+		short, cancel := context.WithTimeout(ctx, noWorkerTimeout)
 		defer cancel()
 		ranges, err := next(short, n)
 		if err == nil || short.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrNoResponders) {
@@ -140,10 +143,12 @@ func briefly(next nextIDs) nextIDs {
 	}
 }
 
-// largest finds in a worker's answer how many IDs may be asked for at once. Only workers know.
+// largest matches the limit of a batch in a worker's reply. Only workers have
+// this setting.
 var largest = regexp.MustCompile(`a decimal from 1 to (\d+)`)
 
-// limitIn reads the largest batch from the error of a request for more, 0 if it is another error.
+// limitIn returns the largest batch that an error allows, or 0 if it is another
+// error.
 func limitIn(err error) int64 {
 	if !errors.Is(err, messages.ErrMalformed) {
 		return 0
@@ -152,16 +157,16 @@ func limitIn(err error) int64 {
 	if found == nil {
 		return 0
 	}
-	limit, _ := strconv.ParseInt(found[1], 10, 64) // 0 if it is no number
+	limit, _ := strconv.ParseInt(found[1], 10, 64) // 0 if it is not a number
 	return limit
 }
 
-// idPrinter prints IDs: as text as they come, and as JSON all together.
+// idPrinter prints IDs: as text when they arrive, as JSON at the end.
 type idPrinter struct {
 	out    output
 	lines  *bufio.Writer
 	tag    string // "" for snowflake IDs
-	ranges bool   // instead of single IDs
+	ranges bool   // print ranges, not IDs
 	had    int64
 	all    []messages.Range // for JSON
 	err    error
@@ -171,7 +176,7 @@ func newIDPrinter(out output, tag string, ranges bool) *idPrinter {
 	return &idPrinter{out: out, lines: bufio.NewWriter(out), tag: tag, ranges: ranges}
 }
 
-// add adds the IDs of one answer.
+// add adds the IDs of a reply.
 func (p *idPrinter) add(ranges []messages.Range) {
 	for _, r := range ranges {
 		p.had += r.Len()
@@ -189,10 +194,11 @@ func (p *idPrinter) add(ranges []messages.Range) {
 	p.err = errors.Join(p.err, p.lines.Flush())
 }
 
-// end prints what remains to be printed. The error says how many of the n IDs there were before it.
+// end prints the rest. It adds to the error the number of IDs printed before
+// it.
 func (p *idPrinter) end(failed error, n int64) error {
 	if failed != nil && p.had > 0 {
-		failed = fmt.Errorf("%w; %d of %d IDs are printed", failed, p.had, n)
+		failed = fmt.Errorf("%w; %d of %d IDs were printed", failed, p.had, n)
 	}
 	if p.out.JSON && (failed == nil || p.had > 0) {
 		p.err = p.out.Print(p.report())
@@ -214,7 +220,7 @@ func (p *idPrinter) report() gotIDs {
 	return found
 }
 
-// gotIDs is what JSON has: IDs, or ranges.
+// gotIDs is the JSON report: IDs or ranges.
 type gotIDs struct {
 	Tag    string      `json:"tag,omitempty"` // missing for snowflake IDs
 	IDs    []string    `json:"ids,omitempty"`
@@ -227,5 +233,5 @@ type firstLast struct {
 	Last  int64 `json:"last,string"`
 }
 
-// Text is part of report; text is printed as it comes.
+// Text implements report; IDs are printed as they arrive.
 func (gotIDs) Text(io.Writer) error { return nil }

@@ -17,11 +17,11 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// givers give IDs in order, at most limit at once, and note what they were asked for.
+// givers issue IDs in order, at most limit at once, and record the requests.
 type givers struct {
 	limit, next int64
 	asked       []int64
-	fail        error // after failAfter answers
+	fail        error // after failAfter replies
 	failAfter   int
 }
 
@@ -39,7 +39,8 @@ func (w *givers) give(_ context.Context, n int64) ([]messages.Range, error) {
 	return []messages.Range{{First: first, Last: w.next}}, nil
 }
 
-// More than a batch is asked for in as few requests as workers allow, and exactly as many IDs come.
+// More than a batch takes as few requests as workers allow, and exactly as many
+// IDs arrive.
 func TestGetInBatches(t *testing.T) {
 	for _, c := range []struct {
 		n, limit int64
@@ -60,7 +61,8 @@ func TestGetInBatches(t *testing.T) {
 	}
 }
 
-// What keeps it from going on ends it: no request for 0 IDs, none without end.
+// A failure ends the loop: without requests for 0 IDs, and without endless
+// retries.
 func TestGetFails(t *testing.T) {
 	odd := func(text string) nextIDs {
 		return func(context.Context, int64) ([]messages.Range, error) {
@@ -73,7 +75,7 @@ func TestGetFails(t *testing.T) {
 		"one that is not one":   odd("a decimal from 1 to 99999999999999999999"),
 		"something else is odd": odd("malformed tag"),
 		"used up in the middle": (&givers{limit: 4, fail: messages.ErrExhausted, failAfter: 1}).give,
-		"nobody there":          func(context.Context, int64) ([]messages.Range, error) { return nil, nats.ErrNoResponders },
+		"no worker":             func(context.Context, int64) ([]messages.Range, error) { return nil, nats.ErrNoResponders },
 	} {
 		if err := getIDs(t.Context(), next, 10, time.Minute, func([]messages.Range) {}); err == nil {
 			t.Errorf("%s: no error", name)
@@ -81,7 +83,8 @@ func TestGetFails(t *testing.T) {
 	}
 }
 
-// Each request has the whole time; only where nobody is there, the first fails after a second.
+// Each request has the whole timeout. Only without a worker does the first fail
+// after a second.
 func TestGetTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(ctx context.Context, n int64) ([]messages.Range, error) {
@@ -103,13 +106,13 @@ func TestGetTimes(t *testing.T) {
 			<-ctx.Done()
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), nats.ErrNoResponders)
 		}, 1, time.Hour, func([]messages.Range) {})
-		if took := time.Since(began); !errors.Is(err, nats.ErrNoResponders) || took != nobodyFor {
-			t.Errorf("nobody there: %v after %v", err, took)
+		if took := time.Since(began); !errors.Is(err, nats.ErrNoResponders) || took != noWorkerTimeout {
+			t.Errorf("no worker: %v after %v", err, took)
 		}
 	})
 }
 
-// What there was before an error is printed, and the error says how much that is.
+// The IDs before an error are printed, and the error has their number.
 func TestIDPrinter(t *testing.T) {
 	failed := errors.New("failed")
 	two := []messages.Range{{First: 7, Last: 8}, {First: 1 << 62, Last: 1 << 62}}
@@ -127,7 +130,7 @@ func TestIDPrinter(t *testing.T) {
 			p := newIDPrinter(output{Writer: &out, JSON: c.json}, "order", c.ranges)
 			p.add(two)
 			ended := p.end(err, 5)
-			if !errors.Is(ended, err) || err != nil && !strings.Contains(ended.Error(), "3 of 5 IDs are printed") {
+			if !errors.Is(ended, err) || err != nil && !strings.Contains(ended.Error(), "3 of 5 IDs were printed") {
 				t.Errorf("%v", ended)
 			}
 			got := out.String()

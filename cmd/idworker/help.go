@@ -9,9 +9,9 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// helpCmd shows what --help shows.
+// helpCmd prints the same as --help.
 type helpCmd struct {
-	Command []string `arg:"" optional:"" help:"The command; all of them without."`
+	Command []string `arg:"" optional:"" help:"Command to describe (default: all)."`
 }
 
 // Run prints the help of the command.
@@ -29,14 +29,14 @@ func (h *helpCmd) Run(app *kong.Kong) error {
 // versionCmd prints the version.
 type versionCmd struct{ printFlags }
 
-// Run prints it.
+// Run prints the version.
 func (versionCmd) Run(out output) error { return out.Print(versionReport{version}) }
 
 type versionReport struct {
 	Version string `json:"version"`
 }
 
-// Text is part of report.
+// Text implements report.
 func (v versionReport) Text(w io.Writer) error {
 	_, err := fmt.Fprintln(w, v.Version)
 	return err

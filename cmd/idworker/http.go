@@ -27,34 +27,35 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// apiFlags are for callers that speak HTTP.
+// apiFlags configure the HTTP API for callers.
 type apiFlags struct {
-	API            string `name:"api" help:"Where to answer callers over HTTP, for example 127.0.0.1:8080. Nowhere by default." placeholder:"HOST:PORT"`
-	APITLSCert     string `name:"api-tls-cert" help:"Certificate for --api, in PEM. It is read again when it changes." placeholder:"FILE" type:"path"`
-	APITLSKey      string `name:"api-tls-key" help:"Key of that certificate." placeholder:"FILE" type:"path"`
-	APITokens      string `name:"api-tokens" help:"Which bearer token may ask for what: a line for each, with the token, tags or patterns like order.*, and @snowflake. It is read again when it changes." placeholder:"FILE" type:"path"`
-	APIInsecure    bool   `name:"api-insecure" help:"Let other machines reach --api even without a certificate, or without tokens, and by any name."`
-	APIConnections int    `name:"api-connections" help:"Connections to --api at a time, 1 to 100000." default:"4096"`
+	API            string `name:"api" help:"Address for HTTP callers (default: none)." placeholder:"HOST:PORT"`
+	APITLSCert     string `name:"api-tls-cert" help:"TLS certificate of --api, PEM; reloaded on change." placeholder:"FILE" type:"path"`
+	APITLSKey      string `name:"api-tls-key" help:"Private key of --api-tls-cert, PEM." placeholder:"FILE" type:"path"`
+	APITokens      string `name:"api-tokens" help:"Bearer tokens and their tags; reloaded on change." placeholder:"FILE" type:"path"`
+	APIInsecure    bool   `name:"api-insecure" help:"Expose --api without TLS, tokens or host checks."`
+	APIConnections int    `name:"api-connections" help:"Concurrent connections to --api, 1 to 100000." default:"4096"`
 }
 
-// config configures the server for callers at an address, which may be the
-// demo's. It is nil without one.
+// config configures the HTTP API at an address, which may be the demo's. It
+// returns nil if address is empty.
 func (f apiFlags) config(address string, cfg serverConfig) (*api.Config, error) {
 	if address == "" {
 		if f.APITLSCert != "" || f.APITLSKey != "" || f.APITokens != "" || f.APIInsecure {
-			return nil, problem.Usage(errors.New("--api-tls-cert, --api-tls-key, --api-tokens and --api-insecure are for --api, which says where to listen"))
+			return nil, problem.Usage(errors.New("--api-tls-cert, --api-tls-key, --api-tokens and --api-insecure need --api"))
 		}
 		return nil, nil
 	}
 	if !cfg.worker.Role.Answers() {
-		return nil, problem.Usage(errors.New("--api: a loader answers no requests; give it to the workers"))
+		return nil, problem.Usage(errors.New("--api: a loader does not answer requests; use it on workers"))
 	}
 	if _, _, err := splitAddress("--api", address); err != nil {
 		return nil, err
 	}
 	hangUp := make(chan os.Signal, 1)
 	if f.APITokens != "" || f.APITLSCert != "" {
-		signal.Notify(hangUp, syscall.SIGHUP) // which ends other processes
+		// Without Notify, SIGHUP ends the process.
+		signal.Notify(hangUp, syscall.SIGHUP)
 	}
 	return &api.Config{
 		Address: address, Certificate: f.APITLSCert, Key: f.APITLSKey, Tokens: f.APITokens, Exposed: f.APIInsecure,
@@ -63,17 +64,15 @@ func (f apiFlags) config(address string, cfg serverConfig) (*api.Config, error) 
 	}, nil
 }
 
-// httpFlags are for commands that run until they are stopped, and report how
-// they are.
+// httpFlags are for commands that run until they are stopped.
 type httpFlags struct {
-	HTTP      string   `name:"http" help:"Where to serve /healthz, /readyz and /metrics, and of idworker serve the status page at /, for example 127.0.0.1:9090. Nowhere by default." placeholder:"HOST:PORT"`
-	AllowHost []string `help:"Names that the Host header may have at --http, and at --api without tokens, besides localhost, this machine's name and IP addresses." placeholder:"NAME"`
+	HTTP      string   `name:"http" help:"Address for metrics, probes and serve's status page (default: none)." placeholder:"HOST:PORT"`
+	AllowHost []string `help:"Host names to accept in HTTP requests." placeholder:"NAME"`
 }
 
-// serveHTTP starts the HTTP server, if there is to be one. state is what
-// /readyz tells, page what the status page shows, nil if there is none. The
-// server is to be stopped last, so that it can still report that the process is
-// stopping.
+// serveHTTP starts the HTTP server, if an address is set. state returns the
+// answer of /readyz; page may be nil. Stop the server last, so that it reports
+// that the process is stopping.
 func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpState, page *status.Page, log *zap.Logger) (stop func(), err error) {
 	if f.HTTP == "" {
 		return func() {}, nil
@@ -88,7 +87,7 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	}
 	_, stop, err = startHTTP(ctx, f.HTTP, f.AllowHost, handler, log)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w; choose another HOST:PORT, or stop what listens there", err)
+		err = fmt.Errorf("%w; choose another HOST:PORT, or stop that program", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--http: %w", err)
@@ -96,18 +95,17 @@ func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, s
 	return stop, nil
 }
 
-// ofInstallation registers metrics that say which installation they are of: one
-// Prometheus may scrape several.
+// ofInstallation registers metrics with the installation as a label: one
+// Prometheus may scrape several installations.
 func ofInstallation(id string, to *prometheus.Registry, metrics ...prometheus.Collector) {
 	prometheus.WrapRegistererWith(prometheus.Labels{"installation": id}, to).MustRegister(metrics...)
 }
 
-// newRegistry is for the metrics of a process, and has those that every process
-// has.
+// newRegistry returns a registry with the metrics of any process.
 func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "idworker_build_info", Help: "Always 1; the label says which version runs.",
+		Name: "idworker_build_info", Help: "Always 1; the label is the running version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
@@ -115,11 +113,11 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// unwritten is a metric of the trouble of an embedded server.
+// unwritten is the metric of an embedded server's trouble.
 func unwritten(trouble func() error) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "idworker_nats_unwritten",
-		Help: "Whether the embedded NATS server could not write to its data folder, as on a full disk. 1 or 0; 0 without one.",
+		Help: "1 if the embedded NATS server cannot write to its data folder, as on a full disk, else 0.",
 	}, func() float64 {
 		if trouble() != nil {
 			return 1
@@ -130,19 +128,19 @@ func unwritten(trouble func() error) prometheus.Collector {
 
 var errStarting = errors.New("starting")
 
-// state is what /readyz shows of a daemon, also before it serves.
+// state returns the answer of /readyz, also before the daemon serves.
 func (d *daemon) state() httpState {
 	if !d.serving.Load() {
 		return httpState{NotReady: errStarting}
 	}
 	but := d.process.Degraded()
 	if o := d.process.Report(0).Outages; but == nil && o != nil && o.Now {
-		but = fmt.Errorf("its store fails: %s", o.Error)
+		but = fmt.Errorf("store fails: %s", o.Error)
 	}
 	return httpState{NotReady: hinted(d.process.Ready()), But: hinted(but)}
 }
 
-// hinted adds to an error what can be done about it.
+// hinted appends the hint to an error.
 func hinted(err error) error {
 	if err == nil {
 		return nil
@@ -150,9 +148,9 @@ func hinted(err error) error {
 	return errors.New(explain(err))
 }
 
-// page is the status page of a daemon, which is there before it serves.
+// page returns the status page, which works before the daemon serves.
 func (d *daemon) page() *status.Page {
-	at := d.cfg.installation
+	at := d.cfg.nats
 	return status.NewPage(&status.Collector{
 		Prefix: at.Prefix, Domain: at.JSDomain != "" || at.Context != "",
 		Dial: func() (*nats.Conn, jetstream.JetStream, error) {
@@ -171,20 +169,20 @@ func (d *daemon) page() *status.Page {
 	})
 }
 
-// The bounds on HTTP clients. They are tight: only probes, Prometheus and
-// operators have business here, on a fast network.
+// Bounds on HTTP clients. They are tight: the only clients are probes,
+// Prometheus and operators, on a fast network.
 const (
 	httpReadTimeout  = 5 * time.Second
 	httpWriteTimeout = 10 * time.Second
 	httpIdleTimeout  = 2 * time.Minute
 	httpMaxHeader    = 8 << 10
 	httpStopTimeout  = time.Second
-	httpMaxScrapes   = 4 // at the same time; they share what is gathered
+	httpMaxScrapes   = 4 // concurrent; scrapes share a collection
 )
 
-// startHTTP serves the handler at HOST:PORT, to requests whose Host header has
-// an address, a name of this machine, or one of names. stop ends the server and
-// waits for it; requests under way have a second to end.
+// startHTTP serves the handler at HOST:PORT. The Host header of requests must
+// be an address, a name of this machine, or in names. stop ends the server and
+// waits for it; requests in flight have a second.
 func startHTTP(ctx context.Context, address string, names []string, handler http.Handler, log *zap.Logger) (at net.Addr, stop func(), err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -214,16 +212,16 @@ func startHTTP(ctx context.Context, address string, names []string, handler http
 		ctx, cancel := context.WithTimeout(context.Background(), httpStopTimeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // clients that are still there have had their time
+			_ = server.Close() // the remaining clients have had their time
 		}
 		serving.Wait()
 	}, nil
 }
 
-// httpState is what /readyz tells.
+// httpState is the answer of /readyz.
 type httpState struct {
-	NotReady error // why the process is not ready, or nil
-	But      error // what is wrong although it is, or nil
+	NotReady error // nil if the process is ready
+	But      error // a problem of a ready process, or nil
 }
 
 // probes answers /healthz, /readyz and /metrics.
@@ -249,14 +247,14 @@ func probes(metrics prometheus.Gatherer, state func() httpState) http.Handler {
 	return mux
 }
 
-// splitAddress parses the value of a flag that says where to listen.
+// splitAddress parses the HOST:PORT of a flag.
 func splitAddress(flag, hostPort string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(hostPort)
 	if err == nil {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil || port < 1 || port > 65535 {
-		return "", 0, problem.Usage(fmt.Errorf("%s %q: want HOST:PORT with a port from 1 to 65535", flag, hostPort))
+		return "", 0, problem.Usage(fmt.Errorf("%s %q: expected HOST:PORT with a port from 1 to 65535", flag, hostPort))
 	}
 	return host, port, nil
 }

@@ -61,9 +61,9 @@ func TestProbes(t *testing.T) {
 	check("GET", "/healthz", "200 ok\n")
 }
 
-// TestNamesOfOthers: no page reads anything under a name of its own that leads
-// here, whatever is served. Probes and Prometheus come under an address, under
-// this machine's name, or under one that was allowed.
+// TestNamesOfOthers: a page of another site cannot read anything through a name
+// of its own that leads here. Probes and Prometheus use an address, this
+// machine's name, or an allowed name.
 func TestNamesOfOthers(t *testing.T) {
 	everything := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the names of tags") })
 	address, _ := startServer(t, everything, "metrics.example")
@@ -92,7 +92,7 @@ func TestNamesOfOthers(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestLargeHeader: the header of a request is bounded.
+// TestLargeHeader: the size of a request's header is bounded.
 func TestLargeHeader(t *testing.T) {
 	address, _ := startServer(t, http.NotFoundHandler())
 	conn, err := net.Dial("tcp", address)
@@ -113,8 +113,7 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
-// TestHTTPStops: clients that send nothing, and a handler that hangs, do not
-// hold up the end.
+// TestHTTPStops: silent clients and a hanging handler do not delay the end.
 func TestHTTPStops(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	defer close(release)

@@ -1,4 +1,4 @@
-// Command idworker hands out unique 64-bit IDs over NATS. See the README.
+// Command idworker issues unique 64-bit IDs over NATS. See the README.
 package main
 
 import (
@@ -24,28 +24,28 @@ import (
 // version is the semantic version of this source tree; see the CHANGELOG.
 const version = "0.1.0"
 
-// cli is the whole command line. Every flag also has an environment variable, IDWORKER_ and its
-// name. Help, the manual page and completion are made from it.
+// cli is the command line. Every flag has an environment variable, IDWORKER_
+// and its name. Help, the manual page and completion are generated from it.
 type cli struct {
-	Serve serveCmd `cmd:"" help:"Answer requests for IDs, and load segments."`
+	Serve serveCmd `cmd:"" help:"Serve IDs, and load segments."`
 	Get   getCmd   `cmd:"" help:"Get IDs of a tag, or snowflake IDs."`
-	Tag   tagCmd   `cmd:"" help:"List, create, change, move and remove tags."`
-	Bench benchCmd `cmd:"" help:"Put load on an installation, measure it, and check all IDs that come."`
+	Tag   tagCmd   `cmd:"" help:"Manage tags and templates."`
+	Bench benchCmd `cmd:"" help:"Measure an installation under load, and check every ID."`
 
-	Enrich enrichCmds `cmd:"" help:"Stamp the events of a stream with IDs and publish them to another, and verify that."`
+	Enrich enrichCmds `cmd:"" help:"Add IDs to the events of a stream."`
 
-	Decode  decodeCmd  `cmd:"" help:"Show the time, worker ID and sequence in snowflake IDs."`
-	Workers workersCmd `cmd:"" help:"List the worker IDs in snowflake IDs and who holds them."`
+	Decode  decodeCmd  `cmd:"" help:"Decode snowflake IDs."`
+	Workers workersCmd `cmd:"" help:"List worker IDs and their holders."`
 
-	Status    statusCmd    `cmd:"" help:"Show how the whole installation is: workers, loaders, tags, worker IDs, enrichments."`
-	Doctor    doctorCmd    `cmd:"" help:"Check that a process of a role has what it needs."`
-	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets, as an administrator."`
+	Status    statusCmd    `cmd:"" help:"Show the installation's status."`
+	Doctor    doctorCmd    `cmd:"" help:"Diagnose an installation, for one role."`
+	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets."`
 
-	Help       helpCmd       `cmd:"" help:"Show what a command is for, and its flags."`
+	Help       helpCmd       `cmd:"" help:"Show help for a command."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Man        manCmd        `cmd:"" help:"Print the manual page, as roff."`
-	Completion completionCmd `cmd:"" help:"Print what makes a shell complete commands and flags."`
-	Complete   completeCmd   `cmd:"" hidden:"" passthrough:"" help:"Print what the last word could be, for a shell."`
+	Man        manCmd        `cmd:"" help:"Print the manual page (roff)."`
+	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
+	Complete   completeCmd   `cmd:"" hidden:"" passthrough:"" help:"Print completions of the last word."`
 
 	PrintVersion kong.VersionFlag `name:"version" help:"Print the version and exit." env:"-"`
 }
@@ -57,15 +57,15 @@ func main() {
 	os.Exit(code)
 }
 
-// input is what commands read that ask, or take a list.
+// input is the standard input of commands that prompt or read a list.
 type input struct{ io.Reader }
 
-// printFlags are those of commands that print results and end.
+// printFlags are for commands that print a result and end.
 type printFlags struct {
-	JSON bool `name:"json" help:"Print one JSON object, for programs; an error too." env:"-"`
+	JSON bool `name:"json" help:"Print JSON, also for errors." env:"-"`
 }
 
-// run parses and runs one command line, and returns the exit code.
+// run parses and runs a command line, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	code, exited := 0, false
 	parser := parserFor(stdout, stderr, func(c int) { code, exited = c, true })
@@ -82,7 +82,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	command.BindTo(ctx, (*context.Context)(nil))
 	command.Bind(input{os.Stdin})
 	json := isSet(command, "json")
-	if boolFlag(command, "json") == nil || isSet(command, "watch") { // it serves, prints at once, or again and again
+	// Runs until stopped, or prints at once or repeatedly.
+	if boolFlag(command, "json") == nil || isSet(command, "watch") {
 		command.Bind(output{Writer: stdout, JSON: json})
 		return end(command.Run(), output{Writer: stderr, JSON: json})
 	}
@@ -93,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return end(err, output{Writer: stderr, JSON: json})
 }
 
-// terminal is the writer if it is one, or nil.
+// terminal returns the writer if it is a terminal, or else nil.
 func terminal(w io.Writer) io.Writer {
 	if progress.IsTerminal(w) {
 		return w
@@ -101,14 +102,14 @@ func terminal(w io.Writer) io.Writer {
 	return nil
 }
 
-// parserFor is newParser, but for tests: they use parsers again.
+// parserFor is a variable because tests reuse parsers.
 var parserFor = newParser
 
 // newParser returns the parser of the command line.
 func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 	return kong.Must(&cli{},
 		kong.Name("idworker"),
-		kong.Description("Unique 64-bit IDs over NATS.\n\nTo see what it does: idworker serve --demo"),
+		kong.Description("Unique 64-bit IDs over NATS.\n\nTo try it: idworker serve --demo"),
 		kong.Vars{"version": version, "layouts": strings.Join(snowflake.LayoutNames(), ", ")},
 		kong.DefaultEnvars("IDWORKER"),
 		kong.Writers(stdout, stderr),
@@ -117,22 +118,23 @@ func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 	)
 }
 
-// Groups of flags that many commands have.
+// Groups of flags that many commands share.
 const (
 	groupNATS  = "nats"
 	groupStore = "store"
 )
 
-// end says why a command failed, and returns the exit code.
+// end prints a command's error, and returns the exit code.
 func end(err error, to output) int {
 	code := exitCode(err)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		_ = to.Print(failure{Message: explain(err), ExitCode: code}) // there is nobody else to tell
+		// There is no other place to report this.
+		_ = to.Print(errorReport{Message: explain(err), ExitCode: code})
 	}
 	return code
 }
 
-// refuse says what is wrong with a command line.
+// refuse prints the error of a malformed command line.
 func refuse(args []string, err error, stderr io.Writer) int {
 	to := output{Writer: stderr}
 	var parsing *kong.ParseError
@@ -146,15 +148,15 @@ func refuse(args []string, err error, stderr io.Writer) int {
 	return end(problem.Usage(explainNumber(args, err)), to)
 }
 
-// lacksCommand reports whether a command line is well-formed, but ends where another command has to
-// follow.
+// lacksCommand reports whether a command line is well-formed but needs another
+// command at its end.
 func lacksCommand(c *kong.Context) bool {
 	at := c.Selected()
 	return c.Error == nil && (at == nil || !at.Leaf())
 }
 
-// boolFlag is a flag of a command that is set or not, nil if it has none of that name: --json of commands that
-// print results, for enrichers have another one.
+// boolFlag returns the boolean flag of that name, or nil. It separates --json
+// of commands that print results from --json of enrichers, which has a value.
 func boolFlag(c *kong.Context, name string) *kong.Flag {
 	for _, flag := range c.Flags() {
 		if flag.Name == name && flag.Target.Kind() == reflect.Bool {
@@ -171,11 +173,11 @@ func isSet(c *kong.Context, name string) bool {
 
 var negative = regexp.MustCompile(`^-\d`)
 
-// explainNumber says of a negative number that it is one: it looks like a flag.
+// explainNumber explains a negative number, which looks like a flag.
 func explainNumber(args []string, err error) error {
 	for _, arg := range args {
 		if negative.MatchString(arg) {
-			return fmt.Errorf("%s: no number here may be negative; counts, steps and IDs go from 1 on", arg)
+			return fmt.Errorf("%s: must not be negative; counts, steps and IDs start at 1", arg)
 		}
 	}
 	return err

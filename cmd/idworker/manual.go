@@ -15,16 +15,16 @@ import (
 // manCmd prints the manual page.
 type manCmd struct{}
 
-// Run prints it.
+// Run prints the page.
 func (manCmd) Run(app *kong.Kong, out output) error { return writeManual(out, app.Model, version) }
 
-// manualPage writes a manual page in the language of man. Flush returns what failed.
+// manualPage writes a manual page in roff. Flush returns the first error.
 type manualPage struct{ *bufio.Writer }
 
 func (p manualPage) line(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
 
-// writeManual writes the manual page of an application. Flags of groups, which several commands
-// share, are in sections of their own.
+// writeManual writes the manual page of an application. Flags that several
+// commands share have sections of their own.
 func writeManual(w io.Writer, app *kong.Application, version string) error {
 	p := manualPage{bufio.NewWriter(w)}
 	p.line(".TH %s 1 \"\" \"%s %s\" \"User Commands\"", strings.ToUpper(app.Name), app.Name, version)
@@ -52,7 +52,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 		}
 		p.flag(flag)
 	}
-	p.line(".SH ENVIRONMENT\n%s", escapeRoff("The variable behind a flag sets it. A flag on the command line takes precedence. Passwords are in $IDWORKER_PASSWORD or $NATS_PASSWORD, or in a file."))
+	p.line(".SH ENVIRONMENT\n%s", escapeRoff("The variable in parentheses sets a flag; the command line takes precedence. Passwords come from $IDWORKER_PASSWORD, $NATS_PASSWORD or a file."))
 	p.line(".SH EXIT STATUS")
 	for _, exit := range exits {
 		p.line(".TP\n.B %d\n%s", exit.code, escapeRoff(exit.meaning))
@@ -60,7 +60,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	return p.Flush()
 }
 
-// command describes one command, and returns its flags that are of groups.
+// command describes a command, and returns its grouped flags.
 func (p manualPage) command(command *kong.Node) (grouped []*kong.Flag) {
 	p.line(".SS %s", escapeRoff(command.FullPath()))
 	p.line("%s", escapeRoff(command.Help))
@@ -79,12 +79,12 @@ func (p manualPage) command(command *kong.Node) (grouped []*kong.Flag) {
 		}
 	}
 	if titles = slices.Compact(titles); len(titles) > 0 {
-		p.line(".PP\nAnd the flags under %s.", escapeRoff(strings.Join(titles, " and ")))
+		p.line(".PP\nAlso the flags under %s.", escapeRoff(strings.Join(titles, " and ")))
 	}
 	return grouped
 }
 
-// groupTitle is the heading of a flag's group.
+// groupTitle returns the heading of a flag's group.
 func groupTitle(flag *kong.Flag) string {
 	return strings.ToUpper(strings.TrimSuffix(flag.Group.Title, ":"))
 }
@@ -92,7 +92,7 @@ func groupTitle(flag *kong.Flag) string {
 func (p manualPage) flag(flag *kong.Flag) {
 	help := flag.Help
 	if flag.HasDefault && flag.PlaceHolder != "" {
-		help += " By default " + flag.Default + "."
+		help += " Default: " + flag.Default + "."
 	}
 	if len(flag.Envs) > 0 {
 		help += " ($" + strings.Join(flag.Envs, ", $") + ")"
@@ -100,10 +100,10 @@ func (p manualPage) flag(flag *kong.Flag) {
 	p.line(".TP\n.B %s\n%s", escapeRoff(flag.String()), escapeRoff(help))
 }
 
-// nonASCII are the characters that roff knows by number only.
+// nonASCII matches characters that roff takes only by number.
 var nonASCII = regexp.MustCompile(`[^\x00-\x7f]`)
 
-// escapeRoff writes text so that man shows it as it is.
+// escapeRoff escapes text for roff.
 func escapeRoff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ").Replace(text)
 	text = nonASCII.ReplaceAllStringFunc(text, func(s string) string {
@@ -111,7 +111,7 @@ func escapeRoff(text string) string {
 		return fmt.Sprintf(`\[u%04X]`, r)
 	})
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
-		text = `\&` + text // else it is a request
+		text = `\&` + text // a line that begins so is a request
 	}
 	return text
 }

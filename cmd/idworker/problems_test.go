@@ -34,7 +34,7 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// refusedFolder is what serve makes of a folder that must not be served from.
+// refusedFolder is serve's error for a folder that must not be served.
 func refusedFolder(folder, witness string, why error) error {
 	err := &embedded.RecoverError{Folder: folder, Witness: witness, Err: why}
 	jetStream, _ := backend.Parse("jetstream", "")
@@ -42,35 +42,35 @@ func refusedFolder(folder, witness string, why error) error {
 	return err
 }
 
-// remedies are errors that have a remedy, with what names it.
+// remedies are errors with a part of their hints.
 var remedies = []struct {
 	err    error
 	remedy string
 }{
-	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "have an administrator run: idworker provision"},
+	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "ask an administrator to run: idworker provision"},
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
-	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf shows which rights"},
+	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf lists the rights"},
 	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "idworker tag import --switch-store with the new one"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=-1"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.NoExpiry}, "--lease-ttl"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Storage}, "copy its entries to a stream without"},
-	{jetstream.ErrBucketNotFound, "an administrator creates it: idworker provision"},
-	{jetstream.ErrStreamNotFound, "an administrator creates it: idworker provision"},
+	{jetstream.ErrBucketNotFound, "create it with idworker provision"},
+	{jetstream.ErrStreamNotFound, "create it with idworker provision"},
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock_id"}, "stop all workers for longer than 1m0s"},
-	{&lease.HeldError{Worker: 7, Alive: true}, "leave --worker-id out"},
+	{&lease.HeldError{Worker: 7, Alive: true}, "omit --worker-id"},
 	{embedded.ErrInUse, "choose another --data"},
-	{refusedFolder("/data", "/data.witness", embedded.ErrDamaged), "idworker tag raise --all --by N --data /data; or, to start over"},
+	{refusedFolder("/data", "/data.witness", embedded.ErrDamaged), "idworker tag raise --all --by N --data /data; or start over"},
 	{refusedFolder("/my data", "/it's", embedded.ErrDamaged), `--data '/my data' --witness '/it'\''s'`},
-	{refusedFolder("/data", "/w", embedded.ErrNoWitness), "name it with --witness; otherwise raise all tags by more than can have been handed out since: idworker tag raise --all --by N --data /data --witness /w"},
-	{&embedded.RecoverError{Err: embedded.ErrDamaged, Flags: "--data /data --prefix x --store DSN"}, "--by N --data /data --prefix x --store DSN; or, to start over"},
-	{register.ErrNoIdentity, "delete it if nothing is in it"},
-	{register.ErrWitness, "--witness names a file of"},
-	{&store.RegressionError{Bucket: "ids_register"}, "than any can have been granted since: idworker tag raise --all --by N"},
-	{embedded.ErrUnwritten, "start it again once the disk has room"},
-	{&kv.OlderError{Bucket: "ids_clock", Missing: true}, "then delete the key clock_id of the config bucket"},
+	{refusedFolder("/data", "/w", embedded.ErrNoWitness), "set --witness; otherwise raise all tags above every issued ID: idworker tag raise --all --by N --data /data --witness /w"},
+	{&embedded.RecoverError{Err: embedded.ErrDamaged, Flags: "--data /data --prefix x --store DSN"}, "--by N --data /data --prefix x --store DSN; or start over"},
+	{register.ErrNoIdentity, "delete it if it is empty"},
+	{register.ErrWitness, "a --witness of its own"},
+	{&store.RegressionError{Bucket: "ids_register"}, "above every ID granted since: idworker tag raise --all --by N"},
+	{embedded.ErrUnwritten, "start serve again once the disk has space"},
+	{&kv.OlderError{Bucket: "ids_clock", Missing: true}, "then delete key clock_id of the config bucket"},
 	{&kv.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
-	{&kv.OlderError{Bucket: "ids_register", Missing: true}, "than any can have been granted since: idworker tag raise --all --by N"},
+	{&kv.OlderError{Bucket: "ids_register", Missing: true}, "above every ID granted since: idworker tag raise --all --by N"},
 	{doctor.ErrCopies, "idworker provision --replicas 3"},
 	{doctor.ErrShared, "set max_file"},
 	{doctor.ErrNearlyFull, "set max_file"},
@@ -79,24 +79,24 @@ var remedies = []struct {
 	{fmt.Errorf("%w: why", enrich.ErrUndecided), "idworker enrich --resume-after SEQ"},
 	{fmt.Errorf("%w: 7", enrich.ErrLost), "idworker enrich --resume-after SEQ"},
 	{fmt.Errorf("x; %w", enrich.ErrNoDeadLetters), "--dead-letter"},
-	{&enrich.TargetError{Subject: "a.>"}, "create one for it, with --allow-batch"},
-	{&enrich.TargetError{Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch; a server older than 2.12 has none"},
+	{&enrich.TargetError{Subject: "a.>"}, "create one with --allow-batch"},
+	{&enrich.TargetError{Subject: "a.>", Stream: "S"}, "nats stream edit S --allow-batch (NATS 2.12 or newer)"},
 	{&store.BelowError{Tag: "order", First: 1, Floor: 501}, "--first 501 or above"},
 	{&store.BelowError{Tag: "order", First: 1, Floor: math.MaxInt64}, "used up: choose another name"},
 	{&store.UnsafeSettingError{Setting: "fsync", Value: "off", Want: "on"}, "set fsync = on in the database server"},
-	{store.ErrSettingUnknown, "ask who runs the database"},
+	{store.ErrSettingUnknown, "ask the database's administrator"},
 	{fmt.Errorf("%w: template n.* is full with 2 of 2 tags", messages.ErrBusy), "idworker tag set 'n.*' --max-tags N"},
 	{&store.OrderError{Tag: "order", Was: store.Strict, Want: store.Trend}, "give --order strict"},
-	{fmt.Errorf("%w: x", tags.ErrNotTold), "idworker tag rm"},
-	{tags.ErrMaybeCreated, "see idworker tag ls"},
-	{tags.ErrLoadersRun, "stop them all, export once more"},
+	{fmt.Errorf("%w: x", tags.ErrNotNotified), "idworker tag rm"},
+	{tags.ErrMaybeCreated, "check with idworker tag ls"},
+	{tags.ErrLoadersRun, "stop them, export again"},
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
-	{&worker.ForeignError{Prefix: "ids"}, "give one of them another --prefix"},
+	{&worker.ForeignError{Prefix: "ids"}, "give one another --prefix"},
 	{durability.ErrNoSync, "sync_interval: always"},
 }
 
-// Each error that has a remedy on the command line names it, once, and no other.
+// Each error with a hint has it once, and has no other hint.
 func TestHints(t *testing.T) {
 	for _, h := range remedies {
 		for _, err := range []error{h.err, wrapped(h.err), wrapped(wrapped(h.err))} {
@@ -113,7 +113,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// Errors that were joined have their remedies each, and those without are left alone.
+// Joined errors have a hint each; errors without a hint do not change.
 func TestHintsOfSeveralErrors(t *testing.T) {
 	plain := errors.New("anything")
 	if text := explain(plain); text != "anything" {
@@ -180,7 +180,7 @@ func wrapped(err error) error {
 	return fmt.Errorf("start: %w", err)
 }
 
-// TestEachKindIsKnown: what is named in package problem has an exit code or a hint.
+// TestEachKindIsKnown: each kind of package problem has an exit code or a hint.
 func TestEachKindIsKnown(t *testing.T) {
 	source, err := os.ReadFile("../../internal/problem/kinds.go")
 	if err != nil {

@@ -18,29 +18,29 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// provisionCmd makes what an installation needs in JetStream, so that those who serve need
-// no right to.
+// provisionCmd creates an installation's streams and buckets, so that processes
+// that serve need no right to.
 type provisionCmd struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	natsFlags  `embed:"" group:"nats"`
+	storeFlags `embed:"" group:"store"`
 
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Part part `help:"What to make: ids, what workers and loaders need; enrich, what enrichers need, who may have an account of their own; or all." default:"all" enum:"all,ids,enrich"`
+	Part provisionPart `help:"Part to create: ids, enrich or all." default:"all" enum:"all,ids,enrich"`
 }
 
-// part is a part of an installation.
-type part string
+// provisionPart selects a part of an installation.
+type provisionPart string
 
 const (
-	partAll    part = "all"
-	partIDs    part = "ids"
-	partEnrich part = "enrich"
+	partAll    provisionPart = "all"
+	partIDs    provisionPart = "ids"
+	partEnrich provisionPart = "enrich"
 )
 
-// Run prints a line per resource. It goes on after a failure, so that one run shows all
-// that is wrong.
+// Run prints a line per resource. It continues after a failure, so that a run
+// reports all of them.
 func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	if _, err := p.backend(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	log := newLogger(zapcore.WarnLevel)
-	defer func() { _ = log.Sync() }() // stderr cannot be synced on every system
+	defer func() { _ = log.Sync() }() // some systems cannot sync stderr
 	done := newList[provisioned](out, "resources")
 	return done.End(p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
 		for _, r := range p.resources(p.Prefix, p.Part) {
@@ -71,22 +71,22 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	}))
 }
 
-// provisioned is a resource that is as it should be.
+// provisioned is the report about a resource.
 type provisioned struct {
 	Resource string `json:"resource"`
-	Result   string `json:"result"` // what was done
+	Result   string `json:"result"` // the change
 }
 
-// String is a line for people.
+// String formats the report as a line.
 func (p provisioned) String() string { return p.Resource + ": " + p.Result }
 
-// resourceFlags say how streams and buckets should be.
+// resourceFlags configure streams and buckets.
 type resourceFlags struct {
-	Replicas int           `help:"Replicas of streams and buckets, 1 to 5. By default one for what is created, and as many as there are of what exists."`
-	LeaseTTL time.Duration `help:"When the worker ID of a process that died is free again, at least 15s." default:"30s"`
+	Replicas int           `help:"Replicas, 1 to 5 (default: 1, or unchanged)."`
+	LeaseTTL time.Duration `help:"Lease time of worker IDs, at least 15s." default:"30s"`
 }
 
-// check refuses what a worker would refuse.
+// check rejects flags that a worker would reject.
 func (f resourceFlags) check(prefix messages.Prefix) error {
 	if err := (worker.Config{Prefix: prefix, Replicas: f.Replicas}).WithDefaults().Check(); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (f resourceFlags) check(prefix messages.Prefix) error {
 	return nil
 }
 
-// resources are what there is to make.
-func (f resourceFlags) resources(prefix messages.Prefix, part part) (all []kv.Resource) {
+// resources returns the resources of a part.
+func (f resourceFlags) resources(prefix messages.Prefix, part provisionPart) (all []kv.Resource) {
 	if part != partEnrich {
 		all = append(worker.Resources(prefix, f.Replicas), lease.Resources(prefix, f.LeaseTTL, f.Replicas)...)
 		all = append(all, register.Bucket(prefix, f.Replicas))

@@ -13,14 +13,15 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// offlineFlags are for the data folder of an embedded server that refuses to serve from it.
+// offlineFlags select the data folder of an embedded server that refuses to
+// serve from it.
 type offlineFlags struct {
-	Data    string `help:"Work on the data folder of an embedded server that does not run, as after a restore." placeholder:"FOLDER" type:"path"`
-	Witness string `help:"Its witness (default: FOLDER.witness)." placeholder:"FILE" type:"path"`
+	Data    string `help:"Data folder of a stopped embedded server." placeholder:"FOLDER" type:"path"`
+	Witness string `help:"Witness of --data (default: FOLDER.witness)." placeholder:"FILE" type:"path"`
 }
 
-// raiseFolder raises every tag in a data folder by n, and prints a line per tag.
-func (i installation) raiseFolder(ctx context.Context, out output, source backend.Backend, at offlineFlags, n int64) error {
+// raiseFolder raises every tag of a data folder by n, and prints a line per tag.
+func (i natsFlags) raiseFolder(ctx context.Context, out output, source backend.Backend, at offlineFlags, n int64) error {
 	done := newChanges(out)
 	folder, err := tags.RaiseFolder(ctx, embedded.Config{
 		Folder: at.Data, Witness: at.Witness, Log: newLogger(zapcore.WarnLevel),
@@ -28,17 +29,17 @@ func (i installation) raiseFolder(ctx context.Context, out output, source backen
 	if err := done.End(err); err != nil || out.JSON {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s may be served from again; if it handed out snowflake IDs, not before 41 s after the last of them\n", folder)
+	_, err = fmt.Fprintf(out, "%s can be served again; if it issued snowflake IDs, wait 41 s after the last one\n", folder)
 	return err
 }
 
-// checkOffline says which arguments do not go with a data folder.
+// checkOffline rejects arguments that conflict with a data folder.
 func (r *tagRaiseCmd) checkOffline() error {
 	if r.Data == "" && r.Witness != "" {
-		return problem.Usage(errors.New("--witness goes with --data"))
+		return problem.Usage(errors.New("--witness needs --data"))
 	}
 	if r.Data != "" && (!r.All || r.named()) {
-		return problem.Usage(errors.New("--data goes with --all, and without --server, --context and their environment variables, such as NATS_URL"))
+		return problem.Usage(errors.New("--data needs --all, and excludes --server, --context and their environment variables, such as NATS_URL"))
 	}
 	return nil
 }

@@ -14,12 +14,14 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestRemedies: each command that a refusal names works as named, on the state that was refused, and what was
-// refused works then. What stands for something in it (N, TAG) is filled in.
+// TestRemedies: each command in a hint works as written, on the state that
+// caused the error, and the failed command works afterwards. Placeholders (N,
+// TAG) are filled in.
 //
-// Not brought about here: refusals for want of rights and those of enrichments, which testing/e2e does; those
-// that name a database, for the lack of one; idworker tag ls after an answer was lost;
-// idworker provision --replicas 3 of a cluster, in cmd/internal/doctor.
+// Not covered here: denied rights and enrichments, which testing/e2e covers;
+// hints about a database, because there is none; idworker tag ls after a lost
+// reply; idworker tag rm after a failed message to workers; and
+// idworker provision --replicas 3, which cmd/internal/doctor covers.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	t.Run("an installation", remediesOfInstallation)
@@ -29,7 +31,7 @@ func TestRemedies(t *testing.T) {
 	t.Run("a data folder", remediesOfFolder)
 }
 
-// named finds a command in what a refusal says, and fills it in.
+// named returns the arguments of a command in an error, filled in.
 func named(t *testing.T, refused result, command string, fill ...string) (args []string) {
 	t.Helper()
 	text := refused.stderr + refused.stdout
@@ -40,7 +42,8 @@ func named(t *testing.T, refused result, command string, fill ...string) (args [
 	return strings.Fields(strings.NewReplacer(fill...).Replace(quoted.Replace(command)))
 }
 
-// remedied has a command refused, runs the one that the refusal names, and the first again.
+// remedied runs a command that fails, the command in its hint, and the first
+// command again.
 func (s *site) remedied(refused, command string, fill ...string) {
 	s.Helper()
 	var first result
@@ -51,7 +54,8 @@ func (s *site) remedied(refused, command string, fill ...string) {
 	s.must(strings.Join(named(s.T, first, command, fill...), " "))
 	natstest.Eventually(s, refused+" works", func() bool {
 		again := s.at(refused)
-		if strings.HasPrefix(refused, "doctor") { // which finds that the test's server does not sync
+		// Doctor also finds that the test's server does not sync.
+		if strings.HasPrefix(refused, "doctor") {
 			again.code = exitOK
 		}
 		return again.code == exitOK && !strings.Contains(again.stdout, command)
@@ -60,7 +64,8 @@ func (s *site) remedied(refused, command string, fill ...string) {
 
 func remediesOfInstallation(t *testing.T) {
 	t.Parallel()
-	const ttl = "--lease-ttl 12s" // a process that asks for a worker ID waits for its lease to end
+	// A process that claims a worker ID waits for its lease to end.
+	const ttl = "--lease-ttl 12s"
 	s := newSite(t, strings.Fields(ttl)...)
 	s.must("tag create order --step 10 --first 100")
 	s.must("tag create chat.* --template --max-tags 1")
@@ -88,7 +93,7 @@ func remediesOfInstallation(t *testing.T) {
 	s.must(strings.Join(named(t, r, "idworker workers"), " "))
 }
 
-// heldID is the worker ID of the process that serves.
+// heldID returns the worker ID of the serving process.
 func heldID(s *site) string {
 	s.Helper()
 	found := regexp.MustCompile(`"worker(?:_id)?":\s?(\d+)`).FindStringSubmatch(s.must("workers --json"))
@@ -98,7 +103,7 @@ func heldID(s *site) string {
 	return found[1]
 }
 
-// bareSite is a server on which nothing was set up.
+// bareSite is a server without streams and buckets.
 func bareSite(t *testing.T) (*site, jetstream.JetStream) {
 	t.Helper()
 	ns := natstest.Start(t)
@@ -116,16 +121,16 @@ func remediesOfNothing(t *testing.T) {
 	natstest.CreateBucket(t, js, "ids_workers")
 	named(t, s.at("serve"), "idworker provision sets the TTL")
 	s.must("provision")
-	// Nobody serves.
+	// No worker serves.
 	named(t, s.at("doctor --role caller"), "idworker serve")
 	named(t, s.at("get order"), "idworker serve --server "+s.url)
 	s.serve()
 	s.must("tag create order")
 	s.answered("get order")
-	natstest.Eventually(t, "somebody answers", func() bool { return s.at("doctor --role caller").code == exitOK })
+	natstest.Eventually(t, "a worker answers", func() bool { return s.at("doctor --role caller").code == exitOK })
 }
 
-// registerAt is the last sequence of the register.
+// registerAt returns the last sequence of the register.
 func registerAt(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), "KV_ids_register")
@@ -153,7 +158,8 @@ func remediesOfCounters(t *testing.T) {
 	s.must("tag create chat.* --template")
 	higher("get order 500")
 	older := natstest.TakeSnapshot(t, js.Conn(), "KV_ids_register")
-	for at := registerAt(t, js); registerAt(t, js) == at; { // from memory at first
+	// From buffers at first.
+	for at := registerAt(t, js); registerAt(t, js) == at; {
 		higher("get order 500")
 	}
 	s.stop()
@@ -161,7 +167,7 @@ func remediesOfCounters(t *testing.T) {
 	by := int64(1)
 	raise := func(refused result) {
 		t.Helper()
-		by *= 1_000_000 // more than all that was granted
+		by *= 1_000_000 // more than all grants
 		s.must(strings.Join(named(t, refused, "idworker tag raise --all --by N", "N", fmt.Sprint(by)), " "))
 	}
 	raise(s.at("serve", witness...))
@@ -190,7 +196,7 @@ func remediesOfCounters(t *testing.T) {
 	higher("get order")
 }
 
-// remediesOfStore: idworker tag export is not run, for the lack of a database.
+// remediesOfStore does not run idworker tag export, because it has no database.
 func remediesOfStore(t *testing.T) {
 	t.Parallel()
 	s, js := bareSite(t)
@@ -225,7 +231,7 @@ func remediesOfFolder(t *testing.T) {
 		}
 	}
 	last := int64(0)
-	serves := func(data string, flags ...string) { // with --prefix or without
+	serves := func(data string, flags ...string) { // flags may set a prefix
 		t.Helper()
 		address := freeAddress(t)
 		s := &site{T: t, url: "nats://" + address}
@@ -302,7 +308,8 @@ func copyFile(t *testing.T, to, from string) {
 	}
 }
 
-// TestRemediesAreTried: TestRemedies runs what hints name, or states why not.
+// TestRemediesAreTried: TestRemedies runs the commands in hints, or its comment
+// has the reason.
 func TestRemediesAreTried(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("problems.go")

@@ -7,19 +7,19 @@ import (
 	"io"
 )
 
-// output is where a command writes its results: as text for people or, with --json, as one
-// JSON object for programs. No other file handles the difference.
+// output receives the results of a command: as text for people or, with --json,
+// as one JSON object. No other file handles the difference.
 //
-// The names of JSON's fields are stable, see docs/command-line.md. IDs are strings, because a
-// number of JavaScript holds only those below 2^53.
+// JSON field names are stable, see docs/command-line.md. IDs are strings,
+// because JavaScript numbers are exact only below 2^53.
 type output struct {
 	io.Writer
 	JSON bool // for programs
 }
 
-// report is a result. Tags of its fields name what JSON shows of it.
+// report is a result. Its fields' tags define the JSON.
 type report interface {
-	// Text writes it for people.
+	// Text writes the report for people.
 	Text(io.Writer) error
 }
 
@@ -38,8 +38,8 @@ func (o output) encode(v any) error {
 	return encoder.Encode(v)
 }
 
-// list is a result of which one part after the other becomes known. As text each is a line, printed
-// at once; JSON follows in the end.
+// list is a result whose items arrive gradually. As text, each is printed at
+// once; JSON is printed at the end.
 type list[T fmt.Stringer] struct {
 	to    output
 	name  string
@@ -47,12 +47,12 @@ type list[T fmt.Stringer] struct {
 	err   error // of printing
 }
 
-// newList begins a list, which JSON has as the field of that name.
+// newList begins a list, which is the field name in JSON.
 func newList[T fmt.Stringer](to output, name string) *list[T] {
 	return &list[T]{to: to, name: name, items: []T{}}
 }
 
-// Add adds a part.
+// Add adds an item.
 func (l *list[T]) Add(item T) {
 	if l.to.JSON {
 		l.items = append(l.items, item)
@@ -63,8 +63,8 @@ func (l *list[T]) Add(item T) {
 	}
 }
 
-// End ends the list, and returns what went wrong with the work beside what went wrong with printing.
-// JSON has all that was added, however it ended.
+// End ends the list, and joins the error of the work with that of printing.
+// JSON has all items that were added, also after an error.
 func (l *list[T]) End(failed error) error {
 	if l.to.JSON {
 		l.err = l.to.encode(map[string][]T{l.name: l.items})
@@ -72,14 +72,14 @@ func (l *list[T]) End(failed error) error {
 	return errors.Join(failed, l.err)
 }
 
-// failure is an error as JSON has it.
-type failure struct {
+// errorReport is an error in JSON.
+type errorReport struct {
 	Message  string `json:"error"`
 	ExitCode int    `json:"exit_code"`
 }
 
-// Text writes it for people.
-func (f failure) Text(w io.Writer) error {
+// Text writes the error for people.
+func (f errorReport) Text(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "idworker: %s\n", f.Message)
 	return err
 }

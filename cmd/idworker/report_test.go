@@ -21,7 +21,7 @@ func (p pair) Text(w io.Writer) error {
 	return err
 }
 
-// What is printed is text, or else one JSON object and nothing beside it.
+// The output is text, or else a single JSON object.
 func TestPrint(t *testing.T) {
 	var text, object strings.Builder
 	p := pair{"<a>", 1<<63 - 1}
@@ -37,7 +37,8 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// A list as text is printed while it comes; as JSON it is complete, or empty, but never null.
+// A list is printed as text item by item. As JSON it is complete or empty, but
+// never null.
 func TestList(t *testing.T) {
 	failed := errors.New("the work failed")
 	for _, json := range []bool{false, true} {
@@ -59,7 +60,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// An output that cannot be written to is an error.
+// A failing output is an error.
 func TestBrokenOutput(t *testing.T) {
 	for _, json := range []bool{false, true} {
 		to := output{Writer: broken{}, JSON: json}

@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// field is what an object has at a path of names; a 0 is the first of a list.
+// field returns the value at a path of names; a 0 is the first item of a list.
 func field(found any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch in := found.(type) {
@@ -26,7 +26,7 @@ func field(found any, path string) any {
 	return found
 }
 
-// matches reports whether a value is the wanted one, of which … is any end.
+// matches compares a value with the wanted value, whose … matches any end.
 func matches(have, want any) bool {
 	if beginning, ok := want.(string); ok && strings.HasSuffix(beginning, "…") {
 		text, ok := have.(string)
@@ -35,8 +35,8 @@ func matches(have, want any) bool {
 	return reflect.DeepEqual(have, want)
 }
 
-// TestJSON: every command that prints results prints them as JSON, too, under names that stay; IDs are
-// strings.
+// TestJSON: every command that prints results also prints JSON, with stable
+// names. IDs are strings.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -51,7 +51,8 @@ func TestJSON(t *testing.T) {
 		{"tag create s --if-missing", map[string]any{"tag": "s", "order": "strict", "created": false}},
 		{"tag create chat.* --template --max-tags 7", map[string]any{"pattern": "chat.*", "max_tags": 7., "created": true}},
 		{"tag create chat.* --template --if-missing --max-tags 7", map[string]any{"pattern": "chat.*", "created": false}},
-		{"get order", map[string]any{"tag": "order", "ids.0": "9007199254…"}}, // a request that is asked again may cost IDs
+		// A retried request may cost IDs.
+		{"get order", map[string]any{"tag": "order", "ids.0": "9007199254…"}},
 		{"get order 3 --ranges", map[string]any{"ranges.0.first": "9007199254…", "ranges.0.last": "9007199254…", "ids": nil}},
 		{"get chat.1", map[string]any{"tag": "chat.1"}},
 		{"get --snowflake", map[string]any{"tag": nil}},
@@ -82,11 +83,12 @@ func TestJSON(t *testing.T) {
 	jsonErrors(s)
 }
 
-// jsonErrors: an error is JSON where the result would have been, with the exit
-// code, on stderr, wherever it comes from.
+// jsonErrors: an error is JSON on stderr, with the exit code, whatever its
+// cause.
 func jsonErrors(s *site) {
 	for line, code := range map[string]int{
-		"tag rm order --server " + s.url:              exitUsage, // nobody can be asked
+		// Cannot prompt.
+		"tag rm order --server " + s.url:              exitUsage,
 		"get nosuch --server " + s.url:                exitNoTag,
 		"get --turbo order":                           exitUsage,
 		"doctor --layout sonyflake --server " + s.url: exitFailure,
@@ -124,8 +126,9 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 	if exhausted.stdout != "" {
 		t.Errorf("after the last ID: %+v", exhausted)
 	}
-	t.Logf("the last ID was %d below the end", math.MaxInt64-last) // less than a step, unless requests were sent again
-	// A request that is sent again may have used up the one ID of its tag.
+	// Less than a step, unless requests were sent again.
+	t.Logf("the last ID was %d below the end", math.MaxInt64-last)
+	// A retried request may have used up the tag's only ID.
 	end, tries := "", 0
 	natstest.Eventually(t, "the very last ID", func() bool {
 		tries++
@@ -144,20 +147,21 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 			}
 		}
 	}
-	// A tag that is used up in the middle: what there was is printed, and the error says how many.
+	// If a tag is used up halfway, the IDs before that are printed, and the
+	// error has their number.
 	s.must("tag create short --step 10 --first 9223372036854775607")
 	s.answered("get short")
 	natstest.Eventually(t, "it is used up in the middle", func() bool {
 		r := s.at("get short 300")
-		if n := len(s.ids(r.stdout)); r.code == exitExhausted && (n == 0 || n >= 300 || !strings.Contains(r.stderr, "of 300 IDs are printed")) {
+		if n := len(s.ids(r.stdout)); r.code == exitExhausted && (n == 0 || n >= 300 || !strings.Contains(r.stderr, "of 300 IDs were printed")) {
 			t.Errorf("%d IDs, %s", n, r.stderr)
 		}
 		return r.code == exitExhausted
 	})
 }
 
-// TestCountersOnlyMoveUp: counters move up, in every way there is, and never down; a tag that is removed comes back
-// above what it had.
+// TestCountersOnlyMoveUp: every command moves counters up and never down. A
+// removed tag returns above its last ID.
 func TestCountersOnlyMoveUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -170,7 +174,7 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 		}
 	}
 	says("tag raise order --next 5000", "tag order: next ID 5000, was 1")
-	says("tag raise order --next 50", "tag order: next ID 5000, as it was")
+	says("tag raise order --next 50", "tag order: next ID 5000, unchanged")
 	says("tag raise order --by 100", "tag order: next ID 5100, was 5000")
 	says("tag raise --all --by 1000", "tag invoice: next ID 1077, was 77\ntag order: next ID 6100, was 5100")
 	says("tag export", "invoice 10 1077\norder 10 6100")
@@ -178,11 +182,11 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 		t.Errorf("ID %d after a raise to 6100", id)
 	}
 	if out := s.must("tag import", writeFile(t, "# comment\n\norder 99 7000\ninvoice 10 5\nshop 20 300\n")); !strings.HasPrefix(out, "tag order: next ID 7000, was 61") ||
-		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, as it was\ncreated tag shop: next ID 1001\n") {
+		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, unchanged\ncreated tag shop: next ID 1001\n") {
 		t.Errorf("import: %q", out)
 	}
 	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 1001")
-	says("tag rm order --yes", "removed tag order; workers were told to drop it, and one that is cut off goes on with what it has in memory")
+	says("tag rm order --yes", "removed tag order; workers were notified, and disconnected ones use up their buffers")
 	if r := s.at("tag create order"); r.code != exitUsage || !strings.Contains(r.stderr, "have issued IDs below 7000") {
 		t.Errorf("create again: %+v", r)
 	}

@@ -19,36 +19,36 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// serveCmd runs a worker, a loader, or both; and a NATS server too, unless one
-// is named.
+// serveCmd runs a worker, a loader or both, and an embedded NATS server unless
+// the user has a server.
 type serveCmd struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	natsFlags  `embed:"" group:"nats"`
+	storeFlags `embed:"" group:"store"`
 
-	Migrate bool `help:"Create the table if it is missing."`
+	Migrate bool `help:"Create the table if missing."`
 
-	Listen string `help:"Where the embedded NATS server listens, if --server is not given." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
+	Listen string `help:"Address of the embedded NATS server." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
 	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 
-	Witness string `help:"File that shows how far IDs were handed out, outside the data that could be put back to an older state (default: FOLDER.witness for --data FOLDER, none with --server)." placeholder:"FILE" type:"path"`
+	Witness string `help:"Witness file (default: FOLDER.witness; none with --server)." placeholder:"FILE" type:"path"`
 
-	Role     worker.Role `help:"What this process does: worker (answers requests), loader (reserves segments), or all." default:"all" enum:"all,worker,loader"`
-	Replicas int         `help:"Replicas of the streams and buckets that it creates, 1 to 5." default:"1"`
+	Role     worker.Role `help:"Role: worker, loader or all." default:"all" enum:"all,worker,loader"`
+	Replicas int         `help:"Replicas of new streams and buckets, 1 to 5." default:"1"`
 
-	Wait     time.Duration `help:"How long a request may wait for a segment." default:"2s"`
-	MaxBatch int64         `help:"Largest count of one request." default:"10000"`
-	MaxStep  int64         `help:"Largest step, that is IDs per segment." default:"1000000"`
+	Wait     time.Duration `help:"Longest wait for a segment." default:"2s"`
+	MaxBatch int64         `help:"Largest count of a request." default:"10000"`
+	MaxStep  int64         `help:"Largest step (IDs per segment)." default:"1000000"`
 
 	snowflakeFlags `embed:""`
 
-	AllowUnsynced bool `help:"Do not warn that NATS does not sync every write, or does not say so: IDs may be handed out twice after a power failure."`
+	AllowUnsynced bool `help:"Accept NATS servers that do not sync every write."`
 	apiFlags      `embed:""`
 
 	httpFlags   `embed:""`
-	MetricsTags int `help:"How many tags, the busiest ones, have metrics of their own; 0 to 100000." default:"1000"`
+	MetricsTags int `help:"Busiest tags with their own metrics, 0 to 100000." default:"1000"`
 
-	Demo     bool          `help:"Create a tag, get IDs, and show how to get more. Answers over HTTP and shows the status page, too, on ports 8080 and 9090 of this machine if they are free, or where --api and --http say."`
-	LogLevel zapcore.Level `help:"Lowest level that is logged: debug, info, warn or error." default:"info"`
+	Demo     bool          `help:"Create a tag, print IDs, and show examples."`
+	LogLevel zapcore.Level `help:"Log level: debug, info, warn or error." default:"info"`
 }
 
 // Run serves until ctx ends.
@@ -57,7 +57,7 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) e
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cfg.log.Sync() }() // stderr cannot be synced on every system
+	defer func() { _ = cfg.log.Sync() }() // some systems cannot sync stderr
 	d := newDaemon(cfg)
 	defer d.close()
 	if err := d.start(ctx); err != nil {
@@ -68,15 +68,16 @@ func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) e
 
 // serverConfig configures a [daemon].
 type serverConfig struct {
-	installation installation     // its server is that of the user, or none
-	embedded     *embedded.Config // nil if the user's server is used
-	witness      string           // the file of a loader at the user's server; "" if there is none
-	source       backend.Backend
-	migrate      bool
-	worker       worker.Config // without connections and store
+	nats     natsFlags        // the user's server, or none
+	embedded *embedded.Config // nil with the user's server
+	// File of a loader at the user's server; may be empty.
+	witness string
+	source  backend.Backend
+	migrate bool
+	worker  worker.Config // without connections and store
 
 	http        httpFlags
-	api         *api.Config // nil if callers are not answered over HTTP
+	api         *api.Config // nil without --api
 	metricsTags int
 
 	allowUnsynced bool
@@ -88,12 +89,12 @@ type serverConfig struct {
 // maxMetricsTags bounds the size of a scrape.
 const maxMetricsTags = 100_000
 
-// config reads the flags once, and refuses those that do not go together.
+// config converts the flags, and rejects conflicting ones.
 func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serverConfig, err error) {
 	log := newLogger(s.LogLevel)
 	for _, flag := range []string{"listen", "data"} {
 		if s.named() && isGiven(command, flag) {
-			return cfg, problem.Usage(fmt.Errorf("--%s is of the embedded NATS server, but %s names another one: leave out one of them", flag, s.namedBy(command)))
+			return cfg, problem.Usage(fmt.Errorf("--%s is for the embedded NATS server, but %s names another; omit one of them", flag, s.namedBy(command)))
 		}
 	}
 	lease, err := s.lease()
@@ -101,7 +102,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 		return cfg, err
 	}
 	cfg = serverConfig{
-		installation: s.installation, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
+		nats: s.natsFlags, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
 		worker: worker.Config{
 			Prefix: s.Prefix, Role: s.Role, Replicas: s.Replicas, MaxBatch: s.MaxBatch, MaxStep: s.MaxStep, Wait: s.Wait,
 			Lease: lease, Version: version, Log: log,
@@ -115,7 +116,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	case err != nil:
 		return cfg, err
 	case s.Migrate && cfg.source.Kind() == backend.JetStream:
-		return cfg, problem.Usage(errors.New("--migrate: there is no table to create without a database, see --store"))
+		return cfg, problem.Usage(errors.New("--migrate needs a database, see --store"))
 	case s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags:
 		return cfg, problem.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
 	}
@@ -146,28 +147,30 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 // embeddedConfig configures the embedded server.
 func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 	if s.hasLogin() {
-		log.Warn("login and TLS settings are ignored: the embedded NATS server has no logins; name your own server with --server")
+		log.Warn("login and TLS settings ignored",
+			zap.String("reason", "the embedded NATS server has no logins"), zap.String("hint", "use your own server with --server"))
 	}
 	host, port, err := splitAddress("--listen", s.Listen)
 	if err != nil {
 		return nil, err
 	}
 	if !isLoopback(host) {
-		log.Warn("whoever reaches this address may get IDs, and may change and delete the counters: the embedded NATS server has no logins; listen on 127.0.0.1, or name a server of yours that has logins, see nats.conf",
-			zap.String("listen", s.Listen))
+		log.Warn("listening without logins on the network", zap.String("listen", s.Listen),
+			zap.String("risk", "anyone who reaches this address can get IDs, and change or delete the counters"),
+			zap.String("hint", "listen on 127.0.0.1, or use a server with logins, see nats.conf"))
 	}
 	return &embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
 	}, nil
 }
 
-// isLoopback reports whether only this machine can reach a listener. A name may
-// be one of any machine.
+// isLoopback reports whether only this machine can reach a listener. Any other
+// name may be another machine's.
 func isLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// newLogger logs to stderr, one line for each event.
+// newLogger logs to stderr, with a line per event.
 func newLogger(level zapcore.Level) *zap.Logger {
 	cfg := zap.NewProductionConfig()
 	cfg.Level.SetLevel(level)

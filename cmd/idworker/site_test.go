@@ -19,21 +19,21 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// result is how a command ended.
+// result is the result of a command.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// site is an installation in this process, on which commands are run.
+// site is an installation in this process, for commands.
 type site struct {
 	*testing.T
 	nats *natstest.Server
 	url  string
-	stop func() // ends what serves
+	stop func() // ends the serving process
 }
 
-// newSite serves on a NATS server of its own. There is a worker ID.
+// newSite serves on its own NATS server, and waits for a worker ID.
 func newSite(t *testing.T, serve ...string) *site {
 	t.Helper()
 	ns := natstest.Start(t)
@@ -62,7 +62,8 @@ func (s *site) background(args ...string) (stop func()) {
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		// What it could not give back in time expires, and it may have been stopped while it was starting.
+		// A lease that was not released in time expires. The command may also
+		// have been stopped while it started.
 		if <-ended; code != exitOK && code != exitTryLater && code != exitInterrupt {
 			s.Errorf("idworker %s ended with %d: %s", strings.Join(args, " "), code, err.String())
 		}
@@ -77,13 +78,14 @@ func (s *site) run(args ...string) result {
 	return command(s.T, args...)
 }
 
-// command runs a command to its end. One that should be refused and serves instead is
-// stopped after a while, and then it was not refused.
+// command runs a command to its end. It stops a command that serves although it
+// should fail; the result then shows success.
 func command(t *testing.T, args ...string) result {
 	t.Helper()
 	var out capture
 	var err bytes.Buffer
-	ctx, cancel := context.WithCancel(t.Context()) // without a deadline, which commands would go by
+	// Without a deadline, which commands would respect.
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	defer time.AfterFunc(natstest.Patience, cancel).Stop()
 	code := run(ctx, args, &out, &err)
@@ -91,8 +93,8 @@ func command(t *testing.T, args ...string) result {
 	return result{code, out.String(), err.String()}
 }
 
-// capture is what a command prints. It has the command's parser, which is used again:
-// the race detector makes it expensive to build one.
+// capture is the output of a command, with its parser. Parsers are reused: with
+// the race detector, building a parser takes long.
 type capture struct {
 	bytes.Buffer
 	parser *kong.Kong
@@ -114,7 +116,7 @@ func init() {
 	}
 }
 
-// release forgets the command line.
+// release clears the command line.
 func (c *capture) release() {
 	c.parser.Model.Target.SetZero()
 	_ = kong.Visit(c.parser.Model, func(n kong.Visitable, next kong.Next) error {
@@ -133,13 +135,14 @@ func (c *capture) release() {
 	unused.Put(c.parser)
 }
 
-// at runs a command of the installation. A worker learns of a tag after it was created.
+// at runs a command of the installation. Workers notice a new tag after a
+// while.
 func (s *site) at(line string, more ...string) result {
 	s.Helper()
 	return s.run(slices.Concat(strings.Fields(line), []string{"--server", s.url}, more)...)
 }
 
-// must runs a command of the installation, which has to succeed.
+// must runs a command of the installation that must succeed.
 func (s *site) must(line string, more ...string) string {
 	s.Helper()
 	r := s.at(line, more...)
@@ -149,8 +152,8 @@ func (s *site) must(line string, more ...string) string {
 	return r.stdout
 }
 
-// answered runs a command of the installation until it succeeds: workers learn of a new tag soon, and have a worker
-// ID soon.
+// answered runs a command of the installation until it succeeds: workers notice
+// a new tag, and claim a worker ID, after a while.
 func (s *site) answered(line string, more ...string) (r result) {
 	s.Helper()
 	fails := 0
@@ -159,14 +162,15 @@ func (s *site) answered(line string, more ...string) (r result) {
 			if fails++; fails%100 == 1 {
 				s.Logf("%s: %d %s", line, r.code, r.stderr)
 			}
-			time.Sleep(20 * time.Millisecond) // leaves the processor to what serves
+			// Leaves the processor to the serving process.
+			time.Sleep(20 * time.Millisecond)
 		}
 		return r.code == exitOK
 	})
 	return r
 }
 
-// ids reads what get printed: an ID a line, each above the one before.
+// ids parses the output of get: an ascending ID per line.
 func (s *site) ids(printed string) (list []int64) {
 	s.Helper()
 	for line := range strings.Lines(printed) {
@@ -179,10 +183,10 @@ func (s *site) ids(printed string) (list []int64) {
 	return list
 }
 
-// freeAddress is an address that nobody listens on.
+// freeAddress returns an unused address.
 func freeAddress(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)) }
 
-// object is what --json printed: one JSON object, and nothing beside it.
+// object parses the output of --json: a single JSON object.
 func object(t *testing.T, text string) (found map[string]any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))

@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// asProgram makes the test's program idworker itself.
+// asProgram makes the test's program run as idworker.
 const asProgram = "SMOKE_TEST_AS_IDWORKER"
 
 func TestMain(m *testing.M) {
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is idworker as a process of its own, without the settings of who runs
-// the tests.
+// program is idworker in a process of its own, without the environment of the
+// test.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -37,14 +37,14 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestSmoke: the program serves with a NATS server of its own, gives IDs that
-// ascend, ends when it is told to, and after a restart gives none of them again.
+// TestSmoke: the program serves with its own NATS server, issues ascending IDs,
+// ends on a signal, and repeats none of them after a restart.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	address, data := "127.0.0.1:"+strconv.Itoa(freeport.Get(t)), t.TempDir()
 	server := "nats://" + address
-	// eventually runs a command until it succeeds: what serves may be slow. What
-	// it prints is seen even if it fails then.
+	// eventually runs a command until it succeeds. It shows the output even if
+	// the command fails until the end.
 	eventually := func(see func(stdout string), args ...string) {
 		t.Helper()
 		natstest.Eventually(t, strings.Join(args, " "), func() bool {
@@ -98,9 +98,9 @@ func TestSmoke(t *testing.T) {
 		}
 		natstest.Eventually(t, "its end", func() bool { return len(ended) > 0 })
 		if err := <-ended; err != nil {
-			t.Log(err) // the exit code is judged below
+			t.Log(err) // the exit code is checked below
 		}
-		// What it could not give back in time expires.
+		// A lease that was not released in time expires.
 		code := serve.ProcessState.ExitCode()
 		if code != exitOK && code != exitTryLater {
 			t.Errorf("it ended with %v; it said\n%s", serve.ProcessState, log.String())
@@ -109,7 +109,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// mustBeSound fails the test if a process has said that it is broken.
+// mustBeSound fails the test if a process has reported a broken promise.
 func mustBeSound(t *testing.T, said string) {
 	t.Helper()
 	for _, bad := range []string{"DATA RACE", "panic:"} {

@@ -12,7 +12,7 @@ func TestParseWorkerID(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		text, host string
-		want       int64 // -1: refused
+		want       int64 // -1: rejected
 	}{
 		{"0", "", 0},
 		{"1023", "", 1023},
@@ -32,7 +32,8 @@ func TestParseWorkerID(t *testing.T) {
 		{"ordinal", "worker-x7", -1},
 		{"ordinal", "worker-7x", -1},
 		{"ordinal", "worker-+7", -1},
-		{"ordinal", "worker.zone-7", -1},             // that is its domain
+		// The number is in its domain.
+		{"ordinal", "worker.zone-7", -1},
 		{"ordinal", "idworker-6d4cf56db6-8kq2x", -1}, // of a Deployment
 		{"ordinal", "", -1},
 	} {
@@ -47,8 +48,8 @@ func TestParseWorkerID(t *testing.T) {
 	}
 }
 
-// TestWorkerIDWithinTheLayout: what the layout cannot hold is an error of the command line, before anything is
-// connected to.
+// TestWorkerIDWithinTheLayout: a worker ID outside the layout is an error of
+// the command line, before any connection.
 func TestWorkerIDWithinTheLayout(t *testing.T) {
 	t.Parallel()
 	for text, highest := range map[string]string{"default": "1023", "js": "127", "twitter": "31"} {

@@ -20,47 +20,47 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 )
 
-// statusCmd shows how the whole installation is.
+// statusCmd prints the status of an installation.
 type statusCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
-	Search string `arg:"" optional:"" help:"Only tags with this in their names."`
-	Sort   string `help:"Order of tags: rate, the busiest first; runway, those first whose memory ends first; or name." default:"rate" enum:"rate,runway,name"`
-	Tags   int    `help:"How many tags to show, 0 to 100000." default:"20"`
-	Watch  bool   `help:"Go on, and show it anew every two seconds."`
-	JSON   bool   `name:"json" help:"Print it as JSON, on one line, with all tags that workers tell of."`
+	Search string `arg:"" optional:"" help:"Show only tags whose names contain this."`
+	Sort   string `help:"Sort tags by rate, runway or name." default:"rate" enum:"rate,runway,name"`
+	Tags   int    `help:"Number of tags, 0 to 100000." default:"20"`
+	Watch  bool   `help:"Refresh every two seconds."`
+	JSON   bool   `name:"json" help:"Print one line of JSON, with all reported tags."`
 }
 
-// maxStatusTags bounds what is printed.
+// maxStatusTags bounds the output.
 const maxStatusTags = 100_000
 
-// watchEvery is how often a status that is watched is shown.
+// watchEvery is the interval of --watch.
 const watchEvery = 2 * time.Second
 
-// Run prints the status once, or again and again until ctx ends.
+// Run prints the status once, or repeatedly until ctx ends.
 func (c *statusCmd) Run(ctx context.Context, out output) error {
 	if c.Tags < 0 || c.Tags > maxStatusTags {
 		return problem.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
 	}
 	conn, _, err := c.dial(status.Options()...)
 	if errors.Is(err, nats.ErrNoServers) {
-		err = fmt.Errorf("%w; start one with idworker serve, or name yours with --server", err)
+		err = fmt.Errorf("%w; start one with idworker serve, or use yours with --server", err)
 	}
 	if err != nil {
 		return err
 	}
-	conn.Close() // it was to show that the address and the login are right
+	conn.Close() // it only checked the address and the login
 	collector := &status.Collector{
 		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "",
 		Dial: func() (*nats.Conn, jetstream.JetStream, error) { return c.dial(status.Options()...) },
-		Doctor: doctor.Doctor{ // without the store: the flags of status do not name it
+		Doctor: doctor.Doctor{ // without the store, which has no flags here
 			Domain: c.JSDomain, Role: doctor.Role(rights.Admin), MaxClockSkew: 5 * time.Second,
 			Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), Explain: explain,
 		},
 	}
 	for {
 		i := collector.Collect(ctx)
-		if ctx.Err() != nil && c.Watch { // which is how it ends
+		if ctx.Err() != nil && c.Watch { // the usual end of --watch
 			return nil
 		}
 		if err := c.show(out, i); err != nil || !c.Watch {
@@ -70,12 +70,13 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	}
 }
 
-// show prints one status.
+// show prints a status.
 func (c *statusCmd) show(out output, i *status.Installation) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(i)
 	}
-	var text bytes.Buffer // printed at once, so that a terminal does not flicker
+	// Printed at once, so that a terminal does not flicker.
+	var text bytes.Buffer
 	if c.Watch && progress.IsTerminal(out.Writer) {
 		text.WriteString("\x1b[H\x1b[2J")
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// storeFlags say where segments come from.
+// storeFlags select the store of segments.
 type storeFlags struct {
-	Store     string `help:"Where segments come from: jetstream, mysql://user:password@tcp(host:port)/db or postgres://…; one with a password is taken from the environment variable or --store-file only." default:"jetstream" placeholder:"DSN"`
-	StoreFile string `help:"File with the DSN, instead of --store." type:"path" placeholder:"FILE"`
-	Table     string `help:"Leaf's table in the database." default:"leaf_alloc"`
+	Store     string `help:"Store: jetstream, mysql://… or postgres://…" default:"jetstream" placeholder:"DSN"`
+	StoreFile string `help:"File with the store's DSN." type:"path" placeholder:"FILE"`
+	Table     string `help:"Leaf table in the database." default:"leaf_alloc"`
 }
 
-// backend parses the flags, and the file if there is one. A command does so once, before
+// backend parses the flags and the file. A command calls it once, before
 // anything else.
 func (f storeFlags) backend() (backend.Backend, error) {
 	dsn := f.Store

@@ -23,18 +23,18 @@ import (
 
 type tagCmd struct {
 	Ls     tagLsCmd     `cmd:"" help:"List tags and templates."`
-	Create tagCreateCmd `cmd:"" help:"Create a tag, or a template for tags that come into being when they are first asked for."`
-	Set    tagSetCmd    `cmd:"" help:"Change the step of a tag, or a template."`
+	Create tagCreateCmd `cmd:"" help:"Create a tag or a template."`
+	Set    tagSetCmd    `cmd:"" help:"Change a tag or a template."`
 	Rm     tagRmCmd     `cmd:"" help:"Remove a tag or a template."`
-	Raise  tagRaiseCmd  `cmd:"" help:"Skip IDs of tags, so that none is handed out twice after a restore."`
-	Export tagExportCmd `cmd:"" help:"Print all tags and templates as text, for import."`
-	Import tagImportCmd `cmd:"" help:"Create and raise tags, and create templates, from the text of an export."`
+	Raise  tagRaiseCmd  `cmd:"" help:"Skip IDs, as after a restore."`
+	Export tagExportCmd `cmd:"" help:"Print all tags and templates, for import."`
+	Import tagImportCmd `cmd:"" help:"Import tags and templates from an export."`
 }
 
-// tagFlags are those of all commands about tags.
+// tagFlags are for all commands about tags.
 type tagFlags struct {
-	installation `embed:"" group:"nats"`
-	storeFlags   `embed:"" group:"store"`
+	natsFlags  `embed:"" group:"nats"`
+	storeFlags `embed:"" group:"store"`
 }
 
 // withStore calls use with the tags of the installation.
@@ -47,7 +47,7 @@ func (f tagFlags) withStore(ctx context.Context, use func(context.Context, *tags
 }
 
 // withTags opens the tags of an installation, and calls use.
-func (i installation) withTags(ctx context.Context, source backend.Backend, use func(context.Context, *tags.Tags) error) error {
+func (i natsFlags) withTags(ctx context.Context, source backend.Backend, use func(context.Context, *tags.Tags) error) error {
 	return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		t, err := tags.Open(ctx, js, i.Prefix, source)
 		if err != nil {
@@ -58,30 +58,32 @@ func (i installation) withTags(ctx context.Context, source backend.Backend, use 
 	})
 }
 
-// sentence is the text of a result. JSON leaves it out.
+// sentence is the text of a result. JSON omits it.
 type sentence string
 
-// Text is part of report.
+// Text implements report.
 func (s sentence) Text(w io.Writer) error {
 	_, err := fmt.Fprintln(w, string(s))
 	return err
 }
 
-// tagInfo is a tag as JSON has it, see docs/command-line.md. What a command does
-// not know, or did not change, is missing.
+// tagInfo is a tag in JSON, see docs/command-line.md. Unknown and unchanged
+// fields are missing.
 type tagInfo struct {
 	sentence
-	Tag      string      `json:"tag"`
-	Step     int64       `json:"step,omitempty"`
-	First    int64       `json:"first,string,omitempty"` // of one that was created
-	Next     int64       `json:"next,string,omitempty"`  // the first ID that no worker has
-	Order    store.Order `json:"order,omitempty"`
-	Removed  bool        `json:"removed,omitempty"`
-	Unusable string      `json:"unusable,omitempty"` // why it cannot be served
-	Created  *bool       `json:"created,omitempty"`  // false if it was there before
+	Tag   string `json:"tag"`
+	Step  int64  `json:"step,omitempty"`
+	First int64  `json:"first,string,omitempty"` // of a created tag
+	// The first ID that was not granted.
+	Next    int64       `json:"next,string,omitempty"`
+	Order   store.Order `json:"order,omitempty"`
+	Removed bool        `json:"removed,omitempty"`
+	// The reason, if it cannot be served.
+	Unusable string `json:"unusable,omitempty"`
+	Created  *bool  `json:"created,omitempty"` // false if it existed
 }
 
-// templateInfo is a template as JSON has it. A limit of 0 is none.
+// templateInfo is a template in JSON. A limit of 0 means unlimited.
 type templateInfo struct {
 	sentence
 	Pattern      string      `json:"pattern"`
@@ -90,18 +92,19 @@ type templateInfo struct {
 	First        int64       `json:"first,string"`
 	MaxTags      int64       `json:"max_tags"`
 	NewPerSecond int64       `json:"new_per_second"`
-	Tags         *int64      `json:"tags,omitempty"` // how many it counts for, if they were counted
-	Created      *bool       `json:"created,omitempty"`
+	// The number of its tags, if counted.
+	Tags    *int64 `json:"tags,omitempty"`
+	Created *bool  `json:"created,omitempty"`
 }
 
-// infoOf describes a template, of which the layout says something.
+// infoOf describes a template. The format gets its pattern and settings.
 func infoOf(t templates.Template, layout string) templateInfo {
-	most, rate := "no limit on tags", "no limit on new ones"
+	most, rate := "unlimited tags", "unlimited new tags"
 	if t.MaxTags > 0 {
 		most = "at most " + format.Count(t.MaxTags) + " tags"
 	}
 	if t.NewPerSecond > 0 {
-		rate = "at most " + format.Count(t.NewPerSecond) + " new ones a second"
+		rate = "at most " + format.Count(t.NewPerSecond) + " new tags a second"
 	}
 	settings := fmt.Sprintf("step %d, order %s, %s, %s", t.Step, t.Order, most, rate)
 	return templateInfo{
@@ -110,7 +113,7 @@ func infoOf(t templates.Template, layout string) templateInfo {
 	}
 }
 
-// tagList is tags and templates as JSON has them.
+// tagList is tags and templates in JSON.
 type tagList struct {
 	Tags      []tagInfo      `json:"tags"`
 	Templates []templateInfo `json:"templates"`
@@ -127,14 +130,14 @@ func listOf(l tags.List) tagList {
 	return all
 }
 
-// Text is part of report: a table of tags, and one of templates if there
-// are any.
+// Text implements report: a table of tags, and one of templates if there are
+// any.
 func (l tagList) Text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TAG\tSTEP\tNEXT\tORDER")
 	for _, tag := range l.Tags {
 		name, note := tag.Tag, ""
-		if messages.CheckTag(name) != nil { // it may contain anything
+		if messages.CheckTag(name) != nil { // such a name may contain anything
 			name = strconv.Quote(name)
 		}
 		if tag.Unusable != "" {
@@ -147,7 +150,7 @@ func (l tagList) Text(out io.Writer) error {
 	}
 	limit := func(n int64) string {
 		if n == 0 {
-			return "any"
+			return "unlimited"
 		}
 		return strconv.FormatInt(n, 10)
 	}
@@ -160,14 +163,13 @@ func (l tagList) Text(out io.Writer) error {
 
 type tagLsCmd struct {
 	tagFlags   `embed:""`
-	Pattern    string `arg:"" optional:"" help:"Only tags that match, such as 'chat.*' (default: all but those that match a template)."`
+	Pattern    string `arg:"" optional:"" help:"Tag or pattern (default: tags without a template)."`
 	printFlags `embed:""`
 }
 
-// Run prints one tag a line, sorted by name, and marks those that cannot be
-// served; and the templates. Tags that match a template are counted with it,
-// and listed only if a pattern asks for them. The error names entries that
-// cannot be read.
+// Run prints the tags, sorted by name, and the templates. It marks unusable
+// tags. Tags that match a template are counted with it, and listed only if a
+// pattern selects them. The error names unreadable entries.
 func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 	if l.Pattern != "" && messages.CheckTag(l.Pattern) != nil {
 		if err := templates.CheckPattern(l.Pattern); err != nil {
@@ -197,25 +199,25 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 
 type tagSetCmd struct {
 	tagFlags `embed:""`
-	Tag      string `arg:"" help:"Name of the tag, or pattern of a template, which changes for tags to come."`
+	Tag      string `arg:"" help:"Tag, or pattern of a template."`
 	Step     *int64 `help:"IDs per segment."`
-	MaxStep  int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
+	MaxStep  int64  `help:"Largest allowed step, as serve --max-step." default:"1000000"`
 
-	MaxTags      *int64 `help:"Of a template: how many tags it may make; 0 for any number." placeholder:"N"`
-	NewPerSecond *int64 `help:"Of a template: how many tags each loader makes a second; 0 for any number." placeholder:"N"`
+	MaxTags      *int64 `help:"Template: most tags (0: unlimited)." placeholder:"N"`
+	NewPerSecond *int64 `help:"Template: new tags a second per loader (0: unlimited)." placeholder:"N"`
 
 	printFlags `embed:""`
 }
 
-// Run changes what is given of a tag or a template, and prints it; IDs are not
-// touched.
+// Run changes the given settings of a tag or a template, and prints it. IDs do
+// not change.
 func (s *tagSetCmd) Run(ctx context.Context, out output) error {
 	ofTemplate := s.MaxTags != nil || s.NewPerSecond != nil
 	switch {
 	case s.Step == nil && !ofTemplate:
-		return problem.Usage(errors.New("nothing to change: give --step, or for a template --max-tags or --new-per-second"))
+		return problem.Usage(errors.New("nothing to change; give --step, or for a template --max-tags or --new-per-second"))
 	case ofTemplate && !templates.IsPattern(s.Tag):
-		return problem.Usage(errors.New("--max-tags and --new-per-second are of templates"))
+		return problem.Usage(errors.New("--max-tags and --new-per-second are for templates"))
 	}
 	if err := checkName(s.Tag); err != nil {
 		return err
@@ -251,8 +253,7 @@ func (s *tagSetCmd) changeTemplate(ctx context.Context, t *tags.Tags, out output
 	return out.Print(infoOf(now, "template %s: %s"))
 }
 
-// checkName returns an error about the name of a tag, or the pattern of a
-// template.
+// checkName checks the name of a tag, or the pattern of a template.
 func checkName(name string) error {
 	if templates.IsPattern(name) {
 		return templates.CheckPattern(name)
@@ -260,15 +261,15 @@ func checkName(name string) error {
 	return messages.CheckTag(name)
 }
 
-// checkStep returns a store.ErrBadTag unless a step is 1 to most.
+// checkStep returns a store.ErrBadTag unless the step is 1 to most.
 func checkStep(step, most int64) error {
 	if step < 1 || step > most {
-		return fmt.Errorf("%w: step %d, allowed is 1 to %d, the largest step", store.ErrBadTag, step, most)
+		return fmt.Errorf("%w: step %d, allowed is 1 to %d", store.ErrBadTag, step, most)
 	}
 	return nil
 }
 
-// orDefault is what is given, or the default.
+// orDefault returns the given value, or else the default.
 func orDefault(given *int64, otherwise int64) int64 {
 	if given != nil {
 		return *given
@@ -278,12 +279,12 @@ func orDefault(given *int64, otherwise int64) int64 {
 
 type tagRmCmd struct {
 	tagFlags   `embed:""`
-	Tag        string `arg:"" help:"Name of the tag, or pattern of a template; tags that came of one stay."`
-	Yes        bool   `help:"Do not ask."`
+	Tag        string `arg:"" help:"Tag, or pattern of a template."`
+	Yes        bool   `help:"Skip the prompt."`
 	printFlags `embed:""`
 }
 
-// Run removes a tag or a template, after its name was typed once more.
+// Run removes a tag or a template, after the user has typed its name again.
 func (r *tagRmCmd) Run(ctx context.Context, in input, out output) error {
 	if err := checkName(r.Tag); err != nil {
 		return err
@@ -301,32 +302,32 @@ func (r *tagRmCmd) Run(ctx context.Context, in input, out output) error {
 				return err
 			}
 			return out.Print(removal{
-				sentence: sentence("removed template " + r.Tag + "; its tags stay"),
+				sentence: sentence("removed template " + r.Tag + "; its tags remain"),
 				Removed:  r.Tag, Template: true,
 			})
 		}
 		err = t.Remove(ctx, r.Tag)
-		if err != nil && !errors.Is(err, tags.ErrNotTold) {
+		if err != nil && !errors.Is(err, tags.ErrNotNotified) {
 			return err
 		}
 		text := sentence("removed tag " + r.Tag)
 		if err == nil {
-			text += "; workers were told to drop it, and one that is cut off goes on with what it has in memory"
+			text += "; workers were notified, and disconnected ones use up their buffers"
 		}
-		return errors.Join(out.Print(removal{sentence: text, Removed: r.Tag, Told: err == nil}), err)
+		return errors.Join(out.Print(removal{sentence: text, Removed: r.Tag, Notified: err == nil}), err)
 	})
 }
 
-// removal is a tag or a template that there was.
+// removal is the report about a removed tag or template.
 type removal struct {
 	sentence
-	Removed  string `json:"removed"` // or the pattern
+	Removed  string `json:"removed"` // or a pattern
 	Template bool   `json:"template"`
-	Told     bool   `json:"workers_told,omitempty"` // to drop the tag from memory
+	Notified bool   `json:"workers_told,omitempty"` // to drop the tag's buffers
 }
 
-// effect is what follows from the removal, "" if there is nothing to remove:
-// workers may still have to be told.
+// effect describes the effect of the removal, or returns "" if there is no such
+// tag. Workers may still need the notification then.
 func (r *tagRmCmd) effect(ctx context.Context, t *tags.Tags) (string, error) {
 	all, err := t.Templates(ctx)
 	if err != nil {
@@ -334,26 +335,26 @@ func (r *tagRmCmd) effect(ctx context.Context, t *tags.Tags) (string, error) {
 	}
 	if templates.IsPattern(r.Tag) {
 		_, err := all.Named(r.Tag)
-		return fmt.Sprintf("No more tags will come of %s; those that exist stay.", r.Tag), err
+		return fmt.Sprintf("%s will make no more tags; existing ones stay.", r.Tag), err
 	}
 	err = t.Exists(ctx, r.Tag)
 	if errors.Is(err, store.ErrNoTag) {
 		return "", nil
 	}
 	if template := all.Find(r.Tag); template != nil {
-		return fmt.Sprintf("%s matches the template %s: the next request makes it again, above what it had.", r.Tag, template.Pattern), err
+		return fmt.Sprintf("%s matches the template %s: the next request creates it again, above its last ID.", r.Tag, template.Pattern), err
 	}
 	return fmt.Sprintf("Requests for %s will fail.", r.Tag), err
 }
 
-// confirm asks for the name, and returns an error unless it is typed.
+// confirm prompts for the name, and returns an error if another is typed.
 func (r *tagRmCmd) confirm(ctx context.Context, effect string, in input, out output) error {
 	if out.JSON {
-		return problem.Usage(errors.New("--json goes with --yes: nobody can be asked"))
+		return problem.Usage(errors.New("--json needs --yes: it cannot prompt"))
 	}
-	fmt.Fprintf(out, "%s Type its name to remove it: ", effect)
+	fmt.Fprintf(out, "%s Type its name to confirm: ", effect)
 	typed, err := untilDone(ctx, func() (typed string, _ error) {
-		_, _ = fmt.Fscanln(in, &typed) // nothing typed is not the name
+		_, _ = fmt.Fscanln(in, &typed) // an empty line is not the name
 		return typed, nil
 	})
 	switch {
@@ -363,20 +364,20 @@ func (r *tagRmCmd) confirm(ctx context.Context, effect string, in input, out out
 		return nil
 	case !progress.IsTerminal(in.Reader):
 		fmt.Fprintln(out)
-		return problem.Usage(errors.New("that is not its name; nothing was removed; where nobody can type it, give --yes"))
+		return problem.Usage(errors.New("the name does not match; nothing was removed; use --yes to skip the prompt"))
 	}
-	return problem.Usage(errors.New("that is not its name; nothing was removed"))
+	return problem.Usage(errors.New("the name does not match; nothing was removed"))
 }
 
-// untilDone returns the result of read, or the error of ctx once that ends:
-// nothing else ends a read from a terminal.
+// untilDone returns the result of read, or the error of ctx once that ends.
+// Nothing else ends a read from a terminal.
 func untilDone[T any](ctx context.Context, read func() (T, error)) (result T, err error) {
 	type outcome struct {
 		result T
 		err    error
 	}
 	done := make(chan outcome, 1)
-	go func() { // which ends with the process, at the latest
+	go func() { // ends with the process at the latest
 		result, err := read()
 		done <- outcome{result, err}
 	}()

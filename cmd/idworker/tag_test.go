@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReadsEndWithContext: commands that wait for standard input end when they
-// are interrupted, such as by Ctrl-C.
+// TestReadsEndWithContext: commands that read standard input end on an
+// interrupt such as Ctrl-C.
 func TestReadsEndWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

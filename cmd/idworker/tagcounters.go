@@ -20,31 +20,31 @@ func newChanges(out output) *list[tags.Change] {
 	return newList[tags.Change](out, "changes")
 }
 
-// tagRaiseCmd makes sure that IDs which may have been handed out are not handed
-// out again: every restore of data ends with it.
+// tagRaiseCmd skips IDs that may have been issued. It is the end of every
+// restore.
 type tagRaiseCmd struct {
 	tagFlags `embed:""`
 
-	Tag  string `arg:"" optional:"" help:"Name of the tag, unless --all."`
+	Tag  string `arg:"" optional:"" help:"Tag, unless --all."`
 	All  bool   `help:"Raise every tag."`
-	Next int64  `help:"The first ID of the next segment. Workers that run use up what they have in memory before. A tag that is higher already stays." placeholder:"ID"`
-	By   int64  `help:"How many IDs to skip." placeholder:"N"`
+	Next int64  `help:"First ID of the next segment." placeholder:"ID"`
+	By   int64  `help:"Number of IDs to skip." placeholder:"N"`
 
 	offlineFlags `embed:""`
 	printFlags   `embed:""`
 }
 
-// check refuses arguments that do not go together.
+// check rejects conflicting arguments.
 func (r *tagRaiseCmd) check() error {
 	switch {
 	case r.All == (r.Tag != ""):
-		return problem.Usage(errors.New("want either a tag or --all"))
+		return problem.Usage(errors.New("give either a tag or --all"))
 	case (r.Next > 0) == (r.By > 0):
-		return problem.Usage(errors.New("want either --next ID or --by N, 1 or more"))
+		return problem.Usage(errors.New("give either --next ID or --by N, 1 or more"))
 	case r.All && r.Next > 0:
-		return problem.Usage(errors.New("--all goes with --by: every tag has a next ID of its own"))
+		return problem.Usage(errors.New("--all needs --by, because tags differ in their next ID"))
 	case r.All && r.By > tags.MaxRaiseAll:
-		return problem.Usage(fmt.Errorf("--by %d is too many for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
+		return problem.Usage(fmt.Errorf("--by %d is too large for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
 	case r.Tag != "":
 		return errors.Join(messages.CheckTag(r.Tag), r.checkOffline())
 	}
@@ -83,8 +83,8 @@ type tagExportCmd struct {
 	printFlags `embed:""`
 }
 
-// Run prints a line per template and per tag, as tag import reads them. An entry
-// that cannot be read is an error, and the list is then not complete.
+// Run prints a line per template and per tag, for tag import. An unreadable
+// entry is an error, and the list is incomplete.
 func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 	return e.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {
 		list, err := t.Export(ctx)
@@ -96,27 +96,27 @@ func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 	})
 }
 
-// tagExport is what tag export prints: as text what tag import reads.
+// tagExport is the output of tag export; its text is the input of tag import.
 type tagExport struct {
 	tagList
 	list tags.List
 }
 
-// Text is part of report.
+// Text implements report.
 func (e tagExport) Text(w io.Writer) error { return e.list.Text(w) }
 
-// tagImportCmd brings tags of another store or installation here.
+// tagImportCmd imports tags of another store or installation.
 type tagImportCmd struct {
 	tagFlags `embed:""`
 
-	File   string `arg:"" optional:"" help:"File that tag export wrote; standard input without, or with -." type:"existingfile"`
-	Switch bool   `name:"switch-store" help:"Have the installation count in this --store from now on. No loader may run."`
+	File   string `arg:"" optional:"" help:"Exported file (default: -, standard input)." type:"existingfile"`
+	Switch bool   `name:"switch-store" help:"Switch the installation to --store; stop all loaders first."`
 
 	printFlags `embed:""`
 }
 
-// Run reads the whole list before it changes anything, and prints a line per tag
-// and per template that it made.
+// Run reads the whole list before it changes anything. It prints a line per tag
+// and per created template.
 func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 	text, err := i.read(ctx, in)
 	if err != nil {
@@ -148,7 +148,7 @@ func (i *tagImportCmd) read(ctx context.Context, in input) (string, error) {
 		return string(data), err
 	}
 	if progress.IsTerminal(in.Reader) {
-		fmt.Fprintln(os.Stderr, "reading from standard input, up to Ctrl-D")
+		fmt.Fprintln(os.Stderr, "reading standard input until Ctrl-D")
 	}
 	data, err := untilDone(ctx, func() ([]byte, error) { return io.ReadAll(in) })
 	return string(data), err

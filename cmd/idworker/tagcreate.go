@@ -17,28 +17,28 @@ import (
 type tagCreateCmd struct {
 	tagFlags `embed:""`
 
-	Tag     string `arg:"" help:"Name: A-Z a-z 0-9 _ - and dots between tokens, at most 128 bytes. With --template a pattern: * for any one token, > in the end for the rest, such as 'chat.*'."`
-	Step    *int64 `help:"IDs per segment: about what is used in ten minutes at peak. Of a template's tags, what is left when a worker forgets one is a gap. The default is 1000." placeholder:"N"`
-	MaxStep int64  `help:"Largest step allowed; the same as --max-step of serve." default:"1000000"`
-	First   int64  `help:"The first ID; with --template, that of each new tag." default:"1"`
+	Tag     string `arg:"" help:"Name, or with --template a pattern such as 'chat.*'."`
+	Step    *int64 `help:"IDs per segment (default: 1000)." placeholder:"N"`
+	MaxStep int64  `help:"Largest allowed step, as serve --max-step." default:"1000000"`
+	First   int64  `help:"First ID; of a template, each tag's." default:"1"`
 
-	Order store.Order `help:"trend: the IDs of each worker go up. strict: every ID is higher than every ID returned to any caller before it was asked for; workers keep none in memory. A name keeps its order for ever (default: that of the template that matches, else trend)." placeholder:"ORDER"`
+	Order store.Order `help:"Order: trend or strict (default: the template's, or trend)." placeholder:"ORDER"`
 
-	Template     bool   `help:"Every tag that matches the pattern comes into being when it is first asked for, with --first as its first ID."`
-	MaxTags      *int64 `help:"With --template: how many tags it may make, those that were removed among them; 0 for any number." placeholder:"N"`
-	NewPerSecond *int64 `help:"With --template: how many tags each loader makes a second; 0 for any number. The default is 1000." placeholder:"N"`
+	Template     bool   `help:"Create matching tags at their first request."`
+	MaxTags      *int64 `help:"Template: most tags (0: unlimited)." placeholder:"N"`
+	NewPerSecond *int64 `help:"Template: new tags a second per loader (0: unlimited; default: 1000)." placeholder:"N"`
 
-	IfMissing bool `help:"It is no error if there is one already with the settings that are given. What is not given may be different."`
+	IfMissing bool `help:"Succeed if it exists with these settings."`
 
 	printFlags `embed:""`
 }
 
 const (
-	// defaultStep is the step of a tag or a template that is given none.
+	// defaultStep is the step of a tag or template without --step.
 	defaultStep = 1000
 
-	// defaultNewPerSecond is what a template is given, so that no caller fills a
-	// store with made-up names as fast as it can write.
+	// defaultNewPerSecond keeps callers from filling a store with invented
+	// names as fast as it can write.
 	defaultNewPerSecond = 1000
 )
 
@@ -55,22 +55,22 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 	})
 }
 
-// check refuses arguments that do not go together, and tags that cannot be.
+// check rejects conflicting arguments and impossible tags.
 func (c *tagCreateCmd) check() error {
 	step := orDefault(c.Step, defaultStep)
 	switch pattern := templates.IsPattern(c.Tag); {
 	case c.Order.Check() != nil:
 		return problem.Usage(fmt.Errorf("--order: %w", c.Order.Check()))
 	case c.Template && c.First < 1:
-		return problem.Usage(fmt.Errorf("--first %d: want 1 or more", c.First))
+		return problem.Usage(fmt.Errorf("--first %d: allowed is 1 or more", c.First))
 	case c.Template && !pattern:
-		return problem.Usage(fmt.Errorf("%.200q is no pattern: it needs a * for a token, or a > for the rest; or leave out --template", c.Tag))
+		return problem.Usage(fmt.Errorf("%.200q is not a pattern; use * for a token or > for the rest, or omit --template", c.Tag))
 	case c.Template:
 		return cmp.Or(templates.CheckPattern(c.Tag), checkStep(step, c.MaxStep))
 	case c.MaxTags != nil || c.NewPerSecond != nil:
-		return problem.Usage(errors.New("--max-tags and --new-per-second go with --template"))
+		return problem.Usage(errors.New("--max-tags and --new-per-second need --template"))
 	case pattern:
-		return problem.Usage(fmt.Errorf("%s is a pattern: give --template for tags that come into being when they are first asked for", c.Tag))
+		return problem.Usage(fmt.Errorf("%s is a pattern; add --template to create a template", c.Tag))
 	}
 	if err := cmp.Or(messages.CheckTag(c.Tag), checkStep(step, c.MaxStep), store.Tag{Step: step, Next: c.First}.Check()); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (c *tagCreateCmd) createTag(ctx context.Context, t *tags.Tags, out output) 
 	}
 	err := t.Create(ctx, tag)
 	if had := new(store.OrderError); c.Order == "" && errors.As(err, &had) {
-		tag.Order = had.Was // which the name keeps
+		tag.Order = had.Was // a name keeps its order
 		err = t.Create(ctx, tag)
 	}
 	switch {
@@ -108,7 +108,7 @@ func (c *tagCreateCmd) createTag(ctx context.Context, t *tags.Tags, out output) 
 		return c.findTag(ctx, t, out, err)
 	case errors.Is(err, store.ErrTagExists):
 		if have, failed := t.Find(ctx, c.Tag); failed == nil && c.Order != "" && c.Order != have.Order {
-			return fmt.Errorf("%w, and is %s: a name keeps its order for ever; choose another name", err, have.Order)
+			return fmt.Errorf("%w, and is %s; a name keeps its order, so choose another", err, have.Order)
 		}
 		return fmt.Errorf("%w; change it with: idworker tag set %s --step N", err, c.Tag)
 	}
@@ -141,8 +141,8 @@ func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out out
 	}
 }
 
-// findTag prints the tag that is there as it was to be created, or returns
-// what is different; or why it was not created, if it is not there.
+// findTag prints an existing tag if it has the given settings, or returns the
+// differences. If the tag is gone, it returns because.
 func (c *tagCreateCmd) findTag(ctx context.Context, t *tags.Tags, out output, because error) error {
 	tag, err := t.Find(ctx, c.Tag)
 	if errors.Is(err, store.ErrNoTag) { // it was removed
@@ -155,10 +155,10 @@ func (c *tagCreateCmd) findTag(ctx context.Context, t *tags.Tags, out output, be
 		return err
 	}
 	if tag.Next < c.First {
-		return fmt.Errorf("tag %s exists and goes on with ID %d, below --first %d; to change it: idworker tag raise %[1]s --next %[3]d", c.Tag, tag.Next, c.First)
+		return fmt.Errorf("tag %s exists with next ID %d, below --first %d; to change it: idworker tag raise %[1]s --next %[3]d", c.Tag, tag.Next, c.First)
 	}
 	return out.Print(tagInfo{
-		sentence: sentence(fmt.Sprintf("%s %s is there: step %d, next ID %d", kindOf(tag), c.Tag, tag.Step, tag.Next)),
+		sentence: sentence(fmt.Sprintf("%s %s exists: step %d, next ID %d", kindOf(tag), c.Tag, tag.Step, tag.Next)),
 		Tag:      c.Tag, Step: tag.Step, Next: tag.Next, Order: tag.Order, Created: new(false),
 	})
 }
@@ -177,34 +177,34 @@ func (c *tagCreateCmd) findTemplate(ctx context.Context, t *tags.Tags, out outpu
 		return err
 	}
 	if have.First < c.First {
-		return fmt.Errorf("template %s exists, and its tags begin with ID %d, below --first %d; remove it and create it again, or: idworker tag raise --all --by N", c.Tag, have.First, c.First)
+		return fmt.Errorf("template %s exists with first ID %d, below --first %d; recreate it, or: idworker tag raise --all --by N", c.Tag, have.First, c.First)
 	}
-	found := infoOf(have, "template %s is there: %s")
+	found := infoOf(have, "template %s exists: %s")
 	found.Created = new(false)
 	return out.Print(found)
 }
 
-// compare returns an error that names the settings that are not as they were
-// given, and the command that changes them.
+// compare returns an error that lists the settings that differ, and the command
+// that changes them.
 func (c *tagCreateCmd) compare(kind string, have templates.Template) error {
-	var told, flags []string
+	var different, flags []string
 	number := func(name string, given *int64, have int64) {
 		if given != nil && *given != have {
-			told = append(told, fmt.Sprintf("%s %d, not %d", name, have, *given))
+			different = append(different, fmt.Sprintf("%s %d, not %d", name, have, *given))
 			flags = append(flags, fmt.Sprintf("--%s %d", strings.ReplaceAll(name, " ", "-"), *given))
 		}
 	}
 	number("step", c.Step, have.Step)
 	if c.Order != "" && c.Order != have.Order {
-		told = append(told, fmt.Sprintf("order %s, not %s", have.Order, c.Order))
+		different = append(different, fmt.Sprintf("order %s, not %s", have.Order, c.Order))
 	}
 	number("max tags", c.MaxTags, have.MaxTags)
 	number("new per second", c.NewPerSecond, have.NewPerSecond)
-	if len(told) == 0 {
+	if len(different) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%s %s exists with other settings: %s", kind, c.Tag, strings.Join(told, ", "))
-	if len(flags) < len(told) { // an order cannot be changed
+	err := fmt.Errorf("%s %s exists with other settings: %s", kind, c.Tag, strings.Join(different, ", "))
+	if len(flags) < len(different) { // an order cannot be changed
 		return err
 	}
 	return fmt.Errorf("%w; to change it: idworker tag set '%s' %s", err, c.Tag, strings.Join(flags, " "))

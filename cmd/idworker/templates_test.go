@@ -14,7 +14,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// asker sends single requests, and reports what became of them. The Go client would ask again.
+// asker sends single requests, and records their results. The Go client would
+// retry.
 type asker struct {
 	t    *testing.T
 	conn *nats.Conn
@@ -34,7 +35,7 @@ func (a asker) ask(tag string) (int64, error) {
 	return ranges[0].First, nil
 }
 
-// next is an ID, once there is one.
+// next returns an ID as soon as a request succeeds.
 func (a asker) next(tag string) (id int64) {
 	a.t.Helper()
 	natstest.Eventually(a.t, "an ID of "+tag, func() bool {
@@ -54,7 +55,8 @@ func (a asker) becomes(tag string, want error) {
 	})
 }
 
-// TestLifeOfATemplate as an administrator and a caller see it.
+// TestLifeOfATemplate: a template from the view of an administrator and a
+// caller.
 func TestLifeOfATemplate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -78,18 +80,19 @@ func TestLifeOfATemplate(t *testing.T) {
 	const header, templates = "TAG STEP NEXT ORDER", "TEMPLATE STEP ORDER TAGS MAX TAGS NEW PER SECOND"
 
 	shows("tag create chat.* --template --step 10 --max-tags 2",
-		"created template chat.*: step 10, order trend, at most 2 tags, at most 1,000 new ones a second")
+		"created template chat.*: step 10, order trend, at most 2 tags, at most 1,000 new tags a second")
 	first := c.next("chat.1")
 	if second, other := c.next("chat.1"), c.next("chat.2"); second <= first || other < 1 {
 		t.Errorf("%d after %d, and %d", second, first, other)
 	}
 	c.becomes("chat.3", messages.ErrBusy)
-	natstest.Eventually(t, "the hint of get", func() bool { // a busy worker leaves its group for a while
-		return strings.Contains(s.at("get chat.3 --timeout 1s").stderr, "to have it make more: idworker tag set 'chat.*' --max-tags N")
+	// A busy worker leaves its queue group for a while.
+	natstest.Eventually(t, "the hint of get", func() bool {
+		return strings.Contains(s.at("get chat.3 --timeout 1s").stderr, "raise its limit: idworker tag set 'chat.*' --max-tags N")
 	})
 	says("change it with: idworker tag set chat.1 --step N", "tag create chat.1")
 	says("template already exists: chat.*", "tag create chat.* --template --order strict")
-	says("chat.1 matches the template chat.*: the next request makes it again, above what it had.", "tag rm chat.1")
+	says("chat.1 matches the template chat.*: the next request creates it again, above its last ID.", "tag rm chat.1")
 	c.becomes("chat", messages.ErrNoTag)
 	shows("tag ls", header, "", templates, "chat.* 10 trend 2 2 1000")
 	if ls := s.must("tag ls chat.*"); !strings.Contains(ls, "\nchat.1 ") || !strings.Contains(ls, "\nchat.2 ") {
@@ -111,8 +114,8 @@ func TestLifeOfATemplate(t *testing.T) {
 		t.Errorf("an import of the export changed what there is:\n%s", all)
 	}
 
-	shows("tag rm day.* --yes", "removed template day.*; its tags stay")
-	shows("tag rm chat.* --yes", "removed template chat.*; its tags stay")
+	shows("tag rm day.* --yes", "removed template day.*; its tags remain")
+	shows("tag rm chat.* --yes", "removed template chat.*; its tags remain")
 	c.becomes("chat.3", messages.ErrNoTag)
 	if again := c.next("chat.1"); again <= first {
 		t.Errorf("chat.1 goes on with %d, after %d", again, first)
@@ -120,7 +123,8 @@ func TestLifeOfATemplate(t *testing.T) {
 	if ls := s.must("tag ls"); !strings.Contains(ls, "\nchat.1 ") || !strings.Contains(ls, "\nday.20261121 ") || strings.Contains(ls, "TEMPLATE") {
 		t.Errorf("tag ls of what templates made that were removed:\n%s", ls)
 	}
-	s.must("tag create chat.* --template --order strict --step 20") // beside tags that keep their order
+	// Beside tags that keep their order.
+	s.must("tag create chat.* --template --order strict --step 20")
 	c.next("chat.4")
 	for tag, order := range map[string]string{"chat.1": "trend", "chat.4": "strict"} {
 		if ls := s.must("tag ls " + tag); !strings.Contains(ls, " "+order+"\n") {
@@ -129,8 +133,9 @@ func TestLifeOfATemplate(t *testing.T) {
 	}
 }
 
-// TestRestoreWithTemplates: a tag that came of a template after the backup was taken is not in what is
-// restored. After the restore of docs/operations.md none of its IDs comes again.
+// TestRestoreWithTemplates: a restored backup lacks a tag that a template
+// created afterwards. After the documented restore, none of its IDs is issued
+// again.
 func TestRestoreWithTemplates(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -16,50 +16,50 @@ import (
 	"github.com/idworker/idworker/messages/enrich/verify"
 )
 
-// enrichCmds are the commands about enrichment. Without another word it is enriching.
+// enrichCmds are the commands about enrichment. The default is to enrich.
 type enrichCmds struct {
-	Run    enrichCmd `cmd:"" default:"withargs" help:"Stamp the events of a stream with IDs and publish them to another. The word run may be left out."`
-	Verify verifyCmd `cmd:"" help:"Prove that each event of the one stream is in the other once, in order, with an ID of its own."`
+	Run    enrichCmd `cmd:"" default:"withargs" help:"Add IDs to events (the default command)."`
+	Verify verifyCmd `cmd:"" help:"Verify that events arrived once, in order, with unique IDs."`
 
-	Rm enrichRmCmd `cmd:"" help:"Remove the record of an enrichment that ended for good. Stop its enrichers first."`
+	Rm enrichRmCmd `cmd:"" help:"Remove the record of a finished enrichment."`
 }
 
 // verifyCmd verifies an enrichment. It changes nothing.
 type verifyCmd struct {
-	installation `embed:"" group:"nats"`
+	natsFlags `embed:"" group:"nats"`
 
-	From       string `required:"" help:"Stream that events were read from." placeholder:"STREAM"`
-	Filter     string `help:"Which of its subjects, as the enrichers have it." default:">" placeholder:"SUBJECT"`
-	To         string `required:"" help:"Subject of stamped events, as the enrichers have it." placeholder:"SUBJECT"`
-	ID         string `help:"Which IDs, as the enrichers have it: with {{wildcard(n)}} in the tag, two tags may have the same numbers." placeholder:"KIND"`
-	JSON       string `name:"json" help:"Path of the ID in the JSON object, as the enrichers have it." placeholder:"KEY.KEY"`
-	JSONNumber bool   `name:"json-number" help:"The ID in the JSON object is a number."`
-	DeadLetter string `help:"Subject of dead letters, as the enrichers have it." placeholder:"SUBJECT"`
+	From       string `required:"" help:"Source stream." placeholder:"STREAM"`
+	Filter     string `help:"The enrichers' --filter." default:">" placeholder:"SUBJECT"`
+	To         string `required:"" help:"The enrichers' --to." placeholder:"SUBJECT"`
+	ID         string `help:"The enrichers' --id." placeholder:"KIND"`
+	JSON       string `name:"json" help:"The enrichers' --json." placeholder:"KEY.KEY"`
+	JSONNumber bool   `name:"json-number" help:"The enrichers' --json-number."`
+	DeadLetter string `help:"The enrichers' --dead-letter." placeholder:"SUBJECT"`
 
-	After uint64 `help:"Events of the source through this one are not verified: those that --resume-after gave up, for example." default:"0" placeholder:"SEQ" env:"-"`
+	After uint64 `help:"Skip events through SEQ." default:"0" placeholder:"SEQ" env:"-"`
 
-	Wait        time.Duration `help:"How long to wait for events that have not arrived yet. They are counted otherwise." default:"0s" env:"-"`
-	NoConsumers bool          `help:"Read with requests for single messages, which takes several times as long: for a user that may read and nothing else." env:"-"`
+	Wait        time.Duration `help:"Time to wait for missing events." default:"0s" env:"-"`
+	NoConsumers bool          `help:"Read single messages, without consumers (slower)." env:"-"`
 
-	Output string `help:"How to print the report: text or json." default:"text" enum:"text,json" env:"-"`
+	Output string `help:"Report format: text or json." default:"text" enum:"text,json" env:"-"`
 }
 
-// Run prints what is right and what is wrong.
+// Run prints the report.
 func (c *verifyCmd) Run(ctx context.Context, out output) error {
 	conn, js, err := c.connect()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	conn.SetErrorHandler(nil) // events may have headers that nobody can decode
+	conn.SetErrorHandler(nil) // events may have headers that cannot be decoded
 	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
 	return explainDenied(c.verify(ctx, js, out))
 }
 
-// verifyOpenTimeout bounds finding the streams.
+// verifyOpenTimeout bounds the lookup of the streams.
 const verifyOpenTimeout = 30 * time.Second
 
-// verify verifies, and prints what it found.
+// verify verifies, and prints the report.
 func (c *verifyCmd) verify(ctx context.Context, js jetstream.JetStream, out io.Writer) error {
 	v, err := c.open(ctx, js)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *verifyCmd) verify(ctx context.Context, js jetstream.JetStream, out io.W
 	var report *verify.Report
 	progress.Show(func() { report, err = v.Run(ctx) }, func() string {
 		passed, point := v.Progress()
-		return fmt.Sprintf("at event %d of %d", passed, point)
+		return fmt.Sprintf("event %d of %d", passed, point)
 	})
 	if err != nil && !errors.Is(err, verify.ErrFaults) && !errors.Is(err, verify.ErrWaiting) {
 		return err
@@ -91,43 +91,43 @@ func (c *verifyCmd) open(ctx context.Context, js jetstream.JetStream) (*verify.V
 	}})
 }
 
-// print prints a report, a line for each thing that it says.
+// print prints a report line by line.
 func (c *verifyCmd) print(out io.Writer, r *verify.Report) {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(out, "%-5s %s\n", what, fmt.Sprintf(format, args...))
 	}
-	line("point", "event %d, the last of %s at %s; nothing behind it was looked at", r.Point, r.Source, millis(r.Began))
+	line("point", "through event %d, the last of %s at %s", r.Point, r.Source, millis(r.Began))
 	for _, finding := range r.Findings {
 		line("FAIL", "%s", finding)
 	}
 	for _, kind := range []verify.Kind{verify.Missing, verify.Doubled, verify.Order, verify.SharedID, verify.BadID, verify.Changed, verify.Foreign, verify.Unknown} {
 		if n := r.Faults[kind]; n > verify.MaxFindings {
-			line("FAIL", "%s: %d in all", kind, n)
+			line("FAIL", "%s: %d in total", kind, n)
 		}
 	}
 	if r.Faults[verify.Missing] > 0 && c.DeadLetter == "" {
-		line("note", "without --dead-letter, events that could not be stamped count as missing")
+		line("note", "without --dead-letter, dead letters count as missing")
 	}
 	switch {
 	case r.Through == 0:
-		line("note", "there is no event of %s in %s that could be verified", r.Source, r.Target)
+		line("note", "no event of %s to verify in %s", r.Source, r.Target)
 	case len(r.Faults) == 0:
-		line("ok", "%d events of %s are in %s, each once, in order, with an ID of its own: events %d to %d, stored at %s",
+		line("ok", "%d events of %s are in %s once, in order, with unique IDs: events %d to %d, stored at %s",
 			r.Events, r.Source, r.Target, r.From, r.Through, millis(r.Stored))
 	default:
-		line("note", "%d events were compared, from %d to %d, stored at %s", r.Events, r.From, r.Through, millis(r.Stored))
+		line("note", "%d events compared, %d to %d, stored at %s", r.Events, r.From, r.Through, millis(r.Stored))
 	}
 	for _, count := range []struct {
 		n    uint64
 		text string
 	}{
-		{r.Dead, "dead: %d not in the target but among the dead letters in " + r.DeadLetters},
-		{r.Both, "both: %d in the target and among the dead letters too"},
-		{r.Waiting, "waiting: %d not in the target yet, and not verified"},
-		{r.Gone, "gone: %d that cannot be verified; as many messages have been removed from the target or the dead letters"},
-		{r.Orphans, "orphans: %d that the source has removed since; only their order and their IDs were verified"},
-		{r.Before, "before: %d events through --after; only their IDs were verified"},
-		{r.Others, "others: %d messages in the target on other subjects, which were ignored"},
+		{r.Dead, "dead: %d became dead letters in " + r.DeadLetters},
+		{r.Both, "both: %d in the target and dead letters"},
+		{r.Waiting, "waiting: %d not in the target yet"},
+		{r.Gone, "gone: %d unverifiable, as the target or the dead letters lost as many messages"},
+		{r.Orphans, "orphans: %d removed from the source since; only order and IDs verified"},
+		{r.Before, "before: %d events through --after; only IDs verified"},
+		{r.Others, "others: %d target messages on other subjects, ignored"},
 	} {
 		if count.n > 0 {
 			line("note", count.text, count.n)

@@ -16,11 +16,11 @@ import (
 
 // workersCmd lists the worker IDs of snowflake IDs.
 type workersCmd struct {
-	installation `embed:"" group:"nats"`
-	printFlags   `embed:""`
+	natsFlags  `embed:"" group:"nats"`
+	printFlags `embed:""`
 }
 
-// Run prints a line for each worker ID that is leased, or was at some time.
+// Run prints a line for each worker ID that is or was leased.
 func (c *workersCmd) Run(ctx context.Context, out output) error {
 	return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		return c.list(ctx, js, out)
@@ -32,12 +32,12 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	if holdings == nil && err != nil {
 		return err
 	}
-	found := workerIDs{Workers: []workerID{}}
+	found := leasedIDs{Workers: []leasedID{}}
 	if layout != (snowflake.Layout{}) {
 		found.Layout = layout.String()
 	}
 	for _, h := range holdings {
-		one := workerID{Datacenter: h.Datacenter, Worker: h.Worker, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
+		one := leasedID{Datacenter: h.Datacenter, Worker: h.Worker, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
 		if h.Held() {
 			one.Instance, one.Since, one.ClockMs = h.Instance, stamp(h.Since), new(h.ClockDiff.Milliseconds())
 		}
@@ -46,27 +46,30 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	return errors.Join(out.Print(found), err)
 }
 
-// workerIDs are those that are leased, or were at some time.
-type workerIDs struct {
-	Layout  string     `json:"layout,omitempty"` // missing until the first worker sets it
-	Workers []workerID `json:"workers"`
+// leasedIDs lists the worker IDs that are or were leased.
+type leasedIDs struct {
+	// Missing until the first worker sets it.
+	Layout  string     `json:"layout,omitempty"`
+	Workers []leasedID `json:"workers"`
 }
 
-// workerID is one. What is not known is missing; nobody holds one without an instance.
-type workerID struct {
-	Datacenter    int64  `json:"datacenter"`
-	Worker        int64  `json:"worker"`
-	Instance      string `json:"instance,omitempty"`
-	Host          string `json:"host,omitempty"`
-	Since         string `json:"since,omitempty"`
-	ClockMs       *int64 `json:"clock_ms,omitempty"` // ahead of the NATS server's
+// leasedID is the state of a worker ID. Unknown fields are missing; without an
+// instance, the ID is free.
+type leasedID struct {
+	Datacenter int64  `json:"datacenter"`
+	Worker     int64  `json:"worker"`
+	Instance   string `json:"instance,omitempty"`
+	Host       string `json:"host,omitempty"`
+	Since      string `json:"since,omitempty"`
+	// Ahead of the NATS server's.
+	ClockMs       *int64 `json:"clock_ms,omitempty"`
 	ReservedUntil string `json:"reserved_until,omitempty"`
 }
 
-// Text is part of report.
-func (l workerIDs) Text(out io.Writer) error {
+// Text implements report.
+func (l leasedIDs) Text(out io.Writer) error {
 	if l.Layout == "" {
-		_, err := fmt.Fprintln(out, "no layout yet, the first worker sets it")
+		_, err := fmt.Fprintln(out, "no layout yet; the first worker sets it")
 		return err
 	}
 	fmt.Fprintf(out, "layout %s\n", l.Layout)

@@ -8,12 +8,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// batch is the largest number of orders in one transaction.
+// batch is the largest number of orders in a transaction.
 const batch = 500
 
-// persist moves the given number of orders from the stream into the table. It acknowledges
-// an order once it is committed, so a consumer that dies loses nothing: what it had not
-// acknowledged is delivered again, and the table's key shows what is there already.
+// persist moves the given number of orders from the stream into the table. It
+// acknowledges an order after the commit, so a consumer that dies loses
+// nothing: unacknowledged orders are delivered again, and the table's key
+// detects duplicates.
 func persist(ctx context.Context, js jetstream.JetStream, orders table, want int) error {
 	consumer, err := js.CreateConsumer(ctx, "ORDERS_READY", jetstream.ConsumerConfig{
 		Durable:       "database",
@@ -48,8 +49,8 @@ func persist(ctx context.Context, js jetstream.JetStream, orders table, want int
 	return nil
 }
 
-// crash does what a consumer that dies at the worst moment does: it inserts orders, but
-// never acknowledges them. It returns how many.
+// crash simulates a consumer that dies at the worst moment: it inserts orders
+// without acknowledging them. It returns their number.
 func crash(ctx context.Context, consumer jetstream.Consumer, orders table) (int, error) {
 	msgs, err := fetch(ctx, consumer, batch/5)
 	if err != nil {
@@ -59,7 +60,7 @@ func crash(ctx context.Context, consumer jetstream.Consumer, orders table) (int,
 	return len(msgs), err
 }
 
-// fetch waits for orders, and returns at least one and at most n of them.
+// fetch waits for orders, and returns between 1 and n of them.
 func fetch(ctx context.Context, consumer jetstream.Consumer, n int) (msgs []jetstream.Msg, err error) {
 	for len(msgs) == 0 {
 		if err := ctx.Err(); err != nil {

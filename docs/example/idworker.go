@@ -16,18 +16,18 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// idworker is a running installation: one idworker serve with an embedded NATS server, and
-// whatever else was started on it.
+// idworker is a running installation: an idworker serve with an embedded NATS
+// server, and other processes that use it.
 type idworker struct {
 	binary string
 	url    string
-	log    *os.File // where the processes log to
+	log    *os.File // log of all processes
 	procs  []*exec.Cmd
 	conn   *nats.Conn
 }
 
-// serve starts idworker serve on a free port of the loopback interface, with its data below
-// dir, and returns when it answers.
+// serve starts idworker serve on a free loopback port, with its data below dir,
+// and returns when it answers.
 func serve(ctx context.Context, binary, dir string) (*idworker, error) {
 	address, err := freeAddress()
 	if err != nil {
@@ -52,11 +52,11 @@ func (w *idworker) startServer(ctx context.Context, address, data string) (err e
 	if err != nil {
 		return err
 	}
-	// There is no tag yet. Being told so is an answer.
+	// There is no tag yet, so this error is an answer.
 	return w.await(ctx, "order", messages.ErrNoTag)
 }
 
-// command is an idworker command. It sees no settings from the environment.
+// command returns an idworker command without environment variables.
 func (w *idworker) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(w.binary, args...)
 	cmd.Env = []string{}
@@ -74,7 +74,8 @@ func (w *idworker) start(args ...string) error {
 	return nil
 }
 
-// createTag creates a tag, as an administrator would, and returns when it has IDs.
+// createTag creates a tag, as an administrator would, and returns when it has
+// IDs.
 func (w *idworker) createTag(ctx context.Context, tag string) error {
 	if out, err := w.command("tag", "create", "--server", w.url, tag).CombinedOutput(); err != nil {
 		return fmt.Errorf("create tag %s: %w: %s", tag, err, out)
@@ -82,8 +83,8 @@ func (w *idworker) createTag(ctx context.Context, tag string) error {
 	return w.await(ctx, tag, nil)
 }
 
-// await asks for an ID of a tag until the answer is the wanted one. It does not use the
-// IDs, so they leave a gap, which does no harm.
+// await requests IDs of a tag until the result is the wanted error. It does not
+// use the IDs, which leaves a harmless gap.
 func (w *idworker) await(ctx context.Context, tag string, want error) error {
 	client := messages.NewClient(w.conn, messages.DefaultPrefix)
 	for {
@@ -101,8 +102,8 @@ func (w *idworker) await(ctx context.Context, tag string, want error) error {
 	}
 }
 
-// stop ends all processes, the one with the NATS server last, and prints their log if show is
-// set. It kills a process that does not end by itself.
+// stop ends all processes, the NATS server's last, and prints their log if show
+// is set. It kills a process that does not end in time.
 func (w *idworker) stop(show bool) (err error) {
 	if w.conn != nil {
 		w.conn.Close()
@@ -119,7 +120,7 @@ func (w *idworker) stop(show bool) (err error) {
 	return errors.Join(err, w.log.Close())
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an unused address.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

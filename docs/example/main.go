@@ -1,15 +1,17 @@
-// Command example shows events that get their IDs on the way into a database. Orders are
-// published without an ID, idworker enrich stamps them, and a consumer inserts them into
-// a table whose primary key is that ID.
+// Command example adds IDs to events on their way into a database. A producer
+// publishes orders without IDs, idworker enrich adds the IDs, and a consumer
+// inserts the orders into a table with the ID as primary key.
 //
-//	producer ─▶ stream ORDERS ─▶ idworker enrich ─▶ stream ORDERS_READY ─▶ consumer ─▶ table
-//	            orders.raw.>     (two processes)    orders.ready.>
-//	                                                orders.dead
+//	producer ─▶ ORDERS ─▶ idworker enrich ─▶ ORDERS_READY ─▶ consumer ─▶ table
+//	      orders.raw.>    (two processes)    orders.ready.>
+//	                                         orders.dead
 //
-// Start it with make example. It needs nothing else, takes a few seconds, leaves nothing
-// behind, and fails unless every good order is in the table exactly once.
+// Run it with make example. It needs nothing else, takes a few seconds, leaves
+// nothing behind, and fails unless every good order is in the table exactly
+// once.
 //
-// It is a module of its own, so that idworker does not depend on its database driver.
+// It is a separate module, so that idworker does not depend on its database
+// driver.
 package main
 
 import (
@@ -38,7 +40,7 @@ func main() {
 	}
 }
 
-// timeout bounds the whole run, which takes a few seconds.
+// timeout bounds the run, which takes a few seconds.
 const timeout = 25 * time.Second
 
 func run(ctx context.Context, binary string) (err error) {
@@ -65,7 +67,7 @@ func run(ctx context.Context, binary string) (err error) {
 	if err := ids.createTag(ctx, "order"); err != nil {
 		return err
 	}
-	for range 2 { // more would share the work too
+	for range 2 { // more would share the work
 		if err := ids.start("enrich", "--server", ids.url, "--from", "ORDERS", "--filter", "orders.raw.>",
 			"--to", "orders.ready.>", "--id", "segment:order", "--json", "id", "--dead-letter", "orders.dead"); err != nil {
 			return err
@@ -89,9 +91,9 @@ func run(ctx context.Context, binary string) (err error) {
 	return report(ctx, js, orders, good, broken)
 }
 
-// createStreams creates the source, for orders without IDs, and the target, for orders
-// with IDs. The target allows atomic batches, which idworker enrich publishes so that no
-// event arrives twice.
+// createStreams creates the source, for orders without IDs, and the target, for
+// orders with IDs. The target allows atomic batches: idworker enrich needs them
+// so that no event arrives twice.
 func createStreams(ctx context.Context, js jetstream.JetStream) error {
 	for _, s := range []jetstream.StreamConfig{
 		{Name: "ORDERS", Subjects: []string{"orders.raw.>"}},

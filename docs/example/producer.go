@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// order is an order as the shop knows it, without an ID.
+// order is an order of the shop, without an ID.
 type order struct {
 	Customer string `json:"customer"`
 	Cents    int64  `json:"cents"`
@@ -16,11 +16,11 @@ type order struct {
 
 const (
 	orders      = 2000
-	brokenEvery = 400 // one in this many is cut off in the middle
+	brokenEvery = 400 // every 400th order is truncated
 )
 
-// produce publishes the orders on one subject per country. It does not depend on idworker:
-// if that is away, the stream keeps the orders until they can be stamped.
+// produce publishes the orders on a subject per country. It does not depend on
+// idworker: the stream keeps the orders until they can be enriched.
 func produce(ctx context.Context, js jetstream.JetStream) (good, broken int, err error) {
 	countries := []string{"at", "de", "fr"}
 	acks := make([]jetstream.PubAckFuture, 0, orders)

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// report prints what became of the orders, and fails unless it is as it should be.
+// report prints the results, and fails unless every order is accounted for.
 func report(ctx context.Context, js jetstream.JetStream, orders table, good, broken int) error {
 	if err := orders.printFirst(ctx, 5); err != nil {
 		return err
@@ -31,8 +31,9 @@ func report(ctx context.Context, js jetstream.JetStream, orders table, good, bro
 	return nil
 }
 
-// printDeadLetters prints the orders that could not be stamped, and why. A dead letter is
-// published before the orders behind it, so once those have arrived, none is missing.
+// printDeadLetters prints the orders that could not be enriched, with reasons.
+// A dead letter is published before the orders behind it, so once those have
+// arrived, none is missing.
 func printDeadLetters(ctx context.Context, js jetstream.JetStream) (n int, err error) {
 	consumer, err := js.OrderedConsumer(ctx, "ORDERS_READY", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"orders.dead"}})
 	if err != nil {

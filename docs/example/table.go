@@ -12,8 +12,8 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// table is where orders end up. Its key is the ID that idworker gave them. This database has
-// no sequence or counter of its own.
+// table contains the orders by ID. The database has no sequence or counter of
+// its own.
 type table struct{ db *sql.DB }
 
 func openTable(ctx context.Context, path string) (table, error) {
@@ -32,9 +32,9 @@ func openTable(ctx context.Context, path string) (table, error) {
 
 func (t table) close() error { return t.db.Close() }
 
-// insert inserts enriched orders in one transaction, and returns how many were there
-// already. An order that is delivered again has the same ID as before, so its key is taken
-// and nothing happens.
+// insert inserts enriched orders in a transaction, and returns the number of
+// duplicates. An order that is delivered again has the same ID, so its key
+// exists and nothing happens.
 func (t table) insert(ctx context.Context, msgs []jetstream.Msg) (known int, err error) {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -62,8 +62,8 @@ func (t table) insert(ctx context.Context, msgs []jetstream.Msg) (known int, err
 	return known, tx.Commit()
 }
 
-// count returns how many orders there are, and how many different ones: no two orders that
-// produce publishes have the same cents.
+// count returns the number of orders, and of different orders: all orders of
+// produce differ in their cents.
 func (t table) count(ctx context.Context) (rows, different int, err error) {
 	err = t.db.QueryRowContext(ctx, `SELECT count(*), count(DISTINCT cents) FROM orders`).Scan(&rows, &different)
 	return rows, different, err

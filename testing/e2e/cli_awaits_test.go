@@ -22,7 +22,7 @@ func TestServeAwaitsNATS(t *testing.T) {
 	ns.conf = write(t, t.TempDir(), "nats.conf", fmt.Sprintf("jetstream { store_dir: %q }", t.TempDir()))
 	url := "nats://" + ns.address
 	http := freeAddress(t)
-	const waits, tryLater, interrupted = "no NATS server answers yet", 4, 130
+	const waits, tryLater, interrupted = "waiting for a NATS server", 4, 130
 	serve := settings{}.launch(t, "serve", "--server", url, "--http", http)
 	enrich := settings{}.launch(t, "enrich", "--server", url, "--from", "EVENTS", "--to", "stamped.>", "--id", "snowflake")
 	for _, p := range []*process{serve, enrich} {
@@ -39,7 +39,7 @@ func TestServeAwaitsNATS(t *testing.T) {
 	ns.start()
 	serve.serving()
 	for p, there := range map[*process]int{serve: 1, enrich: 1} {
-		natstest.Eventually(t, "it says that the server is there", func() bool { return strings.Contains(p.stderr.String(), "the NATS server is there") })
+		natstest.Eventually(t, "it says that the server is there", func() bool { return strings.Contains(p.stderr.String(), "connected to NATS") })
 		if log := p.stderr.String(); strings.Count(log, waits) != there {
 			t.Errorf("%s: not one line that says it waits:\n%s", p.name, log)
 		}

@@ -118,7 +118,7 @@ func (s *httpSite) withoutNATS(t *testing.T) {
 	}
 	becomes(200, "ready", healthy, s.serve.instance())
 	s.ns.Stop()
-	becomes(503, "not connected to NATS", "not known: all but this process", "not connected to NATS")
+	becomes(503, "not connected to NATS", "unknown: all but this process", "not connected to NATS")
 	s.ns.Restart()
 	becomes(200, "ready", healthy, s.serve.instance())
 }

@@ -50,7 +50,7 @@ func on(dsn string) settings { return settings{env: []string{"IDWORKER_STORE=" +
 
 // unsafeTestDatabase begins the warning about most databases of tests: dbtest
 // runs them without fsync.
-const unsafeTestDatabase = "the database acknowledges commits before they are on disk"
+const unsafeTestDatabase = "database acknowledges commits before syncing them"
 
 // says counts the log lines with a message.
 func (p *process) says(message string) int {

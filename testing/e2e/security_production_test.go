@@ -106,7 +106,7 @@ func (s *site) missingIsNamed(t *testing.T) {
 	stranger.env[1] = "IDWORKER_INBOX_PREFIX=_INBOX_caller.any"
 	fails(stranger, []string{`"_INBOX_caller.any.`}, "get", "order")
 	for _, role := range []string{"worker", "loader", "admin"} {
-		sick(t, s.as(role), role, "an administrator creates it: idworker provision")
+		sick(t, s.as(role), role, "create it with idworker provision")
 	}
 }
 
@@ -140,7 +140,7 @@ func (s *site) provisionTwice(t *testing.T) {
 	}
 }
 
-const noWorkers, noLoaders = "FAIL  workers: none reports: nobody answers requests", "FAIL  loaders: none reports: nobody reserves segments"
+const noWorkers, noLoaders = "FAIL  workers: none reports, so requests fail", "FAIL  loaders: none reports, so workers live on their buffers"
 
 // nobodyRuns: a role without a process is the only fault, for a user with the
 // right to look.
@@ -220,7 +220,7 @@ func (s *site) doctorOfEachRole(t *testing.T) {
 			t.Errorf("%s:\n%s", role, r.stdout)
 		}
 	}
-	const answers = "a worker answers, and gives 1 to 10000 IDs at once"
+	const answers = "a worker answers requests for 1 to 10000 IDs"
 	s.well(t, "caller", []string{"caller"}, "ok    requests for tags: "+answers, "ok    requests for snowflake IDs: "+answers)
 	s.well(t, "order", []string{"caller", "--tag", "order"}, "ok    requests for tag order: "+answers)
 }
@@ -228,7 +228,7 @@ func (s *site) doctorOfEachRole(t *testing.T) {
 // doctorNamesWhatIsWrong gives users another's role, and processes settings
 // that do not fit.
 func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
-	sick(t, s.as("order"), "caller", `refuses this user a right: Permissions Violation for Publish to "ids.snowflake"`)
+	sick(t, s.as("order"), "caller", `denies this user a right: Permissions Violation for Publish to "ids.snowflake"`)
 	sick(t, s.as("order"), "caller", `Publish to "ids.segment.other"`, "--tag", "other")
 	sick(t, s.as("caller"), "worker", "Permissions Violation")
 	sick(t, s.as("loader"), "worker", "subscribe ids.segment.> ids")
@@ -264,12 +264,12 @@ func (s *site) status(t *testing.T) {
 		var unknown []string
 		natstest.Eventually(t, "the page shows all", func() bool {
 			_, page := fetch(t, s.http[role], "/")
-			unknown = between(page, "not known: ", "<")
-			return strings.Contains(page, "All is well, as far as is known") && strings.Contains(page, "<dt>workers answered</dt><dd>2</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
-				strings.Contains(page, "lacks a right for it: the user may not publish $JS.API.") && slices.Equal(unknown, lacks)
+			unknown = between(page, "unknown: ", "<")
+			return strings.Contains(page, "No known problems, but parts are unknown") && strings.Contains(page, "<dt>workers answered</dt><dd>2</dd>") && strings.Contains(page, "<dt>loaders answered</dt><dd>1</dd>") &&
+				strings.Contains(page, "lacks a right: the user may not publish $JS.API.") && slices.Equal(unknown, lacks)
 		})
 	}
-	if r := s.as("caller").run(t, "status"); r.code != 0 || !strings.Contains(r.stdout, "not known: reports of workers and loaders") || strings.Contains(r.stdout, "nobody answers requests") {
+	if r := s.as("caller").run(t, "status"); r.code != 0 || !strings.Contains(r.stdout, "unknown: reports of workers and loaders") || strings.Contains(r.stdout, "requests fail") {
 		t.Errorf("who may not ask is told %d %q, want that it is not known", r.code, r.stdout)
 	}
 }
@@ -354,7 +354,7 @@ func (s *site) bench(t *testing.T) {
 	if out := s.must("caller", "bench", "invoice", "--duration", "100ms").stdout; !strings.Contains(out, "ok    in order: invoice\n") {
 		t.Errorf("a strict tag: %s", out)
 	}
-	if out := s.must("caller", "bench", "--snowflake", "--duration", "100ms").stdout; !strings.Contains(out, "note  the order of snowflake IDs was not looked at") {
+	if out := s.must("caller", "bench", "--snowflake", "--duration", "100ms").stdout; !strings.Contains(out, "note  order of snowflake IDs not checked") {
 		t.Errorf("snowflake IDs, for a user who may not read their layout: %s", out)
 	}
 }

@@ -119,7 +119,7 @@ func missingRight(t *testing.T) {
 	p := startProduction(t, confWith(t, `"ids.segment.> ids", `, ""))
 	p.provision()
 	w := p.as("worker").launch(t, "serve", "--role", "worker")
-	if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), `"ids.segment.>"`) || !strings.Contains(w.stderr.String(), "nats.conf shows which rights each role needs") {
+	if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), `"ids.segment.>"`) || !strings.Contains(w.stderr.String(), "nats.conf lists the rights of each role") {
 		t.Errorf("exit code %d:\n%s", code, w.stderr.Tail())
 	}
 }
@@ -134,7 +134,7 @@ func unsynced(t *testing.T) {
 	if n := strings.Count(r.stdout, "FAIL"); n != 2 || !strings.Contains(r.stdout, "FAIL  workers: ") || !strings.Contains(r.stdout, "FAIL  loaders: ") {
 		t.Errorf("doctor finds more wrong than that nobody serves yet:\n%s", r.stdout)
 	}
-	for _, line := range []string{"ok    sync: sync_interval is not always, which is allowed", "warn  storage: ", "max_file"} {
+	for _, line := range []string{"ok    sync: sync_interval is not always, as --allow-unsynced accepts", "warn  storage: ", "max_file"} {
 		if !strings.Contains(r.stdout, line) {
 			t.Errorf("doctor (%d) does not say %q:\n%s", r.code, line, r.stdout)
 		}

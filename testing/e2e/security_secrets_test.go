@@ -201,7 +201,7 @@ func (s spy) fails(with settings, args []string, commands ...string) {
 		s.reads(p.name+": the command line", p.commandLine())
 		if strings.HasPrefix(command, "serve") || strings.HasPrefix(command, "enrich") {
 			natstest.Eventually(s.t, p.name+" ends or complains", func() bool {
-				return p.hasEnded() || p.says("no NATS server answers yet") > 0 || p.says("database does not answer") > 0 && p.says("serving") > 0
+				return p.hasEnded() || p.says("waiting for a NATS server") > 0 || p.says("database does not answer") > 0 && p.says("serving") > 0
 			})
 			p.signal(syscall.SIGQUIT)
 		}

@@ -47,7 +47,7 @@ func TestNoDuplicateWhileCountersMove(t *testing.T) {
 		if r := next.run(t, "tag", "import", file); r.code == 0 || !strings.Contains(r.stderr, "uses another store") {
 			t.Errorf("import into another store (%d): %s", r.code, r.stderr)
 		}
-		if r := next.run(t, "tag", "import", "--switch-store", file); r.code == 0 || !strings.Contains(r.stderr, "stop them all") {
+		if r := next.run(t, "tag", "import", "--switch-store", file); r.code == 0 || !strings.Contains(r.stderr, "stop them, export again") {
 			t.Errorf("import while a loader runs (%d): %s", r.code, r.stderr)
 		}
 		loader.stop(syscall.SIGTERM)

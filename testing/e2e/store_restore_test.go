@@ -124,10 +124,10 @@ func TestDataFolder(t *testing.T) {
 	t.Run("put back", func(t *testing.T) {
 		put(backup)
 		for range 2 {
-			refuses(t, restart(), "older copy", "bucket ids_register is at sequence ", ", was at ", remedy)
+			refuses(t, restart(), "old copy", "bucket ids_register is at sequence ", ", was at ", remedy)
 		}
 		put(t.TempDir())
-		refuses(t, restart(), "older copy", "bucket ids_register is missing", remedy)
+		refuses(t, restart(), "old copy", "bucket ids_register is missing", remedy)
 	})
 	t.Run("with the folder that was in use", func(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(data), os.Rename(recent, data)); err != nil {
@@ -151,7 +151,7 @@ func TestDataFolder(t *testing.T) {
 		if err := os.Rename(witness, witness+".elsewhere"); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, restart(), "its witness is gone", "there is no "+witness, "name it with --witness", remedy)
+		refuses(t, restart(), "its witness is gone", "no "+witness, "set --witness", remedy)
 		startServer(t, data, "--witness", witness+".elsewhere").stop(syscall.SIGTERM)
 		if err := os.Rename(witness+".elsewhere", witness); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestDataFolder(t *testing.T) {
 		if err := os.Rename(data, data+".moved"); err != nil {
 			t.Fatal(err)
 		}
-		if code := server.wait(); code != exitFailure || !strings.Contains(server.stderr.String(), "removed or replaced while it was in use: "+data) {
+		if code := server.wait(); code != exitFailure || !strings.Contains(server.stderr.String(), "removed or replaced while in use: "+data) {
 			t.Errorf("exit code %d, want %d and a reason:\n%s", code, exitFailure, server.stderr.Tail())
 		}
 	})

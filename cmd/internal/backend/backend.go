@@ -18,25 +18,26 @@ import (
 // Kind is a kind of store.
 type Kind string
 
-// The kinds of store.
+// Kinds of store.
 const (
 	JetStream Kind = "jetstream"
 	MySQL     Kind = "mysql"
 	Postgres  Kind = "postgres"
 )
 
-// ErrScheme is the error for a DSN of no known kind.
+// ErrScheme is the error for a DSN of an unknown kind.
 var ErrScheme = errors.New("expected jetstream, mysql://user:password@tcp(host:port)/db or postgres://user:password@host:port/db")
 
-// Backend says where segments come from: the register in JetStream alone, or a table of a
-// database behind it.
+// Backend is the configuration of a store: the register in JetStream, alone or
+// in front of a table in a database.
 type Backend struct {
-	kind  Kind
-	table *sql.Config // nil if the kind is JetStream; a pointer, as it has the password
+	kind Kind
+	// A pointer, because it contains the password; nil for JetStream.
+	table *sql.Config
 }
 
-// Parse reads a DSN: jetstream, mysql://…, or postgres://…. The table is that of a
-// database. Errors never contain the DSN.
+// Parse parses a DSN: jetstream, mysql://…, or postgres://…. The table is in
+// that database. Errors never contain the DSN.
 func Parse(dsn, table string) (Backend, error) {
 	switch scheme, _, _ := strings.Cut(dsn, "://"); scheme {
 	case string(JetStream):
@@ -51,18 +52,18 @@ func Parse(dsn, table string) (Backend, error) {
 	return Backend{}, ErrScheme
 }
 
-// login finds a password in a DSN: before the last @, behind a colon; or in the settings. A text that only
-// looks like one counts.
+// login matches a password in a DSN: before the last @ and after a colon, or in
+// the settings. Text that only looks like a password matches too.
 var login = regexp.MustCompile(`(?s)^[^:]*://[^:]*:.+@|password=`)
 
-// HasPassword reports whether a DSN holds a password, or may do so.
+// HasPassword reports whether a DSN may contain a password.
 func HasPassword(dsn string) bool { return login.MatchString(dsn) }
 
-// Kind returns which kind of store this is.
+// Kind returns the kind of store.
 func (b Backend) Kind() Kind { return b.kind }
 
-// Name names the store, with the database and the table: the loaders of one installation
-// have to agree on it.
+// Name returns the store's name, with the database and the table. All loaders
+// of an installation must have the same.
 func (b Backend) Name() string {
 	if b.kind == JetStream {
 		return string(JetStream)
@@ -70,8 +71,8 @@ func (b Backend) Name() string {
 	return string(b.kind) + " " + b.table.Name()
 }
 
-// Reservations is how many reservations a loader should have in flight at a time; 0 if the
-// store does not mind.
+// Reservations is the number of reservations that a loader should have in
+// flight at a time, or 0 for any.
 func (b Backend) Reservations() int {
 	if b.kind == JetStream {
 		return 0
@@ -79,17 +80,17 @@ func (b Backend) Reservations() int {
 	return sql.Reservations
 }
 
-// Beside are the buckets that a witness watches beside the register.
+// Beside returns the buckets that a witness covers in addition to the register.
 func Beside(prefix messages.Prefix) []string { return []string{lease.ClockBucketName(prefix)} }
 
-// Open opens the store. The register has to exist; a database need not answer. The table
-// and the buckets beside the register are set here.
+// Open opens the store. The register must exist; a database may be unreachable.
+// Open sets the table of c, and its buckets beside the register.
 func (b Backend) Open(ctx context.Context, c register.Config) (*Store, error) {
 	return b.open(c, func(c register.Config) (*register.Store, error) { return register.Open(ctx, c) })
 }
 
-// Decide opens the store for [register.Store.RaiseAll]: its register may have gone back, or
-// is created if it is missing.
+// Decide opens the store for [register.Store.RaiseAll]: the register may have
+// regressed, and is created if it is missing.
 func (b Backend) Decide(ctx context.Context, c register.Config, replicas int) (*Store, error) {
 	return b.open(c, func(c register.Config) (*register.Store, error) { return register.Decide(ctx, c, replicas) })
 }
@@ -115,13 +116,13 @@ func (b Backend) open(config register.Config, open func(register.Config) (*regis
 	return &Store{s, database}, nil
 }
 
-// Store is an open store. It has to be closed.
+// Store is an open store. Close it.
 type Store struct {
 	*register.Store
-	Database store.Database // nil if there is none
+	Database store.Database // may be nil
 }
 
-// Close closes the store, and the connections to a database.
+// Close closes the store and the connections to a database.
 func (s *Store) Close() error {
 	err := s.Store.Close()
 	if s.Database != nil {
@@ -130,7 +131,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// CheckFirst reports whether loaders can make tags of any name for templates.
+// CheckFirst returns an error if templates cannot create tags of any name.
 func (s *Store) CheckFirst(ctx context.Context) error {
 	if s.Database == nil {
 		return nil
@@ -138,8 +139,9 @@ func (s *Store) CheckFirst(ctx context.Context) error {
 	return s.Database.CheckFirst(ctx)
 }
 
-// Prepare creates the table, if migrate is set and it is missing, and checks it. A database
-// that does not answer is logged and is no error: service begins once it does.
+// Prepare checks the table; with migrate it first creates a missing one. It
+// logs an unreachable database without an error: service begins once it
+// answers.
 func (s *Store) Prepare(ctx context.Context, migrate bool, log *zap.Logger) error {
 	if s.Database == nil {
 		return nil

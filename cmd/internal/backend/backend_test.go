@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseErrors: what cannot be read is refused, and no error shows any of it.
+// TestParseErrors: a malformed DSN is rejected, and no error shows any of it.
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{
@@ -88,7 +88,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// options are those of a register on a server of its own.
+// options returns the options of a register on its own server.
 func options(t *testing.T) register.Config {
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
@@ -98,7 +98,7 @@ func options(t *testing.T) register.Config {
 	return register.Config{JetStream: js, Prefix: messages.DefaultPrefix}
 }
 
-// TestJetStream: the register is a store by itself.
+// TestJetStream: the register alone is a store.
 func TestJetStream(t *testing.T) {
 	t.Parallel()
 	b, err := backend.Parse("jetstream", table)
@@ -115,7 +115,7 @@ func TestJetStream(t *testing.T) {
 	}
 }
 
-// TestDatabaseAway: a database that does not answer can be opened, and prepared for later.
+// TestDatabaseAway: an unreachable database can be opened and prepared.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{"mysql://u:p@tcp(127.0.0.1:1)/shop", "postgres://u:p@127.0.0.1:1/shop"} {

@@ -1,6 +1,6 @@
-// Package backend turns a DSN into a segment store: the register in JetStream, alone or in
-// front of a table in a database.
+// Package backend turns a DSN into a segment store: the register in JetStream,
+// alone or in front of a table in a database.
 //
-// A DSN is parsed once, into a [Backend], so what is malformed is found before anything is
-// done, and the DSN with its password is not passed around.
+// [Parse] is called once, before anything else. So errors in a DSN appear
+// early, and the DSN with its password is not passed around.
 package backend

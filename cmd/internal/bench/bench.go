@@ -1,5 +1,4 @@
-// Package bench puts load on an installation, measures it, and checks all IDs
-// that come.
+// Package bench measures an installation under load, and checks every ID.
 package bench
 
 import (
@@ -17,27 +16,27 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// Config is what a run asks for, and how.
+// Config configures a run.
 type Config struct {
-	Clients  []*messages.Client // which the callers share
-	Targets  []Target           // at least one; each caller asks for them in turn
-	Layout   snowflake.Layout   // of the installation; zero if that is not known
-	Callers  int                // how many ask at the same time, each waiting for its answer
-	Duration time.Duration      // how long they ask
-	Rate     int                // requests a second in all; 0: as many as are answered
-	Batch    int64              // IDs in each request
-	Timeout  time.Duration      // how long a caller waits for them
-	History  *history.Writer    // of all requests, which Run closes; nil: nothing is recorded
+	Clients  []*messages.Client // shared by the callers
+	Targets  []Target           // at least one; callers request them in turn
+	Layout   snowflake.Layout   // of the installation; zero if unknown
+	Callers  int                // concurrent, each with one request in flight
+	Duration time.Duration      // of the run
+	Rate     int                // requests a second in all; 0: unlimited
+	Batch    int64              // IDs per request
+	Timeout  time.Duration      // of a request
+	History  *history.Writer    // of all requests, closed by Run; may be nil
 }
 
-// Target is what callers ask for.
+// Target is a tag, or snowflake IDs, to request.
 type Target struct {
 	Tag  string       // empty for snowflake IDs
 	Kind history.Kind // Single, Batch, Strict or Snowflake
 }
 
-// Look finds out whether a tag is strict: then it refuses requests for IDs that
-// are kept for later. It uses up one ID.
+// Look detects whether a tag is strict: then it refuses to prefetch. It uses up
+// an ID.
 func Look(ctx context.Context, client *messages.Client, tag string, batch int64) (Target, error) {
 	p, err := client.Prefetch(tag, messages.PrefetchConfig{Limit: 1, MaxBatch: 1})
 	if err != nil {
@@ -54,14 +53,14 @@ func Look(ctx context.Context, client *messages.Client, tag string, batch int64)
 	return Target{tag, history.Single}, err
 }
 
-// ErrBroken is wrapped by the error of a run in which a promise was broken: an
-// ID came twice, out of order, or the answer was none.
+// ErrBroken is wrapped by the error of a run with a duplicate ID, an ID out of
+// order, or an invalid reply.
 var ErrBroken = errors.New("a promise was broken")
 
-// Run asks until the time is over, or ctx ends, and waits for the last answers.
-// There is always a report. The error wraps [ErrBroken] if a promise was broken;
-// it is that of ctx if it ended, and that of the latest request if no request
-// was answered.
+// Run sends requests until the time is over or ctx ends, and waits for the last
+// replies. It always returns a report. The error wraps [ErrBroken] if a promise
+// was broken; it is that of ctx if ctx ended, and that of the latest request if
+// none was answered.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	asking, stop := context.WithTimeout(ctx, c.Duration)
 	defer stop()
@@ -72,10 +71,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			client := c.Clients[i%len(c.Clients)]
 			for turn := i; ; turn++ {
 				due, ok := r.nextDue(asking)
-				if !ok && (turn > i || c.Rate > 0) { // else, even the shortest run asks once
+				// Even the shortest run sends a request.
+				if !ok && (turn > i || c.Rate > 0) {
 					return
 				}
-				r.ask(ctx, client, c.Targets[turn%len(c.Targets)], due)
+				r.send(ctx, client, c.Targets[turn%len(c.Targets)], due)
 			}
 		})
 	}
@@ -88,16 +88,16 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return r.report, err
 }
 
-// run is a run that is under way.
+// run is a run in progress.
 type run struct {
 	Config
 	began time.Time
-	turns atomic.Int64 // that callers have taken of the schedule
+	turns atomic.Int64 // taken from the schedule by callers
 
 	mu      sync.Mutex
 	checker *history.Checker
 	report  *Report
-	latest  error // of a request that failed
+	latest  error // the error of the latest failed request
 }
 
 func newRun(c Config) *run {
@@ -107,13 +107,13 @@ func newRun(c Config) *run {
 // now is the time since the run began.
 func (r *run) now() time.Duration { return time.Since(r.began) }
 
-// due is how many requests were to be made within a time.
+// due is the number of requests that the rate demands within a time.
 func (r *run) due(within time.Duration) int64 { return int64(within.Seconds() * float64(r.Rate)) }
 
 // nextDue waits until the next request is due, and returns when that was. If
-// all callers were busy then, the request is late, and so is every one behind
-// it: that is what a caller of a real service would wait, so latency counts from
-// there. That a timer was late counts for nothing.
+// all callers were busy, this request and all behind it are late. A caller of a
+// real service would wait that long, so latency counts from the due time. The
+// lateness of a timer does not count.
 func (r *run) nextDue(ctx context.Context) (due time.Time, ok bool) {
 	if r.Rate == 0 {
 		return time.Now(), ctx.Err() == nil
@@ -127,8 +127,9 @@ func (r *run) nextDue(ctx context.Context) (due time.Time, ok bool) {
 	return due, ctx.Err() == nil
 }
 
-// ask makes one request. If ctx ends before it is answered, it does not count.
-func (r *run) ask(ctx context.Context, client *messages.Client, target Target, due time.Time) {
+// send sends a request. If ctx ends before the reply, the request does not
+// count.
+func (r *run) send(ctx context.Context, client *messages.Client, target Target, due time.Time) {
 	try, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	call := &history.Call{Kind: target.Kind, Tag: target.Tag, Count: r.Batch, Sent: r.now()}
@@ -143,10 +144,10 @@ func (r *run) ask(ctx context.Context, client *messages.Client, target Target, d
 	}
 }
 
-// add counts and checks a call with its answer or error. It is received under
-// the lock, so that calls are in the order of their answers: a moment late,
-// which may hide that an answer is out of order, and invents nothing. Took is
-// what counts as latency.
+// add counts and checks a call with its reply or error. It sets Received under
+// the lock, so that calls are in the order of their replies. This is a moment
+// late: it may hide a reply out of order, but cannot invent one. took is the
+// latency.
 func (r *run) add(call *history.Call, took time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +157,9 @@ func (r *run) add(call *history.Call, took time.Duration, err error) {
 		r.latest = err
 		r.report.addFailure(err)
 	} else {
-		inOrder := "" // who answered is not known, so only strict tags are in order
+		// The worker that answered is unknown, so only strict tags have an
+		// order.
+		inOrder := ""
 		if call.Kind == history.Strict {
 			inOrder = call.Tag
 		}
@@ -167,7 +170,7 @@ func (r *run) add(call *history.Call, took time.Duration, err error) {
 	}
 }
 
-// progress returns a function that describes how far the run is.
+// progress returns a function that describes the progress.
 func (r *run) progress() func() string {
 	before := int64(0)
 	return func() string {
@@ -180,12 +183,12 @@ func (r *run) progress() func() string {
 	}
 }
 
-// verdict is the error of a run that has ended.
+// verdict returns the error of a finished run.
 func (r *run) verdict(ctx context.Context) error {
 	broken := r.report.Broken
 	switch {
 	case broken.count() > 0:
-		return fmt.Errorf("%w: %d IDs or ranges came twice, %d out of order, and %d answers are none",
+		return fmt.Errorf("%w: %d duplicate IDs or ranges, %d out of order, %d invalid replies",
 			ErrBroken, broken.Duplicates, broken.OutOfOrder, broken.NoReplies)
 	case ctx.Err() != nil:
 		return ctx.Err()

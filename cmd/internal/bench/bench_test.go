@@ -19,7 +19,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// config asks for IDs of the tag a, which next answers, without end.
+// config requests IDs of the tag a from next, without end.
 func config(t *testing.T, next func() int64) Config {
 	t.Helper()
 	conn, err := nats.Connect(natstest.Start(t).URL())
@@ -40,7 +40,7 @@ func config(t *testing.T, next func() int64) Config {
 	}
 }
 
-// text returns what is printed, and the error.
+// text returns the output and the error.
 func text(t *testing.T, ctx context.Context, c Config) (string, error) {
 	t.Helper()
 	report, err := Run(ctx, c)
@@ -51,7 +51,8 @@ func text(t *testing.T, ctx context.Context, c Config) (string, error) {
 	return out.String(), err
 }
 
-// TestAnIDThatComesTwiceIsFound, across callers, and is in the history.
+// TestAnIDThatComesTwiceIsFound: also at another caller, and it is in the
+// history.
 func TestAnIDThatComesTwiceIsFound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -85,7 +86,7 @@ func TestAnIDThatComesTwiceIsFound(t *testing.T) {
 	}
 }
 
-// TestAnEndBeforeItsTime is no failure of the requests that were under way.
+// TestAnEndBeforeItsTime: requests in flight do not count as failed.
 func TestAnEndBeforeItsTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -109,22 +110,22 @@ func TestAnEndBeforeItsTime(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: a run without any ID fails as its requests do.
+// TestNobodyAnswers: a run without any ID fails with the error of its requests.
 func TestNobodyAnswers(t *testing.T) {
 	c := config(t, func() int64 { return 1 })
 	c.Targets, c.Duration, c.Timeout = []Target{{"b", history.Single}}, time.Nanosecond, 200*time.Millisecond
-	if out, err := text(t, t.Context(), c); !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(out, " nobody to ask: ") {
+	if out, err := text(t, t.Context(), c); !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(out, " no worker: ") {
 		t.Errorf("%v; %s", err, out)
 	}
 }
 
-// TestLatencyCountsFromWhenItWasDue: a stall counts for every request that it held up.
+// TestLatencyCountsFromWhenItWasDue: a stall counts for each delayed request.
 func TestLatencyCountsFromWhenItWasDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRun(Config{Rate: 10})
 		for i := range 13 {
 			if i == 3 {
-				time.Sleep(time.Second) // the only caller waits for its answer
+				time.Sleep(time.Second) // the only caller waits for its reply
 			}
 			due, ok := r.nextDue(t.Context())
 			want := r.began.Add(time.Duration(i) * 100 * time.Millisecond)

@@ -21,7 +21,7 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Report is what became of a run's requests.
+// Report is the result of a run.
 type Report struct {
 	Targets  []string            `json:"targets"`
 	Callers  int                 `json:"callers"`
@@ -29,29 +29,34 @@ type Report struct {
 	Seconds  float64             `json:"seconds"`
 	Requests int64               `json:"requests"`
 	Failed   int64               `json:"failed"`
-	Failures map[string]*Failure `json:"failures"` // by code, or what else it was
+	Failures map[string]*Failure `json:"failures"` // by code or reason
 	IDs      int64               `json:"ids"`
-	NotMade  int64               `json:"not_made"`        // requests that were due, and that no caller was free for
-	Latency  map[string]float64  `json:"latency_seconds"` // by percentile, to three digits
-	Broken   Broken              `json:"broken"`
+	// Requests that were due while no caller was free.
+	NotMade int64 `json:"not_made"`
+	// By percentile, to three digits.
+	Latency map[string]float64 `json:"latency_seconds"`
+	Broken  Broken             `json:"broken"`
 
-	InOrder     []string `json:"in_order"`      // what had to be in order, and was looked at
-	NotLookedAt []string `json:"not_looked_at"` // what was not, and why
+	// Targets whose order was checked.
+	InOrder []string `json:"in_order"`
+	// Other checks left out, with reasons.
+	NotLookedAt []string `json:"not_looked_at"`
 
-	took *hdrhistogram.Histogram // in nanoseconds, of requests that were answered
+	took *hdrhistogram.Histogram // nanoseconds of answered requests
 }
 
-// Failure is how often requests failed in a way.
+// Failure counts the requests that failed for a reason.
 type Failure struct {
 	Count int64  `json:"count"`
 	First string `json:"first"` // the first error
 }
 
-// Broken are answers that broke a promise.
+// Broken counts the replies that broke a promise.
 type Broken struct {
-	Duplicates int64    `json:"duplicates"` // ranges with an ID that had been there before
+	// Ranges with an ID of an earlier reply.
+	Duplicates int64    `json:"duplicates"`
 	OutOfOrder int64    `json:"out_of_order"`
-	NoReplies  int64    `json:"no_replies"` // not what was asked for
+	NoReplies  int64    `json:"no_replies"` // not the requested IDs
 	Findings   []string `json:"findings"`   // the first ten
 }
 
@@ -73,7 +78,7 @@ func newReport(c Config) *Report {
 		case history.Snowflake:
 			name = "snowflake IDs"
 			if c.Layout.IsZero() {
-				r.NotLookedAt = append(r.NotLookedAt, "the order of snowflake IDs was not looked at: this user may not read their layout")
+				r.NotLookedAt = append(r.NotLookedAt, "order of snowflake IDs not checked: this user may not read their layout")
 			} else {
 				r.InOrder = append(r.InOrder, "snowflake IDs of each worker ID")
 			}
@@ -83,7 +88,7 @@ func newReport(c Config) *Report {
 	return r
 }
 
-// addFailure counts a request that was not answered.
+// addFailure counts an unanswered request.
 func (r *Report) addFailure(err error) {
 	r.Requests++
 	r.Failed++
@@ -94,15 +99,15 @@ func (r *Report) addFailure(err error) {
 	r.Failures[reason].Count++
 }
 
-// reasonOf is the code of an error reply, or what else kept IDs from coming.
-// The error of a call whose time was over is that, and the latest reason.
+// reasonOf returns the code of an error reply, or another reason. A call that
+// timed out fails with that and with its latest error.
 func reasonOf(err error) string {
 	var reply *messages.Error
 	switch {
 	case errors.As(err, &reply):
 		return strconv.Itoa(int(reply.Code))
 	case errors.Is(err, nats.ErrNoResponders):
-		return "nobody to ask"
+		return "no worker"
 	case errors.Is(err, nats.ErrDisconnected):
 		return "disconnected"
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
@@ -113,15 +118,14 @@ func reasonOf(err error) string {
 	return "other"
 }
 
-// maxFindings is how many findings are kept.
+// maxFindings bounds the findings of a report.
 const maxFindings = 10
 
-// addAnswer counts a request that was answered, and what is wrong with the
-// answer.
+// addAnswer counts an answered request, and the faults of the reply.
 func (r *Report) addAnswer(call *history.Call, took time.Duration, wrong []error) {
 	r.Requests++
 	r.IDs += call.Count
-	_ = r.took.RecordValue(int64(took)) // fails only for negative ones
+	_ = r.took.RecordValue(int64(took)) // fails only below 0
 	for _, err := range wrong {
 		switch {
 		case errors.Is(err, history.ErrDuplicate):
@@ -137,7 +141,7 @@ func (r *Report) addAnswer(call *history.Call, took time.Duration, wrong []error
 	}
 }
 
-// percentiles are those that are reported.
+// percentiles are the reported percentiles.
 var percentiles = []struct {
 	name  string
 	share float64
@@ -147,8 +151,8 @@ func (r *Report) percentile(share float64) time.Duration {
 	return time.Duration(r.took.ValueAtPercentile(share))
 }
 
-// finish adds what is known when the run has ended: how long it took, and how
-// many requests were due by then.
+// finish completes the report of a run, given its duration and the number of
+// requests that were due.
 func (r *Report) finish(took time.Duration, due int64) {
 	r.Seconds = took.Seconds()
 	r.NotMade = max(0, due-r.Requests)
@@ -157,10 +161,10 @@ func (r *Report) finish(took time.Duration, due int64) {
 	}
 }
 
-// Text prints it for people.
+// Text prints the report for people.
 func (r *Report) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	fmt.Fprintf(w, "%d callers for %.1f s, IDs in a request: %d, of: %s\n\n",
+	fmt.Fprintf(w, "%d callers for %.1f s, IDs per request: %d, of: %s\n\n",
 		r.Callers, r.Seconds, r.Batch, strings.Join(r.Targets, ", "))
 	fmt.Fprintf(w, "requests  %10d %10.0f/s\n", r.Requests, float64(r.Requests)/r.Seconds)
 	fmt.Fprintf(w, "IDs       %10d %10.0f/s\n", r.IDs, float64(r.IDs)/r.Seconds)
@@ -175,18 +179,18 @@ func (r *Report) Text(out io.Writer) error {
 	return w.Flush()
 }
 
-// barWidth is how many characters the longest bar has.
+// barWidth is the length of the longest bar in characters.
 const barWidth = 40
 
-// printLatency prints percentiles, and how many requests took less than each
-// power of two of nanoseconds.
+// printLatency prints percentiles, and a histogram by powers of two of
+// nanoseconds.
 func (r *Report) printLatency(out io.Writer) {
 	texts := make([]string, len(percentiles))
 	for i, p := range percentiles {
 		texts[i] = fmt.Sprintf("%s %v", p.name, round(r.percentile(p.share)))
 	}
 	fmt.Fprintf(out, "latency   %s\n\n", strings.Join(texts, ", "))
-	var counts [64]int64 // by binary digits
+	var counts [64]int64 // by the number of binary digits
 	for _, bar := range r.took.Distribution() {
 		counts[bits.Len64(uint64(bar.From))] += bar.Count
 	}
@@ -207,7 +211,7 @@ func (r *Report) printVerdict(out io.Writer) {
 		fmt.Fprintf(out, "FAIL  %d in all\n", found)
 	}
 	if r.Broken.count() == 0 && r.IDs > 0 {
-		fmt.Fprintf(out, "ok    %d IDs, each once\n", r.IDs)
+		fmt.Fprintf(out, "ok    %d IDs, all unique\n", r.IDs)
 		for _, what := range r.InOrder {
 			fmt.Fprintln(out, "ok    in order:", what)
 		}
@@ -216,7 +220,7 @@ func (r *Report) printVerdict(out io.Writer) {
 		fmt.Fprintln(out, "note ", text)
 	}
 	if r.NotMade > 0 {
-		fmt.Fprintf(out, "note  %d requests were due that no caller was free for: take more --callers\n", r.NotMade)
+		fmt.Fprintf(out, "note  %d requests were due while no caller was free; increase --callers\n", r.NotMade)
 	}
 }
 

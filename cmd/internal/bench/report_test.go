@@ -19,7 +19,7 @@ func call(kind history.Kind, tag string, first, last int64) *history.Call {
 	return &history.Call{Kind: kind, Tag: tag, Count: last - first + 1, Ranges: []messages.Range{{First: first, Last: last}}}
 }
 
-// TestTallyFinds: what breaks a promise is found and counted, whoever asked.
+// TestTallyFinds: a broken promise is found and counted, at any caller.
 func TestTallyFinds(t *testing.T) {
 	few := call("batch", "a", 1, 2)
 	few.Count = 3
@@ -52,7 +52,7 @@ func TestTallyFinds(t *testing.T) {
 	}
 }
 
-// TestFindingsAreBounded: a server that is all wrong does not fill memory.
+// TestFindingsAreBounded: a server with endless faults does not fill memory.
 func TestFindingsAreBounded(t *testing.T) {
 	r := newRun(Config{})
 	for range 1000 {
@@ -73,7 +73,7 @@ func TestReasons(t *testing.T) {
 	}
 	for want, err := range map[string]error{
 		"503": late(&messages.Error{Code: messages.CodeUnavailable, Text: "no ID"}), "429": late(messages.ErrBusy), "404": messages.ErrNoTag,
-		"nobody to ask": late(nats.ErrNoResponders), "no answer": late(nats.ErrTimeout), "disconnected": late(nats.ErrDisconnected),
+		"no worker": late(nats.ErrNoResponders), "no answer": late(nats.ErrTimeout), "disconnected": late(nats.ErrDisconnected),
 		"malformed answer": fmt.Errorf("%w: x", messages.ErrReply), "other": errors.New("x"),
 	} {
 		if got := reasonOf(err); got != want {
@@ -82,7 +82,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestReport: what a run says that saw everything at once.
+// TestReport: the report of a run with every kind of event.
 func TestReport(t *testing.T) {
 	r := newRun(Config{Callers: 2, Batch: 1, Targets: []Target{{"a", history.Strict}, {"", history.Snowflake}}})
 	r.add(call("strict", "a", 7, 7), time.Millisecond, nil)
@@ -94,9 +94,9 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"2 callers for 1.0 s, IDs in a request: 1, of: a (strict), snowflake IDs\n", "failed             1\n                   1 429: too many parked requests (429)\n",
+		"2 callers for 1.0 s, IDs per request: 1, of: a (strict), snowflake IDs\n", "failed             1\n                   1 429: too many parked requests (429)\n",
 		"p50 1ms,", "max 3ms\n", "  <   1.05ms          1 ██", "  <    2.1ms          0\n  <   4.19ms          1 ██", "FAIL  DUPLICATE: strict a ",
-		"note  the order of snowflake IDs was not looked at", "note  999997 requests were due that no caller was free for",
+		"note  order of snowflake IDs not checked", "note  999997 requests were due while no caller was free",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &out)

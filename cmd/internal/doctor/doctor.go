@@ -1,12 +1,10 @@
-// Package doctor checks that a process of a role has what it needs: an inbox,
-// servers that sync, rights, streams and buckets, a clock that is right, the
-// layout and the store of the installation; and that processes run and do their
-// work. It changes nothing.
+// Package doctor checks an installation for a role: inbox, syncing of servers,
+// rights, streams and buckets, clock, layout, store, and the running processes.
+// It changes nothing.
 //
-// A doctor is a list of checks, in this file. Each asks one question, and returns
-// what it finds. What an error means for flags and commands is for the caller to
-// explain. In judge.go is what is wrong with processes, for status, too; in
-// permissions.go what a user may do.
+// A doctor is a list of checks, in this file; each sends a request and returns
+// findings. The caller adds hints about flags and commands. judge.go judges
+// running processes, for package status too; permissions.go checks rights.
 package doctor
 
 import (
@@ -41,45 +39,45 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// The findings that a caller may want to explain.
+// Findings that a caller may explain.
 var (
-	// ErrOtherLayout is that the installation has another layout than workers are given.
+	// ErrOtherLayout means that the installation does not have the workers'
+	// layout.
 	ErrOtherLayout = problem.New(problem.OtherLayout, "the installation has another layout")
 
-	// ErrClockOff is that the clock differs too much from the server's.
+	// ErrClockOff means that the clock differs too much from the server's.
 	ErrClockOff = errors.New("the clock is off")
 
-	// ErrNobody is that a request for IDs was not answered.
-	ErrNobody = problem.New(problem.NobodyAnswers, "no worker answers")
+	// ErrNoAnswer means that a request for IDs was not answered.
+	ErrNoAnswer = problem.New(problem.NobodyAnswers, "no worker answers")
 
-	// ErrShared is the warning that the account's storage is not its own.
-	ErrShared = problem.New(problem.StorageFull, "the account may store as much as the server has room for, and so may others: one that fills the server keeps IDs from being counted")
+	// ErrShared warns that the account has no storage of its own.
+	ErrShared = problem.New(problem.StorageFull, "the account has no storage limit, so other accounts can fill the server and stop grants")
 
-	// ErrNearlyFull is the warning that the account can hardly store more.
-	ErrNearlyFull = problem.New(problem.StorageFull, "the account is nearly full, and nothing is counted when it is")
+	// ErrNearlyFull warns that the account's storage is nearly full.
+	ErrNearlyFull = problem.New(problem.StorageFull, "the account's storage is nearly full; a full account stops grants")
 
-	// ErrRunsOut is the warning that numbers run out within a year.
+	// ErrRunsOut warns that numbers run out within a year.
 	ErrRunsOut = problem.New(problem.RunsOut, "numbers run out")
 
-	// ErrCopies is the warning that copies are missing on a cluster.
+	// ErrCopies warns of missing copies on a cluster.
 	ErrCopies = problem.New(problem.TooFewCopies, "too few copies")
 
-	// ErrDifferent is the warning that a resource can be used, but is not as it would be
-	// provisioned.
-	ErrDifferent = problem.New(problem.Different, "it is different")
+	// ErrDifferent warns of a usable resource that provisioning would change.
+	ErrDifferent = problem.New(problem.Different, "not as provisioned")
 )
 
-// errRights is the warning that the user's rights are not known.
-var errRights = errors.New("the server does not tell what this user may")
+// errRights warns that the user's rights are unknown.
+var errRights = errors.New("this user's rights are unknown")
 
-// mayBeRight are the errors that are warnings.
+// mayBeRight lists the errors that are warnings.
 var mayBeRight = []error{
 	durability.ErrSyncUnknown, store.ErrSettingUnknown, worker.ErrNoReports,
 	errRights, ErrShared, ErrNearlyFull, ErrRunsOut, ErrCopies, ErrDifferent,
 }
 
-// answer is what is wrong, or what is right if nothing is. It is a warning if all
-// that is wrong may be right.
+// answer returns the finding of a check: the error wrong, or if it is nil the
+// text right. It is a warning if all errors are in mayBeRight.
 func answer(what, right string, wrong error) Finding {
 	if wrong == nil {
 		return Finding{What: what, Text: right}
@@ -93,44 +91,48 @@ func answer(what, right string, wrong error) Finding {
 	return Finding{severity, what, wrong.Error(), wrong}
 }
 
-// Doctor says what to look at.
+// Doctor configures the checks.
 type Doctor struct {
 	Conn      *nats.Conn // a new one; its error handler is replaced
 	JetStream jetstream.JetStream
 	Prefix    messages.Prefix
-	Domain    string // another JetStream domain; rights are not looked at then
+	// Of JetStream, if not the account's own: rights are not checked.
+	Domain string
 
-	Role      Role
-	Tag       string          // the one that a caller asks for; any if empty
-	Resources []kv.Resource   // of the installation; those that the role may not open are left out
-	Store     backend.Backend // not looked at if it is zero
+	Role Role
+	Tag  string // a caller's only tag; empty: any
+	// The installation's; those the role may not open are skipped.
+	Resources []kv.Resource
+	Store     backend.Backend // not checked if zero
 
-	AllowUnsynced bool             // servers need not sync every write
-	MaxClockSkew  time.Duration    // how far the clock may be from the server's; any if 0
-	Layout        snowflake.Layout // of snowflake IDs, as workers are given it; zero if that is not known
-	SkipProcesses bool             // and when numbers run out
+	// Accept servers that do not sync every write.
+	AllowUnsynced bool
+	MaxClockSkew  time.Duration    // from the server's clock; 0: any
+	Layout        snowflake.Layout // that workers are given; zero if unknown
+	SkipProcesses bool             // and forecasts
 
-	Explain func(error) string // returns the text for an error; required
+	Explain func(error) string // returns the text of an error; required
 
-	allowed   Permissions      // of the user, as far as the server tells
-	installed snowflake.Layout // zero if that is not known
+	allowed   Permissions      // the user's
+	installed snowflake.Layout // zero if unknown
 }
 
-// check asks one question, and returns what it finds.
+// check runs one check.
 type check func(context.Context) []Finding
 
-// checks are those for the role, in order.
+// checks returns the checks for the role, in order.
 func (d *Doctor) checks() []check {
 	switch {
 	case d.Role.is(rights.Caller):
 		return []check{d.server, d.requests}
-	case d.Role.hasOwnStreams(): // its server is that of its streams, whose owner decides
+	// Such a role uses the server of its streams, whose owner decides.
+	case d.Role.hasOwnStreams():
 		return []check{d.server, d.rights, d.resources}
 	}
 	return []check{d.server, d.sync, d.rights, d.resources, d.storage, d.clock, d.layout, d.store, d.processes}
 }
 
-// Examine reports what it finds.
+// Examine runs the checks and reports the findings.
 func (d *Doctor) Examine(ctx context.Context, report func(Finding)) {
 	for _, check := range d.checks() {
 		for _, f := range check(ctx) {
@@ -139,19 +141,19 @@ func (d *Doctor) Examine(ctx context.Context, report func(Finding)) {
 			}
 			report(f)
 			if f.What == inbox {
-				return // no question would be answered
+				return // no reply would arrive
 			}
 		}
 	}
 }
 
-// askTimeout bounds one question.
-const askTimeout = 5 * time.Second
+// queryTimeout bounds a request.
+const queryTimeout = 5 * time.Second
 
-// ask asks one question. One that the server refuses is never answered: the error
-// is a [*natsconn.DeniedError] at once.
-func (d *Doctor) ask(ctx context.Context, question func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// query runs a function that sends a request. The server never answers a
+// request that it denies: the error is a [*natsconn.DeniedError] at once.
+func (d *Doctor) query(ctx context.Context, question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
@@ -169,26 +171,27 @@ func (d *Doctor) ask(ctx context.Context, question func(context.Context) error) 
 	return err
 }
 
-// ask is [Doctor.ask] for a question that has an answer.
-func ask[T any](ctx context.Context, d *Doctor, question func(context.Context) (T, error)) (answer T, err error) {
-	err = d.ask(ctx, func(ctx context.Context) (err error) {
+// query is [Doctor.query] for a function with a result.
+func query[T any](ctx context.Context, d *Doctor, question func(context.Context) (T, error)) (answer T, err error) {
+	err = d.query(ctx, func(ctx context.Context) (err error) {
 		answer, err = question(ctx)
 		return err
 	})
 	return answer, err
 }
 
-// inbox is what is looked at if something is wrong with receiving answers.
+// inbox is the subject of a finding about receiving replies.
 const inbox = "inbox"
 
-// server asks which server it is, and whether this user can receive answers.
+// server checks that this user can receive replies, and reports the server.
 func (d *Doctor) server(ctx context.Context) []Finding {
-	err := d.ask(ctx, func(ctx context.Context) error {
+	err := d.query(ctx, func(ctx context.Context) error {
 		sub, err := d.Conn.SubscribeSync(d.Conn.NewInbox())
 		if err != nil {
 			return err
 		}
-		defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only
+		// Fails only on a closed connection.
+		defer func() { _ = sub.Unsubscribe() }()
 		if err := d.Conn.FlushWithContext(ctx); err != nil {
 			return err
 		}
@@ -205,7 +208,7 @@ func (d *Doctor) server(ctx context.Context) []Finding {
 }
 
 // CheckSync is [durability.CheckServers], except that an embedded server has
-// checked that itself.
+// checked that before.
 func CheckSync(ctx context.Context, conn *nats.Conn) error {
 	if conn.ConnectedServerName() == embedded.ServerName {
 		return nil
@@ -213,41 +216,41 @@ func CheckSync(ctx context.Context, conn *nats.Conn) error {
 	return durability.CheckServers(ctx, conn)
 }
 
-// sync asks whether the servers sync every write.
+// sync checks that the servers sync every write.
 func (d *Doctor) sync(ctx context.Context) []Finding {
-	err := d.ask(ctx, func(ctx context.Context) error { return CheckSync(ctx, d.Conn) })
+	err := d.query(ctx, func(ctx context.Context) error { return CheckSync(ctx, d.Conn) })
 	if denied := new(natsconn.DeniedError); errors.As(err, &denied) {
 		err = fmt.Errorf("%w: %w", durability.ErrSyncUnknown, err)
 	}
 	if d.AllowUnsynced && (errors.Is(err, durability.ErrSyncUnknown) || errors.Is(err, durability.ErrNoSync)) {
-		return []Finding{answer("sync", err.Error()+", which is allowed", nil)}
+		return []Finding{answer("sync", err.Error()+", as --allow-unsynced accepts", nil)}
 	}
-	return []Finding{answer("sync", "every write is on disk before it is acknowledged", err)}
+	return []Finding{answer("sync", "every write is synced before it is acknowledged", err)}
 }
 
-// rights asks the server what this user may do.
+// rights checks the user's rights, as the server reports them.
 func (d *Doctor) rights(ctx context.Context) []Finding {
 	if d.Domain != "" {
-		return []Finding{{Severity: Warning, What: "rights", Text: "not looked at in another JetStream domain"}}
+		return []Finding{{Severity: Warning, What: "rights", Text: "not checked in another JetStream domain"}}
 	}
 	var err error
-	d.allowed, err = ask(ctx, d, func(ctx context.Context) (Permissions, error) { return AskPermissions(ctx, d.Conn) })
+	d.allowed, err = query(ctx, d, func(ctx context.Context) (Permissions, error) { return RequestPermissions(ctx, d.Conn) })
 	if err != nil {
 		return []Finding{answer("rights", "", fmt.Errorf("%w (%s): %w", errRights, rights.AskPermissions, err))}
 	}
 	need := rights.Join(d.Role.needs(d.Prefix), rights.Subscribe(d.Conn.NewInbox()))
-	return []Finding{answer("rights", fmt.Sprintf("the role %s has all that it needs", d.Role), d.allowed.Check(need))}
+	return []Finding{answer("rights", fmt.Sprintf("complete for the role %s", d.Role), d.allowed.Check(need))}
 }
 
-// resources looks at the streams and buckets that the role has to do with.
+// resources checks the role's streams and buckets.
 func (d *Doctor) resources(ctx context.Context) (all []Finding) {
 	needs := d.Role.needs(d.Prefix)
-	missing := make(map[string][]string) // what is wrong with copies → of which resources
+	missing := make(map[string][]string) // trouble with copies → its resources
 	for _, r := range d.Resources {
 		if !needs.Includes(r.InfoSubject()) {
 			continue
 		}
-		found, err := ask(ctx, d, func(ctx context.Context) (kv.Found, error) { return r.Look(ctx, d.JetStream) })
+		found, err := query(ctx, d, func(ctx context.Context) (kv.Found, error) { return r.Look(ctx, d.JetStream) })
 		if err == nil && found.Difference != "" {
 			err = fmt.Errorf("%w: %s", ErrDifferent, found.Difference)
 		}
@@ -262,22 +265,23 @@ func (d *Doctor) resources(ctx context.Context) (all []Finding) {
 	return all
 }
 
-// nearlyFull is the part of an account's storage from which on it is worth a warning.
+// nearlyFull is the share of an account's storage that is worth a warning.
 const nearlyFull = 0.8
 
-// storage looks at whether the account has storage of its own, and enough. Only
-// administrators may ask. An embedded server is for this installation alone.
+// storage checks that the account has enough storage of its own. Only
+// administrators may request that. An embedded server serves only this
+// installation.
 func (d *Doctor) storage(ctx context.Context) []Finding {
 	if !d.Role.is(rights.Admin) || d.Conn.ConnectedServerName() == embedded.ServerName {
 		return nil
 	}
-	account, err := ask(ctx, d, d.JetStream.AccountInfo)
+	account, err := query(ctx, d, d.JetStream.AccountInfo)
 	if err != nil {
 		return []Finding{answer("storage", "", err)}
 	}
 	const mb = 1 << 20
 	used, limit := account.Store, account.Limits.MaxStore
-	state := fmt.Sprintf("%d MB of the account's %d MB are used", used/mb, limit/mb)
+	state := fmt.Sprintf("%d of the account's %d MB used", used/mb, limit/mb)
 	switch {
 	case limit < 0:
 		err = ErrShared
@@ -287,11 +291,11 @@ func (d *Doctor) storage(ctx context.Context) []Finding {
 	return []Finding{answer("storage", state, err)}
 }
 
-// clock compares this machine's clock with the server's, which comes with a bucket:
-// if there is none, that was reported.
+// clock compares this machine's clock with the server's, which comes with a
+// bucket. A missing bucket has been reported before.
 func (d *Doctor) clock(ctx context.Context) []Finding {
 	before := time.Now()
-	agreed, err := ask(ctx, d, func(ctx context.Context) (*agreement.Agreement, error) {
+	agreed, err := query(ctx, d, func(ctx context.Context) (*agreement.Agreement, error) {
 		return agreement.Open(ctx, d.JetStream, d.Prefix)
 	})
 	if err != nil {
@@ -299,14 +303,14 @@ func (d *Doctor) clock(ctx context.Context) []Finding {
 	}
 	off := (time.Since(before)/2 + before.Sub(agreed.ServerTime())).Round(time.Millisecond)
 	if d.MaxClockSkew > 0 && off.Abs() > d.MaxClockSkew {
-		err = fmt.Errorf("%w: %v ahead of the server's, allowed is %v", ErrClockOff, off, d.MaxClockSkew)
+		err = fmt.Errorf("%w: %v ahead of the server's, at most %v allowed", ErrClockOff, off, d.MaxClockSkew)
 	}
 	return []Finding{answer("clock", fmt.Sprintf("%v ahead of the server's", off), err)}
 }
 
-// layout compares the layout that workers are given with that of the installation.
+// layout compares the workers' layout with the installation's.
 func (d *Doctor) layout(ctx context.Context) []Finding {
-	installed, err := ask(ctx, d, func(ctx context.Context) (string, error) {
+	installed, err := query(ctx, d, func(ctx context.Context) (string, error) {
 		return lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
 	})
 	d.installed, _ = snowflake.ParseLayout(installed)
@@ -314,21 +318,20 @@ func (d *Doctor) layout(ctx context.Context) []Finding {
 	case errors.Is(err, jetstream.ErrBucketNotFound), d.Layout.IsZero(), !d.Role.answers():
 		return nil
 	case err == nil && installed == "":
-		installed = "none yet, the first worker sets it"
+		installed = "none yet; the first worker sets it"
 	case err == nil && installed != given:
-		err = fmt.Errorf("%w: %.100s, and workers are given %s", ErrOtherLayout, installed, given)
+		err = fmt.Errorf("%w: %.100s, expected %s", ErrOtherLayout, installed, given)
 	}
 	return []Finding{answer("layout", installed, err)}
 }
 
-// store asks whether the store is the installation's, and can be used; whether it
-// keeps what it acknowledged, whatever crashes; and whether tags can be made in
-// it, if there are templates.
+// store checks that the store is the installation's and usable, that it keeps
+// acknowledged writes in a crash, and that templates can create tags in it.
 func (d *Doctor) store(ctx context.Context) (all []Finding) {
 	if d.Store.Kind() == "" || !d.Role.counts() {
 		return nil
 	}
-	segments, err := ask(ctx, d, func(ctx context.Context) (*backend.Store, error) {
+	segments, err := query(ctx, d, func(ctx context.Context) (*backend.Store, error) {
 		agreed, err := agreement.Open(ctx, d.JetStream, d.Prefix)
 		if err == nil {
 			err = agreed.CheckStore(ctx, d.Store.Name())
@@ -339,34 +342,34 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 		return d.Store.Open(ctx, register.Config{JetStream: d.JetStream, Prefix: d.Prefix})
 	})
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil // it is a resource, and was reported
+		return nil // reported as a resource
 	}
 	if segments != nil {
 		defer func() { _ = segments.Close() }() // nothing was written
 	}
 	if err == nil && segments.Database != nil {
-		err = d.ask(ctx, segments.Database.Check)
+		err = d.query(ctx, segments.Database.Check)
 	}
-	all = []Finding{answer("store", d.Store.Name()+" is as it should be", err)}
+	all = []Finding{answer("store", d.Store.Name()+" is usable", err)}
 	if err != nil || segments.Database == nil {
 		return all
 	}
-	err = d.ask(ctx, segments.Database.Durability)
-	all = append(all, answer("store durability", "every commit is on disk before it is acknowledged", err))
-	list, err := ask(ctx, d, func(ctx context.Context) (templates.List, error) {
+	err = d.query(ctx, segments.Database.Durability)
+	all = append(all, answer("store durability", "every commit is synced before it is acknowledged", err))
+	list, err := query(ctx, d, func(ctx context.Context) (templates.List, error) {
 		return templates.Read(ctx, d.JetStream, d.Prefix)
 	})
 	if err == nil && len(list) > 0 {
-		err = d.ask(ctx, segments.Database.CheckFirst)
+		err = d.query(ctx, segments.Database.CheckFirst)
 	}
 	if err != nil || len(list) > 0 {
-		all = append(all, answer("templates", fmt.Sprintf("%d, and their tags can be made in the store", len(list)), err))
+		all = append(all, answer("templates", fmt.Sprintf("%d, and the store can hold their tags", len(list)), err))
 	}
 	return all
 }
 
-// processes reports which processes run, what is wrong with them, and which
-// limits they come near to, if the user may list them.
+// processes reports the running processes, their troubles and forecasts, if the
+// user may list them.
 func (d *Doctor) processes(ctx context.Context) []Finding {
 	if d.SkipProcesses {
 		return nil
@@ -375,20 +378,20 @@ func (d *Doctor) processes(ctx context.Context) []Finding {
 	if d.allowed.Check(worker.AskReportsRights()) != nil {
 		return all
 	}
-	reports, err := ask(ctx, d, func(ctx context.Context) ([]worker.Report, error) {
+	reports, err := query(ctx, d, func(ctx context.Context) ([]worker.Report, error) {
 		return worker.AskReports(ctx, d.Conn, d.Prefix, nil)
 	})
 	switch {
 	case errors.Is(err, worker.ErrNoReports):
 		return append(all, answer("processes", "", err))
 	case err != nil:
-		return all // a right that is missing
+		return all // a missing right
 	}
 	return slices.Concat(all, ofProcesses(time.Now(), reports), ofTags(time.Now(), reports))
 }
 
-// requests sends requests for IDs, as a caller does: for those of its tag, or of
-// any and for snowflake IDs.
+// requests sends a caller's requests: for its tag, or for any tag and for
+// snowflake IDs.
 func (d *Doctor) requests(ctx context.Context) []Finding {
 	client := messages.NewClient(d.Conn, d.Prefix)
 	segment := func(ctx context.Context) ([]messages.Range, error) {
@@ -402,31 +405,31 @@ func (d *Doctor) requests(ctx context.Context) []Finding {
 }
 
 const (
-	// tooMany IDs are more than there can be. A request for them is refused, and none is
-	// lost, but only a worker that got it can refuse it.
+	// tooMany is a count above every limit. Only a worker can refuse the
+	// request, and no ID is lost.
 	tooMany = math.MaxInt64
 
-	// requestTimeout is how long a request may wait for a worker: longer than a restart takes.
+	// requestTimeout bounds a request: longer than a restart takes.
 	requestTimeout = 2 * time.Second
 )
 
-// atOnce finds in a worker's refusal how many IDs there are at once.
+// atOnce matches the largest batch in a worker's refusal.
 var atOnce = regexp.MustCompile(`1 to \d+`)
 
-// request sends one request that is refused.
+// request sends a request that a worker refuses.
 func (d *Doctor) request(ctx context.Context, what string, send func(context.Context) ([]messages.Range, error)) Finding {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := ask(ctx, d, send)
+	_, err := query(ctx, d, send)
 	switch {
 	case errors.Is(err, messages.ErrMalformed):
 		good := "a worker answers"
 		if found := atOnce.FindString(err.Error()); found != "" {
-			good += ", and gives " + found + " IDs at once"
+			good += " requests for " + found + " IDs"
 		}
 		return answer(what, good, nil)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
-		err = fmt.Errorf("%w: %w", ErrNobody, err)
+		err = fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}
 	return answer(what, "", err)
 }

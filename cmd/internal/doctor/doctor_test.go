@@ -18,8 +18,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// lookAt has a doctor look at buckets of an installation, and returns what it finds
-// of their copies.
+// lookAt examines buckets of an installation, and returns the findings about
+// their copies.
 func lookAt(ctx context.Context, js jetstream.JetStream, all ...kv.Resource) (copies []string) {
 	d := &Doctor{Conn: js.Conn(), JetStream: js, Prefix: messages.DefaultPrefix, Role: Role(rights.Admin), Resources: all}
 	for _, f := range d.resources(ctx) {
@@ -34,8 +34,8 @@ func bucketOf(name string, replicas int) kv.Resource {
 	return kv.LastingBucket(jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
 }
 
-// TestCopies: copies that are missing are one warning for all that miss the same, and so is one copy
-// on a cluster; a server on its own has no more to give.
+// TestCopies: buckets with the same missing copies cause a single warning, and
+// so does a single copy on a cluster.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -51,7 +51,7 @@ func TestCopies(t *testing.T) {
 	if did, err := single.Apply(t.Context(), js); err != nil || !strings.HasPrefix(did, "as it should be, but one copy only, on server n") {
 		t.Errorf("provisioned: %q, %v", did, err)
 	}
-	// One that leads neither, so that both miss the same server at once.
+	// A server that leads neither, so that both miss it at once.
 	var stopped string
 	for i, s := range cluster.Servers {
 		if s != cluster.StreamLeader("KV_ids_workers") && s != cluster.StreamLeader("KV_ids_clock") {
@@ -66,7 +66,7 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// TestCopiesOfOneServer: one copy on a server on its own is no warning.
+// TestCopiesOfOneServer: a single copy is fine on a single server.
 func TestCopiesOfOneServer(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
@@ -79,7 +79,7 @@ func TestCopiesOfOneServer(t *testing.T) {
 	}
 }
 
-// TestSeverity: what may be right is a warning, unless something beside it is wrong.
+// TestSeverity: an uncertain fault is a warning, unless another is certain.
 func TestSeverity(t *testing.T) {
 	t.Parallel()
 	untold, unsafe := fmt.Errorf("%w: fsync", store.ErrSettingUnknown), &store.UnsafeSettingError{Setting: "fsync"}

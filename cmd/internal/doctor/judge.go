@@ -15,41 +15,41 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Severity is how bad something is; empty if all is well.
+// Severity is the severity of a finding; empty if all is well.
 type Severity string
 
-// The severities. Something wrong is an error if requests fail because of it,
-// or will soon.
+// Severities. A finding is an error if requests fail because of it, or will
+// soon.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
 
-// Finding is the answer to one question, or something that a person should look at.
+// Finding is the result of a check, or a problem for an operator.
 type Finding struct {
 	Severity Severity `json:"severity,omitempty"`
-	What     string   `json:"what"` // of which process, tag or enrichment, or of what else
+	What     string   `json:"what"` // the process, tag, enrichment or check
 	Text     string   `json:"text"`
 
-	err error // the same as an error, if there is more to say of it
+	err error // if Explain can add a hint to it
 }
 
-// The limits of warnings are those of the alerts in docs/prometheus-rules.yml.
+// Limits of warnings, as in the alerts of docs/prometheus-rules.yml.
 const (
 	clockOff      = time.Second
 	reservedLeast = 10 * time.Second
 )
 
-// Judge returns what is wrong with the processes of an installation, given the
-// reports of all of them: roles that no process fills, and processes that do not
-// do their work. Status and doctor give this same judgement.
+// Judge returns the problems of an installation's processes, given all their
+// reports: roles without a process, and processes that do not work. Status and
+// doctor share it.
 func Judge(now time.Time, reports []worker.Report) (all []Finding) {
 	workers, loaders := Count(reports)
 	if workers == 0 {
-		all = append(all, Finding{Severity: Error, What: "workers", Text: "none reports: nobody answers requests"})
+		all = append(all, Finding{Severity: Error, What: "workers", Text: "none reports, so requests fail"})
 	}
 	if loaders == 0 {
-		all = append(all, Finding{Severity: Error, What: "loaders", Text: "none reports: nobody reserves segments, and workers live on memory"})
+		all = append(all, Finding{Severity: Error, What: "loaders", Text: "none reports, so workers live on their buffers"})
 	}
 	for _, r := range reports {
 		add := func(severity Severity, format string, args ...any) {
@@ -59,36 +59,37 @@ func Judge(now time.Time, reports []worker.Report) (all []Finding) {
 		case r.Stopped != "":
 			add(Error, "grants nothing: %s; run idworker tag raise --all --by N", r.Stopped)
 		case r.Outages != nil && r.Outages.Now:
-			add(Error, "its store %s has failed for %s (%s); %s", r.Stats.Store, format.Duration(now.Sub(r.Outages.Since).Seconds()), r.Outages.Error, memoryEnds(reports))
+			add(Error, "store %s has failed for %s (%s); %s", r.Stats.Store, format.Duration(now.Sub(r.Outages.Since).Seconds()), r.Outages.Error, memoryEnds(reports))
 		}
 		switch {
 		case r.Overloads != nil && r.Overloads.Now:
-			add(Error, "is overloaded, and out of the queue groups until the waiting requests are handled; start more workers")
+			add(Error, "overloaded, and off the queue groups until its backlog clears; start more workers")
 		case r.NotReady != "" && r.Stopped == "":
-			add(Error, "is not ready: %s", r.NotReady)
+			add(Error, "not ready: %s", r.NotReady)
 		}
 		if r.Degraded != "" && r.Stopped == "" {
 			add(Error, "%s", r.Degraded)
 		}
 		if r.Answers() && r.Stats.NoWorker != "" {
-			add(Warning, "has no worker ID, and answers no snowflake requests: %s", r.Stats.NoWorker)
+			add(Warning, "no worker ID for snowflake requests: %s", r.Stats.NoWorker)
 		}
 		if r.Answers() && r.Clock != nil {
 			if off := time.Duration(r.Clock.AheadMS) * time.Millisecond; off.Abs() > clockOff {
-				add(Warning, "its clock is %v ahead of the NATS server's", off)
+				add(Warning, "clock is %v ahead of the NATS server's", off)
 			}
 			if r.Stats.WorkerID != nil && r.Clock.ReservedIn < reservedLeast.Seconds() {
-				add(Warning, "its worker ID's time is reserved for %.0f s only: heartbeats fail", r.Clock.ReservedIn)
+				add(Warning, "clock reserved for only %.0f s more: heartbeats fail", r.Clock.ReservedIn)
 			}
 		}
 		if n := r.Stats.Grants.Below; n > 0 {
-			add(Warning, "was granted %d ranges that had been granted before, and burnt them: the store went back", n)
+			add(Warning, "discarded %d ranges granted before: the store regressed", n)
 		}
 	}
 	return all
 }
 
-// Count returns how many processes answer requests, and how many reserve segments.
+// Count returns the number of processes that answer requests, and of those that
+// reserve segments.
 func Count(reports []worker.Report) (workers, loaders int) {
 	for _, r := range reports {
 		if r.Answers() {
@@ -101,7 +102,7 @@ func Count(reports []worker.Report) (workers, loaders int) {
 	return workers, loaders
 }
 
-// Name is a process as people know it. One with all roles is no "all".
+// Name formats a process for people. With all roles it is a "process".
 func Name(role worker.Role, host, instance string) string {
 	what := string(role)
 	if role == worker.RoleAll {
@@ -113,10 +114,10 @@ func Name(role worker.Role, host, instance string) string {
 	return fmt.Sprintf("%s %s (%s)", what, host, instance)
 }
 
-// memoryEnds is for how long workers go on without a store.
+// memoryEnds describes how soon workers without a store run out of IDs.
 func memoryEnds(reports []worker.Report) string {
 	strict := make(map[string]bool)
-	var first *worker.TagStats // of the others
+	var first *worker.TagStats // of trend tags
 	for _, r := range reports {
 		for _, t := range r.Stats.Tags {
 			switch {
@@ -130,7 +131,7 @@ func memoryEnds(reports []worker.Report) string {
 	}
 	ends := "no tag is in use"
 	if first != nil {
-		ends = fmt.Sprintf("memory ends first for %s, in %s", first.Tag, format.Duration(first.Runway))
+		ends = fmt.Sprintf("buffers run out first for %s, in %s", first.Tag, format.Duration(first.Runway))
 	}
 	if len(strict) > 0 {
 		ends = fmt.Sprintf("%d strict tags in use have no IDs, %s", len(strict), strings.Replace(ends, "no tag", "no other", 1))
@@ -138,8 +139,8 @@ func memoryEnds(reports []worker.Report) string {
 	return ends
 }
 
-// ofProcesses are how many processes of each role run, and what [Judge] finds
-// wrong with them.
+// ofProcesses counts the processes of each role, and adds the findings of
+// [Judge].
 func ofProcesses(now time.Time, reports []worker.Report) (all []Finding) {
 	workers, loaders := Count(reports)
 	if workers > 0 {
@@ -151,7 +152,7 @@ func ofProcesses(now time.Time, reports []worker.Report) (all []Finding) {
 	return append(all, Judge(now, reports)...)
 }
 
-// ofLayout are the limits of snowflake IDs.
+// ofLayout returns the limits of snowflake IDs.
 func ofLayout(now time.Time, layout snowflake.Layout) (all []Finding) {
 	for _, date := range forecast.OfLayout(layout, now) {
 		var soon error
@@ -163,11 +164,11 @@ func ofLayout(now time.Time, layout snowflake.Layout) (all []Finding) {
 	return all
 }
 
-// ofTags are the tags that run out of numbers, or the first one to reach a limit.
-// Each worker reports its busiest tags: another is far from its limit, or nearly
-// idle.
+// ofTags returns the tags that run out of numbers, or else the first to reach a
+// limit. Each worker reports its busiest tags; other tags are nearly idle, or
+// far from a limit.
 func ofTags(now time.Time, reports []worker.Report) []Finding {
-	uses := make(map[string]forecast.Use) // by all workers together
+	uses := make(map[string]forecast.Use) // of all workers together
 	for _, r := range reports {
 		for _, t := range r.Stats.Tags {
 			uses[t.Tag] = uses[t.Tag].Join(t.Use)
@@ -177,27 +178,28 @@ func ofTags(now time.Time, reports []worker.Report) []Finding {
 	switch {
 	case len(all) > 0 || len(uses) == 0:
 	case first == "":
-		all = append(all, answer("numbers of tags", "too little was measured to say when any run out", nil))
+		all = append(all, answer("numbers of tags", "too little data for a forecast", nil))
 	default:
 		all = append(all, answer("numbers of tags", first, nil))
 	}
 	for _, r := range reports {
 		if more := r.Stats.Active - len(r.Stats.Tags); more > 0 {
-			text := fmt.Sprintf("each worker reports its %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, more)
+			text := fmt.Sprintf("workers report their %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, more)
 			return append(all, answer("numbers of tags", text, nil))
 		}
 	}
 	return all
 }
 
-// MaxNamed is how many tags with the same trouble are named. The others are counted.
+// MaxNamed is the number of tags that are named for the same problem. The rest
+// is counted.
 const MaxNamed = 5
 
 // JudgeNumbers warns of the tags that reach a limit within a year, the soonest
-// first. The text is about the first tag to reach a limit at any time; it is empty
-// if too little is known.
+// first. The text names the first tag to reach a limit at any time; it is empty
+// without enough data.
 func JudgeNumbers(now time.Time, uses map[string]forecast.Use) (soon []Finding, first string) {
-	dates := make(map[string]forecast.Date) // of the first limit that each tag reaches
+	dates := make(map[string]forecast.Date) // each tag's first limit
 	for tag, use := range uses {
 		if all := use.Dates(now); len(all) > 0 {
 			dates[tag] = all[0]
@@ -207,7 +209,7 @@ func JudgeNumbers(now time.Time, uses map[string]forecast.Use) (soon []Finding, 
 		return cmp.Or(dates[a].At.Compare(dates[b].At), cmp.Compare(a, b))
 	})
 	if len(tags) > 0 {
-		first = fmt.Sprintf("tag %s is the first at a limit: %s", tags[0], dates[tags[0]])
+		first = fmt.Sprintf("tag %s reaches a limit first: %s", tags[0], dates[tags[0]])
 	}
 	warn := func(what, text string) {
 		soon = append(soon, Finding{Warning, what, text, fmt.Errorf("%w: %s", ErrRunsOut, text)})

@@ -13,8 +13,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestProcesses: a role that no process fills is a failure, as everything is that
-// keeps a process from its work; what may be all right is a warning.
+// TestProcesses: a role without a process is an error, and so is everything
+// that stops a process from working; an uncertain fault is a warning.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -38,20 +38,20 @@ func TestProcesses(t *testing.T) {
 		reports []worker.Report
 		want    []string
 	}{
-		{nil, []string{"error workers: none reports: nobody answers requests", "error loaders: none reports: nobody reserves segments, and workers live on memory"}},
+		{nil, []string{"error workers: none reports, so requests fail", "error loaders: none reports, so workers live on their buffers"}},
 		{[]worker.Report{w, l}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
 		{[]worker.Report{both}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
 		{[]worker.Report{w}, []string{"error loaders: none reports"}},
 		{[]worker.Report{l, l}, []string{"ok loaders: 2 running", "error workers: none reports"}},
 		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
-		{[]worker.Report{w, failing}, []string{"error loader l: its store jetstream has failed for 60 s (refused); no tag is in use"}},
-		{[]worker.Report{busy, failing}, []string{"(refused); 1 strict tags in use have no IDs, memory ends first for b, in 80 s"}},
+		{[]worker.Report{w, failing}, []string{"error loader l: store jetstream has failed for 60 s (refused); no tag is in use"}},
+		{[]worker.Report{busy, failing}, []string{"(refused); 1 strict tags in use have no IDs, buffers run out first for b, in 80 s"}},
 		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker tag raise --all --by N"}},
-		{[]worker.Report{overloaded, l}, []string{"error worker w: is overloaded, and out of"}},
-		{[]worker.Report{unnamed, l}, []string{"error worker w: is not ready: starting", "warning worker w: has no worker ID, and answers no snowflake requests: all are taken"}},
+		{[]worker.Report{overloaded, l}, []string{"error worker w: overloaded, and off"}},
+		{[]worker.Report{unnamed, l}, []string{"error worker w: not ready: starting", "warning worker w: no worker ID for snowflake requests: all are taken"}},
 		{[]worker.Report{off, l}, []string{
-			"warning worker w: its clock is -1.7s ahead of the NATS server's", "warning worker w: its worker ID's time is reserved for 3 s only: heartbeats fail",
-			"warning worker w: was granted 2 ranges that had been granted before, and burnt them: the store went back",
+			"warning worker w: clock is -1.7s ahead of the NATS server's", "warning worker w: clock reserved for only 3 s more: heartbeats fail",
+			"warning worker w: discarded 2 ranges granted before: the store regressed",
 		}},
 	} {
 		got := lines(ofProcesses(now, c.reports))
@@ -74,7 +74,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// lines are findings as people read them.
+// lines formats findings.
 func lines(all []Finding) (lines []string) {
 	for _, f := range all {
 		text := f.Text
@@ -86,7 +86,8 @@ func lines(all []Finding) (lines []string) {
 	return lines
 }
 
-// TestRunningOut: doctor warns of limits less than a year ahead, and else names the first one.
+// TestRunningOut: doctor warns of limits less than a year ahead, and otherwise
+// names the first.
 func TestRunningOut(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	const day = 24 * 60 * 60
@@ -95,8 +96,8 @@ func TestRunningOut(t *testing.T) {
 		uses map[string]forecast.Use
 		want string
 	}{
-		{map[string]forecast.Use{"a": {High: 1<<31 - 1}}, "ok numbers of tags: too little was measured to say when any run out"},
-		{map[string]forecast.Use{"a": in(2000), "b": in(1000)}, "ok numbers of tags: tag b is the first at a limit: 2^31 on 2029-08-19"},
+		{map[string]forecast.Use{"a": {High: 1<<31 - 1}}, "ok numbers of tags: too little data for a forecast"},
+		{map[string]forecast.Use{"a": in(2000), "b": in(1000)}, "ok numbers of tags: tag b reaches a limit first: 2^31 on 2029-08-19"},
 		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, at 1 numbers a second, as in the last 24 h"},
 		{
 			map[string]forecast.Use{"a": in(1), "b": in(2), "c": in(3), "d": in(4), "e": in(5), "f": in(6), "g": in(2000)},

@@ -20,26 +20,26 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Role is whose needs a doctor looks at: one of those of package rights, or all,
-// which is worker and loader in one process.
+// Role is the role to check: a role of package rights, or all, a worker and
+// loader in one process.
 type Role string
 
 const roleAll Role = "all"
 
 func (r Role) is(one rights.Role) bool { return rights.Role(r) == one }
 
-// answers reports whether the role has to do with worker IDs and their layout.
+// answers reports whether the role uses worker IDs and their layout.
 func (r Role) answers() bool { return r == roleAll || r.is(rights.Worker) || r.is(rights.Admin) }
 
-// counts reports whether the role has to do with the store.
+// counts reports whether the role uses the store.
 func (r Role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is(rights.Admin) }
 
-// hasOwnStreams reports whether the role has to do with streams of events, which
-// may be in an account of their own, and not with where IDs come from.
+// hasOwnStreams reports whether the role uses streams of events, which may be
+// in another account than the IDs.
 func (r Role) hasOwnStreams() bool { return r.is(rights.Enricher) || r.is(rights.Auditor) }
 
-// needs are the rights without which a role cannot do its work, in the account's
-// own JetStream domain.
+// needs returns the rights that the role needs, in the account's own JetStream
+// domain.
 func (r Role) needs(p messages.Prefix) rights.Rights {
 	switch one := rights.Role(r); {
 	case r == roleAll:
@@ -53,13 +53,12 @@ func (r Role) needs(p messages.Prefix) rights.Rights {
 	}
 }
 
-// Permissions is what the server says that a user may do. The zero value is
-// everything.
+// Permissions is a user's permissions. The zero value permits everything.
 type Permissions struct{ granted *server.Permissions }
 
-// AskPermissions asks the server what the user of a connection may do. A user
-// that may not ask gets no answer, so ctx should have a deadline.
-func AskPermissions(ctx context.Context, conn *nats.Conn) (Permissions, error) {
+// RequestPermissions requests the permissions of a connection's user. Without
+// the right to, there is no reply, so ctx should have a deadline.
+func RequestPermissions(ctx context.Context, conn *nats.Conn) (Permissions, error) {
 	reply, err := conn.RequestWithContext(ctx, rights.AskPermissions, nil)
 	if err != nil {
 		return Permissions{}, err
@@ -68,12 +67,12 @@ func AskPermissions(ctx context.Context, conn *nats.Conn) (Permissions, error) {
 		Data *server.UserInfo `json:"data"`
 	}
 	if err := json.Unmarshal(reply.Data, &info); err != nil || info.Data == nil {
-		return Permissions{}, errors.New("the answer cannot be read")
+		return Permissions{}, errors.New("unreadable reply")
 	}
 	return Permissions{info.Data.Permissions}, nil
 }
 
-// MissingError names the rights that a user lacks.
+// MissingError lists the rights that a user lacks.
 type MissingError struct{ Missing rights.Rights }
 
 func (e *MissingError) Error() string {
@@ -99,13 +98,13 @@ func (p Permissions) Check(need rights.Rights) error {
 	return nil
 }
 
-// lacking are the subjects that a list does not permit.
+// lacking returns the subjects that a list does not permit.
 func lacking(list *server.SubjectPermission, subjects []string) []string {
 	return slices.DeleteFunc(slices.Clone(subjects), func(subject string) bool { return permits(list, subject) })
 }
 
-// permits reports whether a list allows all of what a subject, with or without a queue
-// group, matches.
+// permits reports whether a list permits everything that a subject matches. The
+// subject may have a queue group.
 func permits(list *server.SubjectPermission, subject string) bool {
 	if list == nil {
 		return true

@@ -14,11 +14,13 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// ErrUnwritten means that a write to the data folder failed, as on a full disk. The server writes
-// no more to that stream until it is started again, even if there is room by then.
-var ErrUnwritten = problem.New(problem.FolderUnwritten, "the NATS server could not write to its data folder; make room before a restart, which loses the IDs in memory")
+// ErrUnwritten means that a write to the data folder failed, as on a full disk.
+// The server does not write to that stream again until it restarts, even if
+// there is space.
+var ErrUnwritten = problem.New(problem.FolderUnwritten, "the NATS server cannot write to its data folder; free disk space before restarting, which discards buffered IDs")
 
-// Trouble returns the first write that [Server.Guard] saw fail, as an [ErrUnwritten], or nil.
+// Trouble returns the first failed write that [Server.Guard] detected, as an
+// [ErrUnwritten], or nil.
 func (s *Server) Trouble() error {
 	if err := s.unwritten.Load(); err != nil {
 		return *err
@@ -26,15 +28,15 @@ func (s *Server) Trouble() error {
 	return nil
 }
 
-// checkWrites returns [Server.Trouble] once the folder can be written to again. Until then the
-// process is worth more alive, for what it has in memory.
+// checkWrites returns [Server.Trouble] once the folder is writable again. Until
+// then the process serves its buffers.
 func (s *Server) checkWrites() error {
 	if s.Trouble() == nil {
 		for _, e := range s.nats.Healthz(&server.HealthzOptions{Details: true}).Errors {
 			if e.Type == server.HealthzErrorJetStream || strings.Contains(e.Error, "write error") {
 				err := fmt.Errorf("%w: %s: %s", ErrUnwritten, s.Folder(), e.Error)
 				s.unwritten.Store(&err)
-				s.cfg.Log.Error("disk full or failing; serving from memory until it can be written to", zap.Error(err))
+				s.cfg.Log.Error("disk write failed; serving from buffers", zap.Error(err))
 				break
 			}
 		}
@@ -49,7 +51,7 @@ const roomFile = "idworker.room"
 
 // tryWrite writes a file of 1 MiB to the folder, and removes it.
 func (d *data) tryWrite() error {
-	noise := make([]byte, 1<<20) // a file system may store zeros without room
+	noise := make([]byte, 1<<20) // file systems may store zeros without space
 	_, _ = rand.Read(noise)      // never fails
 	path := filepath.Join(d.path, roomFile)
 	f, err := os.Create(path)
@@ -57,5 +59,6 @@ func (d *data) tryWrite() error {
 		return err
 	}
 	_, err = f.Write(noise)
-	return errors.Join(err, f.Sync(), f.Close(), os.Remove(path)) // a full disk needs the room
+	// Removed even after an error: a full disk needs the space.
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(path))
 }

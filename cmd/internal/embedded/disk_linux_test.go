@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// disk makes a folder a disk of its own, in memory.
+// disk mounts a disk in memory on a folder.
 func disk(t *testing.T, size int) (folder string) {
 	t.Helper()
 	tier.All(t)
@@ -26,7 +26,7 @@ func disk(t *testing.T, size int) (folder string) {
 	return folder
 }
 
-// fill takes all room on the disk but for some bytes.
+// fill fills the disk except for some bytes.
 func fill(t *testing.T, file string, but int64) {
 	t.Helper()
 	f, err := os.Create(file)
@@ -49,9 +49,9 @@ func fill(t *testing.T, file string, but int64) {
 	}
 }
 
-// TestFullDiskForReal: on a disk that was full and has room again, the server comes to its end and
-// serves when it is started again, and nothing is reserved twice; whatever room was left for the
-// last writes, and with the witness on the same disk.
+// TestFullDiskForReal: once a full disk has space again, the server ends,
+// serves after a restart, and reserves nothing twice. This holds for any space
+// that was left for the last writes, and with the witness on the same disk.
 func TestFullDiskForReal(t *testing.T) {
 	t.Parallel()
 	mounted := disk(t, 4<<20)
@@ -89,7 +89,8 @@ func TestFullDiskForReal(t *testing.T) {
 	given.reserve(t, openStore(t, start(t, cfg)), "order", 20)
 }
 
-// TestRoomThatComes: a server that was started on a nearly full disk uses room that comes later.
+// TestRoomThatComes: a server that started on a nearly full disk uses new
+// space.
 func TestRoomThatComes(t *testing.T) {
 	t.Parallel()
 	mounted := disk(t, 16<<20)

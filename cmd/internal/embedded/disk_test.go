@@ -11,7 +11,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// full is a file that cannot be written to, as on a full disk.
+// full is a file that rejects writes, as on a full disk.
 const full = "/dev/full"
 
 // guards runs Guard until the test ends, before the server stops.
@@ -29,8 +29,9 @@ func guards(t *testing.T, s *Server) <-chan error {
 	return told
 }
 
-// TestFullDisk: a write that fails is reported at once, and by an end once there is room again: not
-// before, since memory is served from meanwhile. The next server writes again.
+// TestFullDisk: a failed write is reported at once. The server ends only once
+// there is space, because buffers are served until then. The next server
+// writes.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat(full); err != nil {
@@ -42,7 +43,8 @@ func TestFullDisk(t *testing.T) {
 	if _, err := kv.PutString(t.Context(), "x", "1"); err != nil {
 		t.Fatal(err)
 	}
-	// There is no room to try for: what stands in its place cannot be replaced.
+	// The server cannot try to write: the file in that place cannot be
+	// replaced.
 	taken := filepath.Join(cfg.Folder, roomFile)
 	if err := os.MkdirAll(filepath.Join(taken, "folder"), 0o700); err != nil {
 		t.Fatal(err)
@@ -64,12 +66,13 @@ func TestFullDisk(t *testing.T) {
 	defer conn.Close()
 	value := make([]byte, 512<<10)
 	natstest.Eventually(t, "it is reported", func() bool {
-		if err := conn.Publish("$KV.b.y", value); err != nil { // a write that fails is not answered
+		// A failed write is not answered.
+		if err := conn.Publish("$KV.b.y", value); err != nil {
 			t.Fatal(err)
 		}
 		return s.Trouble() != nil
 	})
-	for range 3 { // looks
+	for range 3 { // checks
 		if err := s.checkWrites(); err != nil {
 			t.Fatalf("ended without room: %v", err)
 		}

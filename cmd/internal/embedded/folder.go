@@ -15,39 +15,41 @@ import (
 )
 
 var (
-	// ErrFolder is wrapped by every error about a data folder that cannot be used.
-	ErrFolder = errors.New("data folder cannot be used")
+	// ErrFolder is wrapped by every error about an unusable data folder.
+	ErrFolder = errors.New("unusable data folder")
 
-	// ErrInUse means that another process, or another server of this one, has the folder.
+	// ErrInUse means that another server uses the folder.
 	ErrInUse = problem.New(problem.FolderInUse, "another process uses it")
 
-	// ErrGone means that the folder was removed or replaced while a server served from it.
-	ErrGone = problem.New(problem.FolderGone, "it was removed or replaced while it was in use")
+	// ErrGone means that the folder was removed or replaced while in use.
+	ErrGone = problem.New(problem.FolderGone, "it was removed or replaced while in use")
 
-	// ErrDamaged means that the folder has lost what it once held. The error is a
+	// ErrDamaged means that the folder has lost data. The error is a
 	// [*RecoverError].
-	ErrDamaged = errors.New("it is damaged or an older copy, and serving from it could issue duplicate IDs")
+	ErrDamaged = errors.New("it is damaged or an old copy, and serving from it could issue duplicate IDs")
 
-	// ErrNoWitness means that the folder was used, and its witness is gone, which showed what
-	// it held. The error is a [*RecoverError].
-	ErrNoWitness = errors.New("its witness is gone, so it may be an older copy, and serving from it could issue duplicate IDs")
+	// ErrNoWitness means that a used folder has no witness. The error is a
+	// [*RecoverError].
+	ErrNoWitness = errors.New("its witness is gone: it may be an old copy, and serving from it could issue duplicate IDs")
 )
 
-// RecoverError is an [ErrDamaged] or [ErrNoWitness] of a folder: before anything is served
-// from it, its counters have to be raised, see [Config.Recover].
+// RecoverError is an [ErrDamaged] or [ErrNoWitness] of a folder. Raise its
+// counters before serving from it, see [Config.Recover].
 type RecoverError struct {
 	Folder, Witness string
-	Err             error // which of the two, and why
+	Err             error // wraps one of the two
 
-	Flags string // that name the folder, and the installation in it, for who raises the counters
+	// Flags select the folder and its installation in a command that raises the
+	// counters. The caller sets them.
+	Flags string
 }
 
 func (e *RecoverError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrFolder, e.Folder, e.Err) }
 
-// Unwrap makes it an [ErrFolder], and what it says.
+// Unwrap returns [ErrFolder] and the cause.
 func (e *RecoverError) Unwrap() []error { return []error{ErrFolder, e.Err} }
 
-// Problem is part of [problem.Problem].
+// Problem implements [problem.Problem].
 func (e *RecoverError) Problem() (problem.Kind, []any) {
 	if errors.Is(e.Err, ErrNoWitness) {
 		return problem.WitnessGone, []any{e.Flags}
@@ -56,27 +58,27 @@ func (e *RecoverError) Problem() (problem.Kind, []any) {
 }
 
 const (
-	// lockFile is the file in the data folder that is locked. It stays.
+	// lockFile is the locked file in the data folder. It is never removed.
 	lockFile = "idworker.lock"
 
-	// witnessSuffix follows the data folder's path in that of its witness.
+	// witnessSuffix is appended to the data folder's path.
 	witnessSuffix = ".witness"
 )
 
-// WitnessOf is where the witness of a data folder is by default: beside it.
+// WitnessOf returns the default path of a data folder's witness.
 func WitnessOf(data string) string { return filepath.Clean(data) + witnessSuffix }
 
-// data is the data folder of a server, locked, with its witness.
+// data is a locked data folder with its witness.
 type data struct {
 	path    string
 	witness *register.Witness
 	lock    *flock.Flock
-	locked  os.FileInfo // the file that is locked
+	locked  os.FileInfo // the locked file
 }
 
-// openData opens both. The folder is created if it is missing.
+// openData opens folder and witness. It creates a missing folder.
 func openData(cfg Config) (*data, error) {
-	if cfg.Recover { // there has to be something to recover
+	if cfg.Recover { // only an existing folder can be recovered
 		if _, err := os.Stat(cfg.Folder); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 		}
@@ -110,10 +112,11 @@ func (d *data) takeLock() error {
 	return nil
 }
 
-// Close unlocks the folder. So does the end of the process.
+// Close unlocks the folder, as the end of the process does.
 func (d *data) Close() { _ = d.lock.Unlock() }
 
-// Check returns an error that wraps [ErrGone] if the folder is not the one that was opened.
+// Check returns an [ErrGone] if the folder at the path is no longer the opened
+// folder.
 func (d *data) Check() error {
 	info, err := os.Stat(d.lock.Path())
 	missing := errors.Is(err, fs.ErrNotExist) // other errors prove nothing
@@ -123,24 +126,25 @@ func (d *data) Check() error {
 	return nil
 }
 
-// recoverError is the error for data that must not be served from.
+// recoverError returns the error for data that must not be served.
 func (d *data) recoverError(err error) error {
 	return &RecoverError{Folder: d.path, Witness: d.witness.Path(), Err: err}
 }
 
-// checkWitness makes sure that data that was used has a witness, and gives new data one.
+// checkWitness returns an error if used data has no witness. It creates a
+// witness for new data.
 func (d *data) checkWitness(log *zap.Logger) error {
 	if !d.witness.Fresh() {
-		return nil // whose evidence is compared next
+		return nil // compared next
 	}
 	streams, err := fs.Glob(os.DirFS(d.path), "jetstream/*/streams/*")
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFolder, err)
 	}
 	if len(streams) > 0 {
-		return d.recoverError(fmt.Errorf("%w: there is no %s", ErrNoWitness, d.witness.Path()))
+		return d.recoverError(fmt.Errorf("%w: no %s", ErrNoWitness, d.witness.Path()))
 	}
-	log.Warn("new installation in "+d.path+": no IDs were handed out from it before",
+	log.Warn("new installation, no IDs issued before",
 		zap.String("data", d.path), zap.String("witness", d.witness.Path()))
 	return d.witness.Create()
 }

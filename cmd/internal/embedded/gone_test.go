@@ -8,8 +8,8 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// A server whose folder is removed, moved or replaced is told of: it would go on, and
-// somebody else could serve from the same place.
+// A server with a removed, moved or replaced folder reports it: it would
+// continue, while another server could serve from the same place.
 func TestFolderGone(t *testing.T) {
 	t.Parallel()
 	move := func(path string) error { return os.Rename(path, path+".moved") }

@@ -18,11 +18,11 @@ import (
 
 const prefix = messages.DefaultPrefix
 
-// lockerEnv names the folder on which this test's program starts a server when it is run
-// as another process.
+// lockerEnv names the folder on which this test's program starts a server when
+// it runs as another process.
 const lockerEnv = "EMBEDDED_TEST_FOLDER"
 
-// inUseCode is what it exits with if the folder is in use.
+// inUseCode is its exit code if the folder is in use.
 const inUseCode = 42
 
 func TestMain(m *testing.M) {
@@ -55,7 +55,7 @@ func start(t *testing.T, cfg Config) *Server {
 	return s
 }
 
-// fails starts a server, which must not succeed, and returns why it did not.
+// fails starts a server that must fail, and returns the error.
 func fails(t *testing.T, cfg Config) error {
 	t.Helper()
 	s, err := Start(t.Context(), cfg)

@@ -14,14 +14,15 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Who listens on the port is told apart, and neither a folder nor its witness is made because of it.
+// The listener on a port is identified, and neither a folder nor its witness is
+// created.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = nobody.Close() }()
+	defer func() { _ = silent.Close() }()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,8 @@ func TestPortTaken(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = fmt.Fprintln(conn, "220 mail.example.org") // whether it arrives is seen below
+			// The test below checks whether it arrives.
+			_, _ = fmt.Fprintln(conn, "220 mail.example.org")
 			_ = conn.Close()
 		}
 	}()
@@ -47,12 +49,12 @@ func TestPortTaken(t *testing.T) {
 	for what, test := range map[string]struct {
 		address string
 		nats    bool
-		name    string // "" for any
+		name    string // empty: any
 	}{
-		"somebody silent":  {nobody.Addr().String(), false, ""},
-		"another protocol": {other.Addr().String(), false, ""},
-		"a NATS server":    {strings.TrimPrefix(stranger.URL(), "nats://"), true, ""},
-		"one of ours":      {own.nats.Addr().String(), true, ServerName},
+		"a silent listener": {silent.Addr().String(), false, ""},
+		"another protocol":  {other.Addr().String(), false, ""},
+		"a NATS server":     {strings.TrimPrefix(stranger.URL(), "nats://"), true, ""},
+		"one of ours":       {own.nats.Addr().String(), true, ServerName},
 	} {
 		folder := filepath.Join(t.TempDir(), "data")
 		address, err := net.ResolveTCPAddr("tcp", test.address)

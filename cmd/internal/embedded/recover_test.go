@@ -36,7 +36,7 @@ func shut(t *testing.T, s *register.Store) {
 	}
 }
 
-// raise raises all tags of a folder, as the command that a refusal names does.
+// raise raises all tags of a folder, as the command in the hint does.
 func raise(t *testing.T, cfg Config, by int64) {
 	t.Helper()
 	cfg.Recover = true
@@ -62,7 +62,8 @@ func raise(t *testing.T, cfg Config, by int64) {
 	}
 }
 
-// handedOut is the end of what was handed out of each tag; no reservation may begin below it.
+// handedOut is the end of each tag's issued IDs; no reservation may begin
+// below.
 type handedOut map[string]int64
 
 func (h handedOut) reserve(t *testing.T, s store.Store, tag string, times int) {
@@ -91,7 +92,7 @@ func create(t *testing.T, s store.Store, tag string) {
 	}
 }
 
-// used makes a data folder in which IDs were handed out, and an older copy of it.
+// used creates a data folder with issued IDs, and an older copy of it.
 func used(t *testing.T) (cfg Config, older string, given handedOut) {
 	t.Helper()
 	cfg, older, given = config(filepath.Join(t.TempDir(), "data")), filepath.Join(t.TempDir(), "older"), make(handedOut)
@@ -112,8 +113,8 @@ func used(t *testing.T) (cfg Config, older string, given handedOut) {
 	return cfg, older, given
 }
 
-// TestRecover: a folder that was put back is refused, with its witness and without. It
-// serves again after its counters were raised, and hands out nothing twice.
+// TestRecover: an older folder is refused, with its witness and without. After
+// a raise it serves again, and issues nothing twice.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	for _, witnessed := range []bool{true, false} {
@@ -130,7 +131,7 @@ func TestRecover(t *testing.T) {
 		}
 		broken := cfg
 		broken.Recover = true
-		start(t, broken).Stop() // a recovery that was broken off
+		start(t, broken).Stop() // an interrupted recovery
 		if err := fails(t, cfg); !errors.Is(err, want) {
 			t.Fatalf("after a recovery that did nothing: %v", err)
 		}
@@ -149,7 +150,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// TestRecoverRefuses what is not there.
+// TestRecoverRefuses a missing folder.
 func TestRecoverRefuses(t *testing.T) {
 	t.Parallel()
 	cfg := config(filepath.Join(t.TempDir(), "missing"))

@@ -24,25 +24,25 @@ import (
 	"github.com/idworker/idworker/store/register"
 )
 
-// ServerName is the name by which clients recognize an embedded server.
+// ServerName is the name that identifies embedded servers to clients.
 const ServerName = "idworker-embedded"
 
-// Config says where the server listens and where its data is.
+// Config configures a server.
 type Config struct {
 	Host    string
 	Port    int
 	Folder  string
-	Witness string // its file; [WitnessOf] the data folder if it is empty
+	Witness string // default: [WitnessOf] the folder
 	Log     *zap.Logger
 
-	// Prefix is that of the register whose evidence is compared before the server listens, with
-	// that of the buckets in Beside.
+	// Start compares the register of this prefix, and the buckets in Beside,
+	// with the witness before the server listens.
 	Prefix messages.Prefix
 	Beside []string
 
-	// Recover opens a folder that Start would refuse because it is damaged or an older copy, or
-	// because its witness is gone. The server does not listen then: it is for whoever raises the
-	// counters.
+	// Recover opens a folder that Start would refuse because it has lost data
+	// or its witness. The server does not listen: only this process uses it, to
+	// raise the counters.
 	Recover bool
 }
 
@@ -50,18 +50,18 @@ type Config struct {
 type Server struct {
 	cfg  Config
 	data *data
-	nats *server.Server // nil if it does not run
+	nats *server.Server // nil if stopped
 
 	unwritten atomic.Pointer[error] // see [Server.Trouble]
 }
 
 const (
-	readyWithin = 30 * time.Second      // for the server to start, recovery included
-	readyPoll   = 50 * time.Millisecond // between two looks whether it has failed to
+	readyWithin = 30 * time.Second      // of a start, recovery included
+	readyPoll   = 50 * time.Millisecond // between two checks of a start
 )
 
-// Start starts a server on a folder that nobody else uses, after it has found the data
-// to be whole.
+// Start starts a server on a folder that no other process uses, after it has
+// compared the data with the witness.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Witness == "" {
 		cfg.Witness = WitnessOf(cfg.Folder)
@@ -94,8 +94,8 @@ func failed(address string, err error) error {
 	return fmt.Errorf("embedded NATS server at %s: %w", address, err)
 }
 
-// examine makes sure of a witness, starts the server for this process alone, and compares its
-// buckets with what the witness saw.
+// examine checks the witness, starts the server for this process alone, and
+// compares its buckets with the witness.
 func (s *Server) examine(ctx context.Context) error {
 	if err := s.data.checkWitness(s.cfg.Log); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (s *Server) examine(ctx context.Context) error {
 	if err == nil {
 		var lacks bool
 		if lacks, err = s.data.witness.Lacks(ctx, js, s.cfg.Prefix); lacks {
-			return s.data.recoverError(fmt.Errorf("%w: %s has nothing about %s", ErrNoWitness, s.data.witness.Path(), register.BucketName(s.cfg.Prefix)))
+			return s.data.recoverError(fmt.Errorf("%w: %s does not cover %s", ErrNoWitness, s.data.witness.Path(), register.BucketName(s.cfg.Prefix)))
 		}
 	}
 	switch {
@@ -127,7 +127,8 @@ func (s *Server) examine(ctx context.Context) error {
 	return err
 }
 
-// launch starts the server, for this process alone or listening, and returns when it can be used.
+// launch starts the server, listening or for this process alone, and returns
+// when it is ready.
 func (s *Server) launch(ctx context.Context, listen bool) error {
 	opts := &server.Options{
 		ServerName: ServerName,
@@ -137,9 +138,10 @@ func (s *Server) launch(ctx context.Context, listen bool) error {
 		Host:       s.cfg.Host,
 		Port:       s.cfg.Port,
 		SyncAlways: true,
-		// The default is a part of what is free at the start, also once there is more.
+		// The default is a share of the space at the start, even if there is
+		// more later.
 		JetStreamMaxStore: 1 << 60,
-		NoSigs:            true, // signals are this process's own matter
+		NoSigs:            true, // this process handles signals
 		PingInterval:      5 * time.Second,
 		MaxPingsOut:       2, // a stopped worker is dropped after 15 s
 	}
@@ -155,7 +157,7 @@ func (s *Server) launch(ctx context.Context, listen bool) error {
 		return err
 	}
 	if js := srv.JetStreamConfig(); js == nil || !js.SyncAlways {
-		return errors.New("does not sync every write, although it was told to")
+		return errors.New("ignores the option to sync every write")
 	}
 	return nil
 }
@@ -178,7 +180,7 @@ func waitReady(ctx context.Context, srv *server.Server, fatal <-chan string) err
 	return fmt.Errorf("not ready after %v", readyWithin)
 }
 
-// Connect connects this process to its own server, past the network.
+// Connect connects this process to its server, without the network.
 func (s *Server) Connect() (*nats.Conn, jetstream.JetStream, error) {
 	conn, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Name("idworker"), nats.ReconnectBufSize(-1))
 	if err != nil {
@@ -192,13 +194,13 @@ func (s *Server) Connect() (*nats.Conn, jetstream.JetStream, error) {
 	return conn, js, nil
 }
 
-// folderPoll is how often the folders are looked at.
+// folderPoll is the interval of folder checks.
 const folderPoll = time.Second
 
-// Guard returns nil when ctx ends, which must be before Stop, and an error when the server
-// has to end: one that wraps [ErrGone] when the folder of the data is gone,
-// since a server goes on without its folder, and forgets all that it counted when it ends; and
-// one that wraps [ErrUnwritten] when a write has failed and there is room again.
+// Guard returns nil when ctx ends, which must be before Stop, and an error when
+// the server must end: an [ErrGone] if the folder is gone, because the server
+// would continue without it and lose all counters at its end; an [ErrUnwritten]
+// after a failed write, once there is space again.
 func (s *Server) Guard(ctx context.Context) error {
 	ticker := time.NewTicker(folderPoll)
 	defer ticker.Stop()
@@ -217,13 +219,13 @@ func (s *Server) Guard(ctx context.Context) error {
 	}
 }
 
-// Folder is where the data is.
+// Folder returns the path of the data.
 func (s *Server) Folder() string { return s.data.path }
 
-// Witness is the witness of the data.
+// Witness returns the witness of the data.
 func (s *Server) Witness() *register.Witness { return s.data.witness }
 
-// URL is where clients reach the server.
+// URL returns the server's URL for clients.
 func (s *Server) URL() string { return s.nats.ClientURL() }
 
 // Stop ends the server, waits for it, and unlocks the folder.
@@ -240,24 +242,24 @@ func (s *Server) shutdown() {
 	}
 }
 
-// PortError says that something listens where the server was to listen.
+// PortError means that another program listens at the server's address.
 type PortError struct {
 	Address string // HOST:PORT
 
-	// NATS says that it is a NATS server, and Server how that calls itself: [ServerName] if it is
-	// an embedded one.
+	// NATS reports whether that is a NATS server, and Server is its name:
+	// [ServerName] of an embedded server.
 	NATS   bool
 	Server string
 
 	Err error
 }
 
-func (e *PortError) Error() string { return "the port is taken: " + e.Err.Error() }
+func (e *PortError) Error() string { return "port is taken: " + e.Err.Error() }
 
-// Unwrap returns why the server could not listen.
+// Unwrap returns the error of listening.
 func (e *PortError) Unwrap() error { return e.Err }
 
-// Problem is part of [problem.Problem].
+// Problem implements [problem.Problem].
 func (e *PortError) Problem() (problem.Kind, []any) {
 	switch {
 	case e.NATS && e.Server == ServerName:
@@ -268,12 +270,13 @@ func (e *PortError) Problem() (problem.Kind, []any) {
 	return problem.PortOfOther, nil
 }
 
-// checkPort finds out whether the server can listen there, before anything is made in its folder. If not,
-// the error is a [PortError] or what else keeps it from listening.
+// checkPort checks that the server can listen there, before anything is created
+// in its folder. If not, it returns a [PortError] or another error of
+// listening.
 func checkPort(ctx context.Context, address string) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return lookAtPort(ctx, address, err)
+		return identifyListener(ctx, address, err)
 	}
 	if err != nil {
 		return err
@@ -281,19 +284,21 @@ func checkPort(ctx context.Context, address string) error {
 	return listener.Close()
 }
 
-// portPatience is how long whoever listens may take to say what it is. A NATS server does so at once.
-const portPatience = time.Second
+// greetTimeout bounds the wait for a listener's greeting. A NATS server sends
+// it at once.
+const greetTimeout = time.Second
 
-// lookAtPort finds out who listens.
-func lookAtPort(ctx context.Context, address string, taken error) *PortError {
+// identifyListener identifies the listener.
+func identifyListener(ctx context.Context, address string, taken error) *PortError {
 	e := &PortError{Address: address, Err: taken}
-	conn, err := (&net.Dialer{Timeout: portPatience}).DialContext(ctx, "tcp", address)
+	conn, err := (&net.Dialer{Timeout: greetTimeout}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return e
 	}
 	defer func() { _ = conn.Close() }() // nothing was written to it
-	_ = conn.SetReadDeadline(time.Now().Add(portPatience))
-	line, _ := bufio.NewReaderSize(conn, 16<<10).ReadSlice('\n') // without it, this is nobody that is known
+	_ = conn.SetReadDeadline(time.Now().Add(greetTimeout))
+	// Without a line, the listener is unknown.
+	line, _ := bufio.NewReaderSize(conn, 16<<10).ReadSlice('\n')
 	said, isNATS := strings.CutPrefix(string(line), "INFO ")
 	var info struct {
 		Name string `json:"server_name"`
@@ -303,8 +308,9 @@ func lookAtPort(ctx context.Context, address string, taken error) *PortError {
 	return e
 }
 
-// serverLog passes on what the server logs; its notices are details here. The first
-// fatal error goes to fatal instead: the server's own logger would end the process.
+// serverLog forwards the server's log; notices become debug messages. The first
+// fatal error goes to fatal, because the server's own logger would end the
+// process.
 type serverLog struct {
 	log   *zap.SugaredLogger
 	fatal chan string

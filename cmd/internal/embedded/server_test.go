@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestOneServerPerFolder: neither this process nor another one gets a folder that is in
-// use. Both get it once it is free.
+// TestOneServerPerFolder: a folder in use is refused to this process and to
+// others. Both get it once it is free.
 func TestOneServerPerFolder(t *testing.T) {
 	t.Parallel()
 	other := func(path string) int {
@@ -73,7 +73,7 @@ func TestFolderUnusable(t *testing.T) {
 	}
 }
 
-// TestStartFails: whatever Start fails with, it leaves the folder unlocked.
+// TestStartFails: after any error, Start leaves the folder unlocked.
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	unlocked := func(t *testing.T, path string) {
@@ -105,8 +105,8 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// TestServer: it has the name that clients recognize it by, at the address it tells, and
-// is gone from there after Stop.
+// TestServer: the server has its fixed name, answers at its address, and is
+// gone after Stop.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, config(t.TempDir()))

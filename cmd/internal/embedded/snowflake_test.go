@@ -19,8 +19,8 @@ const (
 	testSkew  = 200 * time.Millisecond
 )
 
-// issue leases a worker ID from a server, issues IDs, as far ahead of the clock as it may, and
-// returns the lowest and the highest timestamp.
+// issue leases a worker ID from a server, issues IDs as far ahead of the clock
+// as allowed, and returns the lowest and the highest timestamp.
 func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64) {
 	t.Helper()
 	conn, js, err := s.Connect()
@@ -42,8 +42,8 @@ func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64)
 			return
 		}
 		var all []snowflake.Range
-		// The hold before may have used up all that lies ahead of the clock: then the
-		// first IDs come when the clock has gained on it.
+		// The previous hold may have used up all time ahead of the clock. Then
+		// the first IDs come when the clock has caught up.
 		for len(all) == 0 && ctx.Err() == nil {
 			for err == nil {
 				all, err = state.Generator.NextN(all, 1000)
@@ -65,10 +65,10 @@ func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64)
 	return first, last
 }
 
-// TestSnowflakeAfterARestore: the fences of a clock bucket that was put back lie in the past, and
-// what worker IDs had given away since is forgotten. Once all of that is past, too, which takes
-// a lease, the lead over the clock and twice the clock's error after the last ID, no ID is
-// issued again, because a hold begins at the present time, if not later.
+// TestSnowflakeAfterARestore: the fences of a restored clock bucket lie in the
+// past, and later issued time is lost. Wait until all of that is past: a lease,
+// the lead over the clock and twice the clock's error after the last ID. Then
+// no ID is issued again, because a hold begins no earlier than the present.
 func TestSnowflakeAfterARestore(t *testing.T) {
 	t.Parallel()
 	layout, err := snowflake.NewLayout(snowflake.LayoutSpec{
@@ -91,7 +91,7 @@ func TestSnowflakeAfterARestore(t *testing.T) {
 		_, last = issue(t, s, layout)
 	}
 	used := time.Now()
-	shut(t, openStore(t, s)) // which notes how far the clock bucket is
+	shut(t, openStore(t, s)) // records the state of the clock bucket
 	s.Stop()
 
 	remove(t, cfg.Folder)

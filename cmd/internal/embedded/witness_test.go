@@ -40,15 +40,15 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// TestDamage damages a folder, and starts a server on it, twice, since people start again
-// what refused to start.
+// TestDamage damages a folder, and starts a server on it twice, because
+// operators retry a failed start.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	whole, older, _ := used(t)
 	another, _, _ := used(t)
 	for name, test := range map[string]struct {
 		do   func(t *testing.T, folder string)
-		says string // nothing if it is to start
+		says string // nil if it must start
 		want error
 	}{
 		"nothing": {do: func(*testing.T, string) {}},
@@ -63,7 +63,7 @@ func TestDamage(t *testing.T) {
 			remove(t, f)
 			copyFolder(t, f, another.Folder)
 		}, "witness of another register", ErrNoWitness},
-		"no witness": {func(t *testing.T, f string) { remove(t, WitnessOf(f)) }, "there is no", ErrNoWitness},
+		"no witness": {func(t *testing.T, f string) { remove(t, WitnessOf(f)) }, ": no ", ErrNoWitness},
 		"an unreadable witness": {func(t *testing.T, f string) {
 			if err := os.WriteFile(WitnessOf(f), []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
@@ -96,20 +96,22 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestNewInstallation: a new folder is announced, with its path, and no other start is. That the
-// process was killed before it kept anything makes no difference.
+// TestNewInstallation: the log announces a new folder, with its path, and no
+// other start. A process killed before its first write makes no difference.
 func TestNewInstallation(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
 	cfg := config(filepath.Join(t.TempDir(), "data"))
 	cfg.Log = zap.New(core)
-	announced := func() int { return logs.FilterMessageSnippet("new installation in " + cfg.Folder).Len() }
+	announced := func() int {
+		return logs.FilterMessageSnippet("new installation").FilterField(zap.String("data", cfg.Folder)).Len()
+	}
 	s := start(t, cfg)
 	if announced() != 1 || s.Folder() != cfg.Folder || s.Witness().Path() != cfg.Folder+".witness" {
 		t.Errorf("announced %d times; data in %s, witness in %s", announced(), s.Folder(), s.Witness().Path())
 	}
 	s.Stop()
-	start(t, cfg).Stop() // nothing is in it yet
+	start(t, cfg).Stop() // still empty
 	s = start(t, cfg)
 	shut(t, openStore(t, s))
 	s.Stop()
@@ -119,7 +121,7 @@ func TestNewInstallation(t *testing.T) {
 	}
 }
 
-// TestWitnessElsewhere: the witness is where it is told to be, and of one register only.
+// TestWitnessElsewhere: the witness is at the given path, and of one register.
 func TestWitnessElsewhere(t *testing.T) {
 	t.Parallel()
 	cfg, other := config(filepath.Join(t.TempDir(), "data")), config(filepath.Join(t.TempDir(), "other"))

@@ -1,4 +1,4 @@
-// Package format has numbers, durations and names as people read them.
+// Package format formats numbers, durations and names for people.
 package format
 
 import (
@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Duration is seconds for people: 45 s, 12 min, 3.5 h.
+// Duration formats seconds: 45 s, 12 min, 3.5 h.
 func Duration(seconds float64) string {
 	const minute, hour, day = 60, 3600, 24 * 3600
 	switch {
@@ -26,15 +26,16 @@ func Duration(seconds float64) string {
 	return "a year"
 }
 
-// Rate is IDs per second for people.
+// Rate formats IDs per second.
 func Rate(perSecond float64) string {
 	if perSecond < 10 {
 		return fmt.Sprint(math.Round(100*perSecond) / 100)
 	}
-	return Count(uint64(min(perSecond+0.5, 1<<62))) // whatever a process reports
+	// Bounded, because a process may report any number.
+	return Count(uint64(min(perSecond+0.5, 1<<62)))
 }
 
-// Count is an integer for people, with commas between thousands.
+// Count formats an integer, with commas between thousands.
 func Count(n any) string {
 	digits := fmt.Sprint(n)
 	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
@@ -43,8 +44,8 @@ func Count(n any) string {
 	return digits
 }
 
-// Printable replaces each character by a ? that is no printable text: those that
-// control a terminal, turn the direction of text, or are not valid.
+// Printable replaces unprintable characters by ?: those that control a
+// terminal, change the direction of text, or are invalid.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestAwait: a server that is away is waited for, for as long as it takes and with two lines
-// in the log; what a server says is an answer.
+// TestAwait waits for an unreachable server without limit, with two log lines.
+// A server's error counts as an answer.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.InfoLevel)
@@ -45,7 +45,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// TestIsAway: what is worth waiting for, and what is not.
+// TestIsAway: errors that are worth a wait, and others.
 func TestIsAway(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for _, away := range []error{

@@ -12,38 +12,39 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// DeniedError is the error for a right that the server refuses the user.
+// DeniedError is the error for a right that the server denies the user.
 //
-// It does not wrap what failed because of it, as a rule a timeout: whoever tries that
-// again is denied again.
+// It does not wrap the resulting error, usually a timeout: a retry would be
+// denied too.
 type DeniedError struct {
-	// What is denied, in the server's words: Publish to "a.b".
+	// The denied right, quoted from the server: Publish to "a.b".
 	What string
 
-	// Missing is the resource that could not be created; nil if none was to be.
+	// Missing is the resource that could not be created; may be nil.
 	Missing fmt.Stringer
 }
 
 func (e *DeniedError) Error() string {
 	if e.Missing != nil {
-		return fmt.Sprintf("%s is missing: the NATS server refuses this user the right to create it: %s", e.Missing, e.What)
+		return fmt.Sprintf("%s is missing, and this NATS user may not create it: %s", e.Missing, e.What)
 	}
-	return "the NATS server refuses this user a right: " + e.What
+	return "the NATS server denies this user a right: " + e.What
 }
 
-// Problem is part of [problem.Problem].
+// Problem implements [problem.Problem].
 func (e *DeniedError) Problem() (problem.Kind, []any) {
 	switch {
 	case e.Missing != nil:
 		return problem.DeniedCreation, nil
-	case strings.Contains(e.What, `Subscription to "_INBOX`): // where replies are sent to by default
+	// Replies arrive there by default.
+	case strings.Contains(e.What, `Subscription to "_INBOX`):
 		return problem.DeniedInbox, nil
 	}
 	return problem.Denied, nil
 }
 
-// Denied makes a DeniedError of a server's permission violation. Failed is what came of
-// it; nil if nothing did that anybody noticed.
+// Denied makes a DeniedError of a server's permission violation. failed is the
+// resulting error; it may be nil.
 func Denied(violation, failed error) *DeniedError {
 	_, what, _ := strings.Cut(violation.Error(), nats.ErrPermissionViolation.Error()+": ")
 	denied := &DeniedError{What: what}
@@ -54,10 +55,11 @@ func Denied(violation, failed error) *DeniedError {
 	return denied
 }
 
-// WhenDenied returns a context that ends as soon as the server denies the user of one of
-// the connections something: such a request is never answered, and would look like a
-// timeout. The function explains the error of what was done meanwhile, nil included: that
-// a subscription was denied is no error to whoever made it.
+// WhenDenied returns a context that ends when the server denies the user of one
+// of the connections a right. A denied request is never answered, and would
+// look like a timeout. The function explains the error of the work under that
+// context. It takes nil too, because a denied subscription is not an error for
+// the subscriber.
 func WhenDenied(ctx context.Context, conns ...*nats.Conn) (context.Context, func(error) error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	for _, conn := range conns {
@@ -74,7 +76,8 @@ func WhenDenied(ctx context.Context, conns ...*nats.Conn) (context.Context, func
 		defer cancel(nil)
 		signs := []error{context.Cause(ctx)}
 		for _, conn := range conns {
-			signs = append(signs, conn.LastError()) // the handler may not have been called yet
+			// The handler may not have run yet.
+			signs = append(signs, conn.LastError())
 		}
 		signs = append(signs, err) // on a connection of the worker's own
 		for _, sign := range signs {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 func TestDenied(t *testing.T) {
 	bucket := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})
 	missing := fmt.Errorf("start: %w", &kv.MissingError{Resource: bucket, Err: context.DeadlineExceeded})
-	const refuses = "the NATS server refuses this user a right: "
+	const refuses = "the NATS server denies this user a right: "
 	for _, test := range []struct {
 		violation string
 		failed    error
@@ -38,7 +38,7 @@ func TestDenied(t *testing.T) {
 		{`Permissions Violation for Subscription to "_INBOX.x.*"`, nil, refuses + `Permissions Violation for Subscription to "_INBOX.x.*"`, true},
 		{`Permissions Violation for Publish to "_INBOX.x"`, nil, refuses + `Permissions Violation for Publish to "_INBOX.x"`, false},
 		{`Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, missing,
-			`bucket b is missing: the NATS server refuses this user the right to create it: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, false},
+			`bucket b is missing, and this NATS user may not create it: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.KV_b"`, false},
 	} {
 		got := Denied(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, test.violation), test.failed)
 		if kind, _ := got.Problem(); got.Error() != test.text || (kind == problem.DeniedInbox) != test.inbox {
@@ -50,8 +50,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestWhenDenied: what is denied ends the wait for an answer, and explains it; other
-// errors are left as they are, and go to the handler that was there before.
+// TestWhenDenied: a denied right ends the wait for a reply, and explains it.
+// Other errors do not change, and go to the previous handler.
 func TestWhenDenied(t *testing.T) {
 	ns := natstest.Start(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
@@ -80,7 +80,7 @@ func TestWhenDenied(t *testing.T) {
 		t.Errorf("a request: %v, want DeniedError", err)
 	}
 
-	// A subscription that is denied is no error to whoever made it.
+	// A denied subscription is not an error for the subscriber.
 	ctx, cancel3 := within()
 	defer cancel3()
 	ctx, explain = WhenDenied(ctx, conn)
@@ -95,16 +95,17 @@ func TestWhenDenied(t *testing.T) {
 		t.Errorf("logged although it was explained: %v", logs.All())
 	}
 
-	// Once it is explained, what comes later is the connection's own matter.
+	// Later errors go to the connection's own handler.
 	if err := conn.Publish("forbidden", nil); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "a later one is logged", func() bool {
-		return logs.FilterMessage("NATS reports an error").Len() == 1
+		return logs.FilterMessage("NATS error").Len() == 1
 	})
 }
 
-// TestStay: the loss of a connection and its return are logged, without the login in the URL.
+// TestStay: the log has the loss of a connection and its return, without the
+// login in the URL.
 func TestStay(t *testing.T) {
 	ns := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "u", canary })
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -123,15 +124,16 @@ func TestStay(t *testing.T) {
 	})
 	ns.Restart()
 	natstest.Eventually(t, "the return is logged", func() bool {
-		return logs.FilterMessage("NATS connection is back").Len() == 1
+		return logs.FilterMessage("NATS connection restored").Len() == 1
 	})
-	if shown := logs.FilterMessage("NATS connection is back").All()[0].ContextMap()["url"]; shown != "nats://xxxxx@"+ns.URL()[len("nats://"):] {
+	if shown := logs.FilterMessage("NATS connection restored").All()[0].ContextMap()["url"]; shown != "nats://xxxxx@"+ns.URL()[len("nats://"):] {
 		t.Errorf("shown as %v", shown)
 	}
 }
 
-// TestStayIsBackSoon: a process whose server was restarted is back, with TLS too, before one that started meanwhile has
-// asked it for the second time whether it uses a worker ID (package lease).
+// TestStayIsBackSoon: after a restart of its server, with TLS too, a process is
+// back before another that started has checked its worker ID for the second
+// time (package lease).
 func TestStayIsBackSoon(t *testing.T) {
 	options := nats.GetDefaultOptions()
 	for _, option := range Stay("test", zap.NewNop()) {

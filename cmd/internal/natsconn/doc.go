@@ -1,5 +1,5 @@
-// Package natsconn is how commands connect to NATS: which servers, as whom, how a process
-// that serves stays connected, and what to make of a permission that the server denies.
+// Package natsconn connects commands to NATS: servers, logins, staying
+// connected, and errors of denied permissions.
 //
-// No text that it returns or logs has a login in it.
+// Its errors and logs never contain a login.
 package natsconn

@@ -12,31 +12,34 @@ import (
 	"go.uber.org/zap"
 )
 
-// How a frozen server is told from a busy one. Pings that are not answered tell nothing: the
-// answers of a busy server queue behind requests. But of a busy server those requests arrive,
-// and of a frozen one nothing at all. So what counts is whether bytes arrive while pings are
-// sent that a server in good health answers at once.
+// Telling a frozen server from a busy server. Unanswered pings prove nothing:
+// the replies of a busy server queue behind requests. But those requests arrive
+// from a busy server, and nothing arrives from a frozen server. So the test is
+// whether bytes arrive while pings are sent, which a healthy server answers at
+// once.
 const (
-	silenceTick = 500 * time.Millisecond // how long bytes are waited for at a time, and how often pings are sent
-	frozenTicks = 4                      // in a row without a byte: 2 seconds
-	lateTick    = 2 * silenceTick        // this process was paused or starved, not the server
+	// Between pings, and of a wait for bytes.
+	silenceTick = 500 * time.Millisecond
+	frozenTicks = 4               // in a row without a byte: 2 seconds
+	lateTick    = 2 * silenceTick // this process was paused or starved
 )
 
-// watchedDialer makes TCP connections that are closed when the server is frozen and there is
-// another one to go to.
+// watchedDialer makes TCP connections that it closes when the server is frozen,
+// if there is another server to connect to.
 type watchedDialer struct {
 	name   string
 	log    *zap.Logger
 	others atomic.Bool // there are other servers
 }
 
-// learn finds out whether there are other servers.
-func (d *watchedDialer) learn(c *nats.Conn) { d.others.Store(len(c.ServerPool()) > 1) }
+// countServers records whether there are other servers.
+func (d *watchedDialer) countServers(c *nats.Conn) { d.others.Store(len(c.ServerPool()) > 1) }
 
-// Dial is part of nats.CustomDialer.
+// Dial implements nats.CustomDialer.
 func (d *watchedDialer) Dial(network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: nats.DefaultTimeout}
-	conn, err := dialer.DialContext(context.Background(), network, address) // nats.go has no context
+	// The dialer of nats.go has no context.
+	conn, err := dialer.DialContext(context.Background(), network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -47,31 +50,32 @@ func (d *watchedDialer) watch(conn net.Conn) net.Conn {
 	return &watchedConn{Conn: conn, watchedDialer: d}
 }
 
-// watchedConn is a connection whose reader watches for silence, except while nats.go has a
-// deadline of its own, as when it connects.
+// watchedConn is a connection whose reader detects silence, except while
+// nats.go has a deadline of its own, as when it connects.
 type watchedConn struct {
 	net.Conn
 	*watchedDialer
 	limited atomic.Bool
 }
 
-// SetDeadline is part of net.Conn.
+// SetDeadline implements net.Conn.
 func (c *watchedConn) SetDeadline(t time.Time) error {
 	c.limited.Store(!t.IsZero())
 	return c.Conn.SetDeadline(t)
 }
 
-// SetReadDeadline is part of net.Conn.
+// SetReadDeadline implements net.Conn.
 func (c *watchedConn) SetReadDeadline(t time.Time) error {
 	c.limited.Store(!t.IsZero())
 	return c.Conn.SetReadDeadline(t)
 }
 
-var errFrozen = errors.New("nothing arrives from the server")
+var errFrozen = errors.New("the server is silent")
 
-// Read reads, and closes the connection if the server is frozen: nats.go may be stuck in a write
-// to it, with its lock held, and only that ends the write. A tick that ends late proves
-// nothing, since what had arrived may not have been read; nor do those before it.
+// Read reads, and closes the connection if the server is frozen. nats.go may be
+// blocked in a write to it, with its lock held, and only that ends the write. A
+// tick that ends late proves nothing, nor do those before it: bytes may have
+// arrived that were not read.
 func (c *watchedConn) Read(p []byte) (n int, err error) {
 	for silent := 0; !c.limited.Load(); {
 		began := time.Now()
@@ -85,7 +89,7 @@ func (c *watchedConn) Read(p []byte) (n int, err error) {
 			silent = 0
 		}
 		if silent >= frozenTicks && c.others.Load() {
-			c.log.Warn("nothing arrives from the NATS server, going to another one",
+			c.log.Warn("NATS server silent, switching to another",
 				zap.String("connection", c.name), zap.Stringer("server", c.RemoteAddr()), zap.Duration("for", frozenTicks*silenceTick))
 			return 0, errors.Join(errFrozen, c.Close())
 		}

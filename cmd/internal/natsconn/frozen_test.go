@@ -13,11 +13,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// scriptedConn is a connection on which bytes arrive, or do not, within each tick.
+// scriptedConn is a connection with a script: bytes arrive within a tick, or
+// not.
 type scriptedConn struct {
 	net.Conn
 	arrives []bool
-	gaps    []time.Duration // how long each tick lasts
+	gaps    []time.Duration // duration of each tick
 	ticks   int
 	closed  bool
 }
@@ -47,14 +48,15 @@ func (c *scriptedConn) Close() error {
 	return nil
 }
 
-// TestSilence: a server is frozen if nothing arrives for some ticks in a row. One that is
-// merely slow is not, and neither is one whose bytes this process was too late to read.
+// TestSilence: a server is frozen if nothing arrives for some ticks in a row. A
+// slow server is not frozen, nor is a server whose bytes this process read
+// late.
 func TestSilence(t *testing.T) {
 	const late = lateTick + 1
 	for name, test := range map[string]struct {
-		arrives string          // . for nothing, at each tick
+		arrives string          // a dot for nothing, at each tick
 		gaps    []time.Duration // of each tick; on time if missing
-		frozen  int             // at which tick; 0 if never
+		frozen  int             // the tick; 0: never
 	}{
 		"nothing ever":              {".....", nil, 4},
 		"something, then nothing":   {"x.....", nil, 5},
@@ -83,7 +85,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestConnectingIsNotWatched: while nats.go waits with a deadline of its own, that one counts.
+// TestConnectingIsNotWatched: a deadline of nats.go takes precedence.
 func TestConnectingIsNotWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -99,9 +101,9 @@ func TestConnectingIsNotWatched(t *testing.T) {
 	})
 }
 
-// TestFrozenConnectionIsClosed: a connection on which nothing arrives is closed within 3
-// seconds, even while a write to it is stuck, but only if there is another server. Whoever
-// answers keeps it.
+// TestFrozenConnectionIsClosed: a silent connection is closed within 3 seconds,
+// even during a blocked write, but only if there is another server. A
+// connection to a server that answers stays.
 func TestFrozenConnectionIsClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		others, answers, closed bool
@@ -130,7 +132,7 @@ func TestFrozenConnectionIsClosed(t *testing.T) {
 			select {
 			case err := <-stuck:
 				if err == nil {
-					t.Errorf("%s: a write to nobody succeeded", name)
+					t.Errorf("%s: a write without a reader succeeded", name)
 				}
 				if !test.closed || time.Since(began) > 3*time.Second {
 					t.Errorf("%s: closed after %v", name, time.Since(began))

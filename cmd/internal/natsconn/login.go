@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// Login makes an option the only way to log in: a NATS context may have another.
+// Login makes an option the only login: a NATS context may have another.
 func Login(as nats.Option) nats.Option {
 	return func(o *nats.Options) error {
 		o.User, o.Password, o.UserInfo = "", "", nil
@@ -21,9 +21,9 @@ func Login(as nats.Option) nats.Option {
 	}
 }
 
-// Credentials is the option to log in with a credentials file. It looks at the file now,
-// while nats.go would only do so when it connects. The file is read again for each
-// connection, because it may have been renewed.
+// Credentials is the option to log in with a credentials file. It checks the
+// file now, while nats.go would only do so when it connects. nats.go rereads
+// the file for each connection, because it may have been renewed.
 func Credentials(file string) nats.Option {
 	return func(o *nats.Options) error {
 		data, err := os.ReadFile(file)
@@ -33,13 +33,13 @@ func Credentials(file string) nats.Option {
 		_, jwtErr := nkeys.ParseDecoratedJWT(data)
 		_, keyErr := nkeys.ParseDecoratedNKey(data)
 		if jwtErr != nil || keyErr != nil {
-			return fmt.Errorf("%s is no credentials file: it should hold a user JWT and an nkey seed, as nsc writes them", file)
+			return fmt.Errorf("%s is not a credentials file with a user JWT and an nkey seed", file)
 		}
 		return nats.UserCredentials(file)(o)
 	}
 }
 
-// Nkey is the option to log in with the nkey whose seed is in a file.
+// Nkey is the option to log in with an nkey, given the file with its seed.
 func Nkey(file string) nats.Option {
 	option, err := nats.NkeyOptionFromSeed(file)
 	if err != nil {
@@ -48,18 +48,18 @@ func Nkey(file string) nats.Option {
 	return option
 }
 
-// ErrURL is the error for a server's URL that cannot be read.
-var ErrURL = errors.New("cannot be read; it should look like nats://127.0.0.1:4222")
+// ErrURL is the error for a malformed server URL.
+var ErrURL = errors.New("is malformed; expected the form nats://127.0.0.1:4222")
 
-// Servers is the option to connect to one of a list of URLs, separated by commas. Its
-// errors do not show the list, which may hold a password.
+// Servers is the option to connect to a list of URLs, separated by commas. Its
+// errors do not show the list, which may contain a password.
 func Servers(list string) nats.Option {
 	return func(o *nats.Options) error {
 		var found []string
 		for text := range strings.SplitSeq(list, ",") {
 			server, ok := parseServer(text)
 			if !ok {
-				return fmt.Errorf("the URL at place %d %w, and special characters in a password have to be percent-encoded", len(found)+1, ErrURL)
+				return fmt.Errorf("URL %d %w, with special characters in a password percent-encoded", len(found)+1, ErrURL)
 			}
 			found = append(found, server.String())
 		}
@@ -68,9 +68,9 @@ func Servers(list string) nats.Option {
 	}
 }
 
-// parseServer reads the URL of a server, which may lack its scheme. An @ behind the host
-// means that the password contains one of / ? #: what follows that would be taken for a
-// path, and shown.
+// parseServer parses a server's URL, which may lack its scheme. An @ after the
+// host means that the password contains / ? or #: the text after that would be
+// taken for a path, and shown.
 func parseServer(text string) (*url.URL, bool) {
 	text = strings.TrimSpace(text)
 	if !strings.Contains(text, "://") {
@@ -99,7 +99,7 @@ func Redact(list string) string {
 	return strings.Join(shown, ",")
 }
 
-// WithoutURL returns an error of connecting, without the URL in it that could not be read.
+// WithoutURL removes a malformed URL from an error of connecting.
 func WithoutURL(err error) error {
 	var bad *url.Error
 	if errors.As(err, &bad) {

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// TestLogin: a login replaces whatever another one has set.
+// TestLogin: a login replaces any previous login.
 func TestLogin(t *testing.T) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
@@ -45,8 +45,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestBadLoginFiles: files that are missing or hold something else are refused at once,
-// and none of what they hold is shown.
+// TestBadLoginFiles: missing and malformed files are rejected at once, and
+// their contents are not shown.
 func TestBadLoginFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

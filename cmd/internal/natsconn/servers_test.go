@@ -12,12 +12,12 @@ import (
 
 const canary = "Canary-3d1c"
 
-// TestServers: what is connected to, and what is shown of it. No password is ever shown,
-// even if it makes the URL unreadable.
+// TestServers: the servers of a list, and the list as shown. A password is
+// never shown, even in a malformed URL.
 func TestServers(t *testing.T) {
 	for _, test := range []struct {
 		name, list string
-		servers    []string // nil if the list cannot be read
+		servers    []string // nil if malformed
 		shown      string
 	}{
 		{"plain", "nats://127.0.0.1:4222", []string{"nats://127.0.0.1:4222"}, "nats://127.0.0.1:4222"},
@@ -62,8 +62,8 @@ func TestServers(t *testing.T) {
 		}
 	}
 	err := Servers("a:1, b:2, nats://u:" + canary + "@")(&nats.Options{})
-	if err == nil || !strings.Contains(err.Error(), "place 3") {
-		t.Errorf("%v, want the place of what cannot be read", err)
+	if err == nil || !strings.Contains(err.Error(), "URL 3 ") {
+		t.Errorf("%v, want the position of the malformed URL", err)
 	}
 }
 

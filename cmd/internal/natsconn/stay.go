@@ -15,14 +15,14 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 )
 
-// maxPingsOut is how many pings the server may leave unanswered, for half a minute. In an
-// overload the answers queue behind requests; to give up the connection then would lose all
-// of those, and help nobody. A server that is frozen is given up much sooner, see
-// frozenTicks.
+// maxPingsOut is the number of pings that the server may leave unanswered, for
+// half a minute. In an overload, replies queue behind requests, and closing the
+// connection would lose all of them. A frozen server is given up much sooner,
+// see frozenTicks.
 const maxPingsOut = 60
 
-// Stay is the options of a process that serves: it never gives up, even if the server
-// refuses its login for a while.
+// Stay returns the options of a process that serves. It reconnects forever,
+// even if the server refuses its login for a while.
 func Stay(name string, log *zap.Logger) []nats.Option {
 	onceASecond := log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0)
@@ -33,52 +33,53 @@ func Stay(name string, log *zap.Logger) []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(250 * time.Millisecond),
-		nats.ReconnectJitter(100*time.Millisecond, 200*time.Millisecond), // by default up to a second with TLS
+		// With TLS, the default is up to a second.
+		nats.ReconnectJitter(100*time.Millisecond, 200*time.Millisecond),
 		nats.PingInterval(silenceTick),
 		nats.MaxPingsOutstanding(maxPingsOut),
 		nats.SetCustomDialer(dialer),
-		nats.ConnectHandler(dialer.learn),
-		nats.DiscoveredServersHandler(dialer.learn),
+		nats.ConnectHandler(dialer.countServers),
+		nats.DiscoveredServersHandler(dialer.countServers),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("NATS connection lost, reconnecting", zap.String("connection", name), zap.Error(err))
 			}
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
-			dialer.learn(c)
-			log.Info("NATS connection is back", zap.String("connection", name), zap.String("url", Redact(c.ConnectedUrl())))
+			dialer.countServers(c)
+			log.Info("NATS connection restored", zap.String("connection", name), zap.String("url", Redact(c.ConnectedUrl())))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
 			}
-			// A caller with a bad inbox causes one for each request.
-			onceASecond.Error("NATS reports an error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err))
+			// A caller with a bad inbox causes an error per request.
+			onceASecond.Error("NATS error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err))
 		}),
 	}
 }
 
-// The pause between two attempts to connect: it doubles.
+// The pause between attempts to connect; it doubles.
 const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// Await calls a function that connects until it gets an answer from a server, be it that the
-// login is refused. It logs once that no server answers, and that one does then.
+// Await calls connect until a server answers, even if only to refuse the login.
+// It logs once that it waits, and once that a server answers.
 func Await(ctx context.Context, log *zap.Logger, connect func() error) error {
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		err := connect()
 		waited := wait > firstPause
 		switch {
 		case err == nil && waited:
-			log.Info("the NATS server is there")
+			log.Info("connected to NATS")
 			return nil
 		case !IsAway(err):
 			return err
 		case !waited:
-			log.Warn("no NATS server answers yet, waiting for one", zap.Error(err))
+			log.Warn("waiting for a NATS server", zap.Error(err))
 		}
 		pause.For(ctx, wait)
 		if ctx.Err() != nil {
@@ -87,12 +88,13 @@ func Await(ctx context.Context, log *zap.Logger, connect func() error) error {
 	}
 }
 
-// IsAway reports whether an error of connecting says that no server answered. A host name
-// that does not resolve may do so later: where names follow processes, as in Kubernetes, that
-// of a server that is not ready yet is unknown. What a server or its certificate says is
-// another matter: that does not get better by waiting.
+// IsAway reports whether an error of connecting means that no server answered.
+// A host name that does not resolve may do so later: in Kubernetes, the name of
+// a server that is not ready is unknown. The errors of a server or its
+// certificate do not count, because waiting does not help.
 func IsAway(err error) bool {
-	var alert tls.AlertError // what the server has against our certificate is a net.OpError too
+	// A server's alert about our certificate is a net.OpError too.
+	var alert tls.AlertError
 	if errors.As(err, &alert) {
 		return false
 	}

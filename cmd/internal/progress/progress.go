@@ -1,4 +1,4 @@
-// Package progress shows on a terminal how far a command is.
+// Package progress shows the progress of a command on a terminal.
 package progress
 
 import (
@@ -16,25 +16,26 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 )
 
-// IsTerminal reports whether something is a file that is a terminal.
+// IsTerminal reports whether f is a file that is a terminal.
 func IsTerminal(f any) bool {
 	file, ok := f.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// line is a line on a terminal that is renewed once a second, and removed in the end.
-type line struct {
+// statusLine is a line on a terminal that is updated once a second, and removed
+// at the end.
+type statusLine struct {
 	mu       sync.Mutex
 	terminal io.Writer
-	text     func() string // "" if there is nothing to say now
+	text     func() string // may return "" for no line
 	shown    bool
 
 	renewing *goroutines.Group
 }
 
-// start returns a line that is shown until Stop. The terminal is nil if there is none.
-func start(terminal io.Writer, text func() string) *line {
-	l := &line{terminal: terminal, text: text, renewing: goroutines.New()}
+// start returns a line that is shown until Stop. The terminal may be nil.
+func start(terminal io.Writer, text func() string) *statusLine {
+	l := &statusLine{terminal: terminal, text: text, renewing: goroutines.New()}
 	if terminal != nil {
 		l.renewing.Start(func(ctx context.Context) {
 			for pause.For(ctx, time.Second); ctx.Err() == nil; pause.For(ctx, time.Second) {
@@ -45,7 +46,7 @@ func start(terminal io.Writer, text func() string) *line {
 	return l
 }
 
-func (l *line) show() {
+func (l *statusLine) show() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if text := l.text(); text != "" {
@@ -54,27 +55,28 @@ func (l *line) show() {
 	}
 }
 
-// hide removes it; mu is held.
-func (l *line) hide() {
+// hide removes the line; mu is held.
+func (l *statusLine) hide() {
 	if l.shown {
-		_, _ = fmt.Fprint(l.terminal, "\r\x1b[K") // what was shown is of no importance
+		// An error here would matter to no caller.
+		_, _ = fmt.Fprint(l.terminal, "\r\x1b[K")
 		l.shown = false
 	}
 }
 
-// Stop ends it.
-func (l *line) Stop() {
+// Stop removes the line.
+func (l *statusLine) Stop() {
 	l.renewing.Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hide()
 }
 
-// working counts calls of [Show], whose line takes the place of that of [Patience].
+// working counts calls of [Show], whose line replaces that of [Patience].
 var working atomic.Int32
 
-// Show runs a command's work, and meanwhile shows a line about it once a second, if stderr is a
-// terminal.
+// Show runs a command's work. If stderr is a terminal, it shows a line about
+// the work and updates it once a second.
 func Show(work func(), text func() string) {
 	if !IsTerminal(os.Stderr) {
 		work()
@@ -87,31 +89,32 @@ func Show(work func(), text func() string) {
 	work()
 }
 
-// quiet is after how long without a word a command is said to be still at work.
+// quiet is the time without output after which Patience shows its line.
 const quiet = 2 * time.Second
 
-// Patience is the output of a command that ends by itself. While nothing is written to it for longer
-// than two seconds, it says so on a terminal, in a line that goes away again.
+// Patience is the output of a command that ends without a signal. If the
+// command writes nothing for two seconds, Patience shows on a terminal that it
+// runs.
 type Patience struct {
-	*line
+	*statusLine
 	out   io.Writer
 	what  string
 	began time.Time
 	wrote time.Time // last
-	open  bool      // the last line has no end: a question, perhaps
+	open  bool      // the last line is incomplete, as a prompt
 	lines int
 }
 
-// NewPatience returns the output of the command that is called what, above out. The terminal is nil if there is
-// none. Stop is to be called.
+// NewPatience returns the output of the command with the name what, above out.
+// The terminal may be nil. Call Stop.
 func NewPatience(out, terminal io.Writer, what string) *Patience {
 	p := &Patience{out: out, what: what, began: time.Now(), wrote: time.Now()}
-	p.line = start(terminal, p.say)
+	p.statusLine = start(terminal, p.message)
 	return p
 }
 
-// say is what is shown; mu is held.
-func (p *Patience) say() string {
+// message returns the line; mu is held.
+func (p *Patience) message() string {
 	if p.open || working.Load() > 0 || time.Since(p.wrote) < quiet {
 		return ""
 	}
@@ -119,7 +122,7 @@ func (p *Patience) say() string {
 	if p.lines > 0 {
 		so = fmt.Sprintf(", %d lines so far", p.lines)
 	}
-	return fmt.Sprintf("%s: at work for %d s%s", p.what, int(time.Since(p.began).Seconds()), so)
+	return fmt.Sprintf("%s: running for %d s%s", p.what, int(time.Since(p.began).Seconds()), so)
 }
 
 // Write writes to the output.

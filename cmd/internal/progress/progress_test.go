@@ -22,7 +22,7 @@ func (s *screen) Write(data []byte) (int, error) {
 	return s.text.Write(data)
 }
 
-// take returns what was shown since the last time.
+// take returns the output since the last call.
 func (s *screen) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,8 +30,8 @@ func (s *screen) take() string {
 	return s.text.String()
 }
 
-// A command that says nothing for longer than two seconds is said to be at work, on a line of its own that is
-// gone before the next word; a question that waits for an answer is left alone.
+// If a command prints nothing for two seconds, a line shows that it runs. The
+// line is gone before the next output. A prompt stays untouched.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screen
@@ -46,11 +46,11 @@ func TestPatience(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		show("")
 		time.Sleep(time.Second)
-		show("\ridworker get: at work for 2 s\x1b[K")
+		show("\ridworker get: running for 2 s\x1b[K")
 		fmt.Fprintln(p, "1")
 		show("\r\x1b[K1\n")
 		time.Sleep(3 * time.Second)
-		show("\ridworker get: at work for 5 s, 1 lines so far\x1b[K")
+		show("\ridworker get: running for 5 s, 1 lines so far\x1b[K")
 		_, _ = io.WriteString(p, "Sure? ") // it shows below
 		show("\r\x1b[KSure? ")
 		time.Sleep(time.Minute)
@@ -60,7 +60,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// What is shown when the command ends goes away.
+// The line goes away when the command ends.
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screen
@@ -73,7 +73,7 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// Nothing is shown where there is no terminal.
+// Without a terminal, nothing is shown.
 func TestNoTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

@@ -12,10 +12,10 @@ import (
 	"github.com/idworker/idworker/testing/deps"
 )
 
-// checkAccess fails the test for each thing that axe-core finds on the page in a tab.
+// checkAccess fails the test for each violation that axe-core finds in a tab.
 func checkAccess(t testing.TB, tab context.Context, what string) {
 	t.Helper()
-	// axe-core looks for what keeps people with disabilities from using a page.
+	// Axe-core finds barriers for people with disabilities.
 	source, err := os.ReadFile(filepath.Join(deps.Axe.Require(t), "axe-core", "axe.min.js"))
 	if err != nil {
 		deps.Axe.Missing(t, err)
@@ -33,9 +33,9 @@ func checkAccess(t testing.TB, tab context.Context, what string) {
 	}
 }
 
-// violation is something that axe-core finds.
+// violation is a finding of axe-core.
 type violation struct {
 	ID    string   `json:"id"`
 	Help  string   `json:"help"`
-	Nodes []string `json:"nodes"` // where, and why
+	Nodes []string `json:"nodes"` // elements and reasons
 }

@@ -32,7 +32,7 @@ func (s *source) collect(context.Context) *Installation {
 	return s.current.Load()
 }
 
-// served is a page of a sample, and the URL where it is.
+// served is a page of a sample, with its URL.
 func served(t *testing.T) (*source, string) {
 	t.Helper()
 	s := new(source)
@@ -44,14 +44,14 @@ func served(t *testing.T) (*source, string) {
 	return s, server.URL
 }
 
-// seen is what a tab did that it should not do.
+// seen is a tab's unwanted behavior.
 type seen struct {
 	mu    sync.Mutex
 	wrong []string
 }
 
-// watch notes each request to another place than the page's own, and whatever the browser complains of: what the
-// policy forbade, what failed.
+// watch records requests to other sites, and errors of the browser: violations
+// of the policy, and failures.
 func watch(t *testing.T, tab context.Context, home string) {
 	t.Helper()
 	s := new(seen)
@@ -94,7 +94,7 @@ func call[P, R any](command cdp.Command[P, R], params P) chromedp.Action[chromed
 	})
 }
 
-// do has the tab do something.
+// do runs actions in the tab.
 func do(t *testing.T, tab context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	if err := chromedp.Do(tab, actions...); err != nil {
@@ -102,7 +102,7 @@ func do(t *testing.T, tab context.Context, actions ...chromedp.Action[chromedp.V
 	}
 }
 
-// value is that of an expression in the page.
+// value returns the value of an expression in the page.
 func value[T any](t *testing.T, tab context.Context, expression string) T {
 	t.Helper()
 	v, err := chromedp.Run(tab, chromedp.Evaluate[T](expression))
@@ -112,7 +112,7 @@ func value[T any](t *testing.T, tab context.Context, expression string) T {
 	return v
 }
 
-// await waits until an expression in the page is true; the page may be left meanwhile.
+// await waits until an expression in the page is true. The page may change.
 func await(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
 	natstest.Eventually(t, expression, func() bool {
@@ -121,8 +121,8 @@ func await(t *testing.T, tab context.Context, expression string) {
 	})
 }
 
-// TestPageInABrowser: by day and by night, on a desk and on a phone, the page fits, nothing keeps people with
-// disabilities from using it, whatever things are called is text, and nothing is asked of anybody else.
+// TestPageInABrowser: by day and by night, on a desk and on a phone, the page
+// fits, is accessible, shows all names as text, and contacts no other site.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
 	tab := newTab(t)
@@ -136,7 +136,8 @@ func TestPageInABrowser(t *testing.T) {
 		if look.Touch && value[bool](t, tab, `[...document.querySelectorAll(".scroll")].some(e => e.scrollWidth > e.clientWidth)`) {
 			t.Errorf("%s: a table is cut off", look.Name)
 		}
-		if value[bool](t, tab, `[...document.querySelectorAll("meter")].some(e => !e.ariaLabel)`) { // axe-core does not look at these
+		// Axe-core does not check these.
+		if value[bool](t, tab, `[...document.querySelectorAll("meter")].some(e => !e.ariaLabel)`) {
 			t.Errorf("%s: a bar has no name", look.Name)
 		}
 		if value[bool](t, tab, `typeof hacked !== "undefined" || document.getElementById("hostile") !== null || document.scripts.length !== 1`) {
@@ -150,8 +151,9 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// TestPageRefreshesItself: what changes is replaced where it stands; what somebody types stays, and so does the focus. It can
-// be paused. If the process does not answer, the page says so.
+// TestPageRefreshesItself: changes are replaced in place; typed text and the
+// focus stay. Refreshing can be paused. If the process does not answer, the
+// page shows that.
 func TestPageRefreshesItself(t *testing.T) {
 	t.Parallel()
 	tab := newTab(t)
@@ -163,17 +165,18 @@ func TestPageRefreshesItself(t *testing.T) {
 	s.current.Store(quiet)
 	await(t, tab, `document.getElementById("about").textContent.includes("other") && document.querySelectorAll("#taglist tbody tr").length === 1`)
 	if !value[bool](t, tab, `same === 1 && document.activeElement.id === "q" && document.activeElement.value === "shop"`) {
-		t.Error("the page was loaded anew, or what was typed is lost")
+		t.Error("the page was reloaded, or the typed text is lost")
 	}
 	do(t, tab, chromedp.Click("#pause"))
 	asked := s.asked.Load()
-	time.Sleep(3500 * time.Millisecond) // longer than it waits between refreshes: nothing is to happen
+	// Longer than the interval of refreshes: nothing must happen.
+	time.Sleep(3500 * time.Millisecond)
 	if n := s.asked.Load() - asked; n > 1 {
 		t.Errorf("asked %d times while it was paused", n)
 	}
 }
 
-// TestPageByKeyboard: the first key leads to the tags, and a search goes by Enter.
+// TestPageByKeyboard: the first key leads to the tags, and Enter searches.
 func TestPageByKeyboard(t *testing.T) {
 	t.Parallel()
 	tab := newTab(t)
@@ -191,7 +194,7 @@ func TestPageByKeyboard(t *testing.T) {
 	}
 }
 
-// TestPageWithoutScript: all is there, and the page loads itself anew.
+// TestPageWithoutScript: everything is there, and the page reloads.
 func TestPageWithoutScript(t *testing.T) {
 	t.Parallel()
 	tab := newTab(t)
@@ -202,5 +205,5 @@ func TestPageWithoutScript(t *testing.T) {
 		t.Errorf("%v, %.200s", err, text)
 	}
 	asked := s.asked.Load()
-	natstest.Eventually(t, "the page loads itself anew", func() bool { return s.asked.Load() > asked })
+	natstest.Eventually(t, "the page reloads", func() bool { return s.asked.Load() > asked })
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// tabWithin is how long everything that one tab does may take.
+// tabWithin bounds everything that a tab does.
 const tabWithin = 2 * time.Minute
 
-// newTab returns a tab of a browser of its own, which ends with the test. The
-// browser is Debian's chromium, headless, and reaches this machine only. Without a
+// newTab returns a tab of a new browser, which ends with the test. The browser
+// is Debian's chromium, headless, and reaches only this machine. Without a
 // browser the test is skipped, see package deps.
 func newTab(t testing.TB) context.Context {
 	t.Helper()
@@ -43,14 +43,14 @@ func newTab(t testing.TB) context.Context {
 	return ctx
 }
 
-// look is a way to look at a page.
+// look is a color scheme and a size.
 type look struct {
 	Name          string
 	Width, Height int64
 	Dark, Touch   bool
 }
 
-// looks are those that a page should be made for.
+// looks are those that the page is made for.
 var looks = []look{
 	{"light", 1280, 900, false, false},
 	{"dark", 1280, 900, true, false},
@@ -79,8 +79,8 @@ func (l look) take() chromedp.Action[chromedp.Void] {
 	)
 }
 
-// keepScreenshot takes a screenshot of the whole page, and keeps it in the folder that IDWORKER_SCREENSHOTS names, for people to look
-// at. Without one it does nothing.
+// keepScreenshot saves a screenshot of the whole page in the folder of
+// IDWORKER_SCREENSHOTS, if that is set.
 func keepScreenshot(t testing.TB, tab context.Context, name string) {
 	t.Helper()
 	folder := os.Getenv("IDWORKER_SCREENSHOTS")

@@ -25,39 +25,41 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Collector collects the state of an installation, once at a time.
+// Collector collects the state of an installation. It is not safe for
+// concurrent use.
 type Collector struct {
 	Prefix messages.Prefix
 
-	// Dial connects, with [Options]. Each collection has a connection of its own:
+	// Dial connects, with [Options]. Each collection has its own connection:
 	// reports must not delay grants, and a missing right must not look like an
 	// error of another part.
-	Dial   func() (*nats.Conn, jetstream.JetStream, error)
-	Domain bool // JetStream is that of another domain, whose rights are not known
+	Dial func() (*nats.Conn, jetstream.JetStream, error)
+	// JetStream is in another domain, whose rights are unknown.
+	Domain bool
 
-	// Self returns the report of this process, or false before it serves. It may
+	// Self returns the report of this process, or false before it serves. May
 	// be nil.
 	Self func() (worker.Report, bool)
 
-	// Doctor looks at what is not collected here. It needs no connection.
+	// Doctor does the other checks. It needs no connection.
 	Doctor doctor.Doctor
 
-	checks   []doctor.Finding // of the latest look of doctor
+	checks   []doctor.Finding // the latest findings of Doctor
 	examined time.Time
 }
 
-// The bounds of a collection. Together they are shorter than a viewer waits.
+// Bounds of a collection. Their sum is less than a viewer waits.
 const (
 	dialTimeout   = 2 * time.Second
 	rightsWithin  = time.Second
 	partTimeout   = 2 * time.Second
 	reportsWithin = 1500 * time.Millisecond
-	examineWithin = 4 * time.Second // a dozen questions, one after the other
+	examineWithin = 4 * time.Second // a dozen requests in sequence
 	examineEvery  = time.Minute
 	maxMeasured   = 100 // enrichments whose backlog is counted
 )
 
-// The parts of an installation, as they are called where they are not known.
+// Names of the parts, for [Unread].
 const (
 	everything      = "all but this process"
 	reportsPart     = "reports of workers and loaders"
@@ -66,16 +68,17 @@ const (
 	enrichmentsPart = "enrichments"
 )
 
-// Options are those of a connection for [Collector.Dial]. A lost connection is
-// not waited for. The register, which doctor opens, refuses a reconnect buffer.
+// Options returns the options of a connection for [Collector.Dial]. It does not
+// reconnect. The register, which doctor opens, refuses a reconnect buffer.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.Name("idworker status"), nats.NoReconnect(), nats.ReconnectBufSize(-1), nats.Timeout(dialTimeout),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the question without an answer reports it
+		// The unanswered request reports it.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}
 }
 
-// collection is one collection under way. Its parts fill in different fields.
+// collection is a collection in progress. Its parts set different fields.
 type collection struct {
 	*Installation
 	by *Collector
@@ -89,8 +92,8 @@ type collection struct {
 	layout  snowflake.Layout
 }
 
-// Collect asks all questions at once and returns the answers. It takes about
-// 300 ms, and a few seconds if some are not answered.
+// Collect sends all requests at once and returns the replies. It takes about
+// 300 ms, or a few seconds if some are not answered.
 func (c *Collector) Collect(ctx context.Context) *Installation {
 	col := &collection{by: c, Installation: &Installation{
 		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{},
@@ -101,31 +104,32 @@ func (c *Collector) Collect(ctx context.Context) *Installation {
 	if col.conn, col.js, err = c.Dial(); err != nil {
 		col.miss(everything, err)
 	} else {
-		col.askAll(ctx)
+		col.queryAll(ctx)
 		col.conn.Close()
 	}
 	col.merge(time.Now())
 	return col.Installation
 }
 
-func (c *collection) askAll(ctx context.Context) {
+func (c *collection) queryAll(ctx context.Context) {
 	if !c.by.Domain {
 		ctx, cancel := context.WithTimeout(ctx, rightsWithin)
-		c.allowed, _ = doctor.AskPermissions(ctx, c.conn) // without an answer, each part is tried
+		// Without a reply, each part is tried.
+		c.allowed, _ = doctor.RequestPermissions(ctx, c.conn)
 		cancel()
 	}
 	var parts sync.WaitGroup
-	parts.Go(func() { c.ask(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.askConfig) })
-	parts.Go(func() { c.ask(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.askEnrichments) })
+	parts.Go(func() { c.query(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.readConfig) })
+	parts.Go(func() { c.query(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.readEnrichments) })
 	parts.Go(func() { c.examine(ctx) })
-	c.ask(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.askWorkerIDs)
-	c.ask(ctx, reportsPart, worker.AskReportsRights(), c.askReports)
+	c.query(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.readWorkerIDs)
+	c.query(ctx, reportsPart, worker.AskReportsRights(), c.readReports)
 	parts.Wait()
 }
 
-// ask asks one question, unless the user lacks the right to: the server would
-// not answer it.
-func (c *collection) ask(ctx context.Context, part string, need rights.Rights, question func(context.Context) error) {
+// query sends a request, unless the user lacks the right: the server would not
+// answer.
+func (c *collection) query(ctx context.Context, part string, need rights.Rights, question func(context.Context) error) {
 	if err := c.allowed.Check(need); err != nil {
 		c.miss(part, err)
 		return
@@ -134,33 +138,34 @@ func (c *collection) ask(ctx context.Context, part string, need rights.Rights, q
 	defer cancel()
 	err := question(ctx)
 	switch {
-	case err == nil, errors.Is(err, jetstream.ErrBucketNotFound): // nothing needed the bucket yet
+	// Nothing has needed the bucket yet.
+	case err == nil, errors.Is(err, jetstream.ErrBucketNotFound):
 		return
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		err = fmt.Errorf("no answer within %v", partTimeout)
 	case errors.Is(err, nats.ErrNoResponders):
-		err = errors.New("JetStream is not there, or has no leader")
+		err = errors.New("JetStream is unavailable or has no leader")
 	}
 	if last := c.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-		err = fmt.Errorf("%w; the server has refused this NATS user a right: %w", err, last)
+		err = fmt.Errorf("%w; the server denied this NATS user a right: %w", err, last)
 	}
 	c.miss(part, err)
 }
 
-// miss records that a part is not known. A missing right is no trouble, but for
-// the reports: without them nothing can be judged.
+// miss records that a part is unknown. A missing right is only a note, except
+// for reports, which are needed to judge anything.
 func (c *collection) miss(part string, err error) {
 	u := Unread{What: part, Why: err.Error()}
 	if missing := new(doctor.MissingError); errors.As(err, &missing) {
-		u.Denied, u.Why = part != reportsPart, "this NATS user lacks a right for it: "+u.Why
+		u.Denied, u.Why = part != reportsPart, "this NATS user lacks a right: "+u.Why
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Unread = append(c.Unread, u)
 }
 
-// askConfig reads the installation's ID and the templates, from any replica.
-func (c *collection) askConfig(ctx context.Context) error {
+// readConfig reads the installation's ID and the templates, from any replica.
+func (c *collection) readConfig(ctx context.Context) error {
 	value, _, err := agreement.Lookup(ctx, c.js, c.by.Prefix, agreement.InstallationKey)
 	if err != nil {
 		return err
@@ -175,7 +180,7 @@ func (c *collection) askConfig(ctx context.Context) error {
 	return err
 }
 
-func (c *collection) askWorkerIDs(ctx context.Context) error {
+func (c *collection) readWorkerIDs(ctx context.Context) error {
 	holdings, layout, err := lease.List(ctx, c.js, c.by.Prefix)
 	c.layout = layout
 	for _, h := range holdings {
@@ -187,8 +192,9 @@ func (c *collection) askWorkerIDs(ctx context.Context) error {
 	return err
 }
 
-// askReports asks all processes. Holders of worker IDs are waited for.
-func (c *collection) askReports(ctx context.Context) (err error) {
+// readReports requests reports of all processes, and waits for the holders of
+// worker IDs.
+func (c *collection) readReports(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportsWithin)
 	defer cancel()
 	var expected []string
@@ -199,7 +205,7 @@ func (c *collection) askReports(ctx context.Context) (err error) {
 	return err
 }
 
-func (c *collection) askEnrichments(ctx context.Context) error {
+func (c *collection) readEnrichments(ctx context.Context) error {
 	all, err := enrich.List(ctx, c.js, c.by.Prefix)
 	for n, s := range all {
 		e := Enrichment{
@@ -207,7 +213,7 @@ func (c *collection) askEnrichments(ctx context.Context) error {
 			Written: s.Written, Stalled: time.Since(s.Written) > enrich.Stalled,
 		}
 		if n < maxMeasured {
-			c.ask(ctx, "what waits in "+s.Source, enrich.MeasureRights(s.Source), func(ctx context.Context) error {
+			c.query(ctx, "backlog of "+s.Source, enrich.MeasureRights(s.Source), func(ctx context.Context) error {
 				err := s.Measure(ctx, c.js)
 				if err == nil {
 					e.Lag, e.Oldest = &s.Lag, s.Oldest
@@ -220,7 +226,7 @@ func (c *collection) askEnrichments(ctx context.Context) error {
 	return err
 }
 
-// examine has doctor look, if it has not lately.
+// examine runs doctor, if it has not run lately.
 func (c *collection) examine(ctx context.Context) {
 	if time.Since(c.by.examined) > examineEvery {
 		ctx, cancel := context.WithTimeout(ctx, examineWithin)
@@ -230,8 +236,8 @@ func (c *collection) examine(ctx context.Context) {
 	c.Checks = append(c.Checks, c.by.checks...)
 }
 
-// examine returns the findings of doctor. It has a connection of its own, because
-// the server refuses it what the user may not do.
+// examine returns the findings of doctor. It has its own connection, because of
+// the errors of denied requests.
 func (c *Collector) examine(ctx context.Context) (all []doctor.Finding) {
 	add := func(f doctor.Finding) { all = append(all, f) }
 	conn, js, err := c.Dial()
@@ -243,17 +249,17 @@ func (c *Collector) examine(ctx context.Context) (all []doctor.Finding) {
 	look := c.Doctor
 	look.Conn, look.JetStream, look.Prefix, look.SkipProcesses = conn, js, c.Prefix, true
 	look.Examine(ctx, func(f doctor.Finding) {
-		if ctx.Err() == nil { // else the finding is that the time was up
+		if ctx.Err() == nil { // later findings are only timeouts
 			add(f)
 		}
 	})
 	if err := ctx.Err(); err != nil {
-		add(doctor.Finding{Severity: doctor.Warning, What: "doctor", Text: "not all questions were answered: " + err.Error()})
+		add(doctor.Finding{Severity: doctor.Warning, What: "doctor", Text: "some checks were not answered: " + err.Error()})
 	}
 	return all
 }
 
-// merge makes one installation of all answers.
+// merge combines all replies.
 func (c *collection) merge(now time.Time) {
 	c.Taken = now
 	c.addSelf()
@@ -267,8 +273,8 @@ func (c *collection) merge(now time.Time) {
 	c.judge(c.reports)
 }
 
-// addSelf replaces the report of this process by its state now, which is known
-// even without NATS.
+// addSelf replaces the report of this process by its current state, which is
+// available without NATS.
 func (c *collection) addSelf() {
 	if c.by.Self == nil {
 		return
@@ -283,9 +289,9 @@ func (c *collection) addSelf() {
 	slices.SortFunc(c.reports, func(a, b worker.Report) int { return cmp.Compare(a.Instance, b.Instance) })
 }
 
-// addProcesses adds the reports, without tags, and the holders of worker IDs that
-// did not report. Another installation on the same subjects is left out, if it is
-// known which one this is.
+// addProcesses adds the reports, without tags, and the holders of worker IDs
+// that did not report. It drops other installations on the same subjects, if
+// the ID of this installation is available.
 func (c *collection) addProcesses() {
 	c.reports = slices.DeleteFunc(c.reports, func(r worker.Report) bool {
 		foreign := c.ID != "" && r.Stats.Installation != c.ID
@@ -306,14 +312,14 @@ func (c *collection) addProcesses() {
 	}
 	for _, id := range c.Held() {
 		if !reported[id.Instance] {
-			reported[id.Instance] = true // named once
+			reported[id.Instance] = true // only once
 			c.Silent = append(c.Silent, Silent{id.Instance, id.Host, id.heard})
 		}
 	}
 	c.Totals.WorkersExpected = c.Totals.Workers + len(c.Silent)
 }
 
-// addTags makes one list of the tags of all workers, the busiest first.
+// addTags combines the tags of all workers, the busiest first.
 func (c *collection) addTags() {
 	all := make(map[string]*Tag)
 	for _, r := range c.reports {
@@ -345,12 +351,12 @@ func (c *collection) addTags() {
 	slices.SortFunc(c.Tags, byRate)
 }
 
-// byRate puts the busiest first.
+// byRate sorts the busiest first.
 func byRate(a, b Tag) int {
 	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Name, b.Name))
 }
 
-// byRunway puts those first whose memory ends first.
+// byRunway sorts the tags whose buffers run out soonest first.
 func byRunway(a, b Tag) int {
 	return cmp.Or(cmp.Compare(a.Runway, b.Runway), byRate(a, b))
 }

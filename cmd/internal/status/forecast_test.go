@@ -14,21 +14,23 @@ import (
 
 const day = 24 * 60 * 60
 
-// used is a tag that reaches 2^31 after so many days.
+// used is a tag that reaches 2^31 after some days.
 func used(tag string, days int64) worker.TagStats {
 	return worker.TagStats{Tag: tag, Order: "trend", Rate: 1, Runway: 1e6, Use: forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day}}
 }
 
-// TestForecasts: what is less than a year ahead is warned of, the soonest first. What is farther is told without a warning, and of
-// what was not measured nothing is said.
+// TestForecasts warns of limits less than a year ahead, the soonest first.
+// Later limits are shown without a warning. Without data there is no forecast.
 func TestForecasts(t *testing.T) {
 	t.Parallel()
 	unmeasured := used("unmeasured", 3)
 	unmeasured.Use.Seconds = 59
-	ahead := used("soon", 200) // as the worker sees it that has measured for a minute
+	// As a worker reports it after a minute.
+	ahead := used("soon", 200)
 	ahead.Use.Seconds = 60
 	ahead.Use.Rate *= 100
-	layout, err := snowflake.ParseLayout("38:1ms/w13/s12@1735689600000") // ends in 2033
+	// Ends in 2033.
+	layout, err := snowflake.ParseLayout("38:1ms/w13/s12@1735689600000")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,25 +12,26 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// The limits of troubles are those of the alerts in docs/prometheus-rules.yml.
+// Limits of problems, as in the alerts of docs/prometheus-rules.yml.
 const (
 	shortRunway  = 5 * time.Minute
 	endingRunway = time.Minute // an error
-	settled      = time.Minute // before that, a tag's first small segments look like a short memory
+	settled      = time.Minute // until then, first small segments look short
 	oldEvent     = time.Minute
 )
 
-// judge sets the troubles, errors first, given the reports with their tags.
+// judge sets the problems, errors first, given the reports with their tags.
 func (i *Installation) judge(reports []worker.Report) {
 	i.Troubles = []doctor.Finding{}
 	for _, t := range doctor.Judge(i.Taken, reports) {
-		if i.Knows(reportsPart) || t.What != "workers" && t.What != "loaders" { // missing reports prove nothing
+		// Missing reports prove nothing.
+		if i.Known(reportsPart) || t.What != "workers" && t.What != "loaders" {
 			i.Troubles = append(i.Troubles, t)
 		}
 	}
 	i.judgeSilent()
 	if i.foreign > 0 {
-		i.warn("other installations", "%d of their processes answer on the same subjects, and are not counted here", i.foreign)
+		i.warn("other installations", "%d of their processes answer on the same subjects; not counted here", i.foreign)
 	}
 	i.judgeTags()
 	i.judgeForecasts()
@@ -42,11 +43,11 @@ func (i *Installation) judge(reports []worker.Report) {
 	}
 	for _, u := range i.Unread {
 		if !u.Denied {
-			i.warn("not known: "+u.What, "%s", u.Why)
+			i.warn("unknown: "+u.What, "%s", u.Why)
 		}
 	}
 	slices.SortStableFunc(i.Troubles, func(a, b doctor.Finding) int {
-		return cmp.Compare(a.Severity, b.Severity) // error before warning
+		return cmp.Compare(a.Severity, b.Severity) // "error" before "warning"
 	})
 	i.Troubles = slices.Compact(i.Troubles)
 }
@@ -64,14 +65,14 @@ func (i *Installation) judgeSilent() {
 	for _, s := range i.Silent {
 		heard := ""
 		if !s.Heard.IsZero() {
-			heard = fmt.Sprintf(" (last heard of %s ago)", i.Age(s.Heard))
+			heard = fmt.Sprintf(" (last heartbeat %s ago)", i.Age(s.Heard))
 		}
-		i.warn(doctor.Name(worker.RoleWorker, s.Host, s.Instance), "does not report, though it holds a worker ID: it died%s, or is paused or cut off", heard)
+		i.warn(doctor.Name(worker.RoleWorker, s.Host, s.Instance), "holds a worker ID but does not report%s: dead, paused or disconnected", heard)
 	}
 }
 
-// EndFirst returns the n tags in use that run out first if the store goes away
-// now: those whose requests wait already, then those whose memory ends first.
+// EndFirst returns the n tags in use that run out first if the store fails now:
+// those with parked requests, then those with the shortest buffers.
 func (i *Installation) EndFirst(n int) (first []Tag) {
 	for _, t := range i.Tags {
 		if !t.Strict() && (t.Rate > 0 || t.Parked > 0 || t.Runway <= 0) {
@@ -84,7 +85,7 @@ func (i *Installation) EndFirst(n int) (first []Tag) {
 	return first[:min(n, len(first))]
 }
 
-// judgeTags finds tags with little in memory.
+// judgeTags finds tags with short buffers.
 func (i *Installation) judgeTags() {
 	unsupplied := slices.ContainsFunc(i.Processes, func(r worker.Report) bool {
 		return r.Stats.NoLoader != "" || r.Outages != nil && r.Outages.Now
@@ -97,12 +98,12 @@ func (i *Installation) judgeTags() {
 		i.trouble(t.Level, "tag "+t.Name, "%s", t.memory())
 	}
 	if more := len(low) - doctor.MaxNamed; more > 0 {
-		i.warn("tags", "%d others have memory for less than 5 min", more)
+		i.warn("tags", "%d others have buffers for less than 5 min", more)
 	}
 }
 
-// judge sets how bad it is that the tag has little in memory, after a minute of
-// use or while workers are not supplied. Nothing fails while grants come in time.
+// judge sets the severity of a short buffer, after a minute of use or while
+// workers get no segments. Nothing fails as long as grants come in time.
 func (t *Tag) judge(unsupplied bool) {
 	low := !t.Strict() && t.Runway < shortRunway.Seconds()
 	t.Short = low && (t.Parked > 0 || t.Rate > 0 && t.use.Seconds >= settled.Seconds())
@@ -116,19 +117,19 @@ func (t *Tag) judge(unsupplied bool) {
 	}
 }
 
-// memory is the state of the tag's memory for people.
+// memory describes the tag's buffers for people.
 func (t *Tag) memory() string {
-	text := fmt.Sprintf("memory lasts for %s at %s IDs a second", format.Duration(t.Runway), format.Rate(t.Rate))
+	text := fmt.Sprintf("buffers last %s at %s IDs a second", format.Duration(t.Runway), format.Rate(t.Rate))
 	if t.Runway <= 0 {
-		text = "a worker has none of its IDs in memory"
+		text = "a worker has none of its IDs buffered"
 	}
 	if t.Parked > 0 {
-		text += fmt.Sprintf(", and %d requests wait", t.Parked)
+		text += fmt.Sprintf(", and %d requests are parked", t.Parked)
 	}
 	return text
 }
 
-// judgeForecasts warns of limits that are less than a year ahead.
+// judgeForecasts warns of limits less than a year ahead.
 func (i *Installation) judgeForecasts() {
 	for _, date := range i.LayoutEnds {
 		if date.IsSoon(i.Taken) {
@@ -143,24 +144,24 @@ func (i *Installation) judgeForecasts() {
 	i.Troubles = append(i.Troubles, soon...)
 }
 
-// judgeEnrichments finds enrichments that fall behind.
+// judgeEnrichments finds enrichments with a backlog.
 func (i *Installation) judgeEnrichments() {
 	for _, e := range i.Enrichments {
 		what, waits := "enrichment "+e.Source+" to "+e.Target, ""
 		if e.Lag != nil {
-			waits = fmt.Sprintf("; %s events wait", e.Waiting())
+			waits = fmt.Sprintf("; %s events waiting", e.Waiting())
 		}
 		switch {
 		case e.Stalled:
 			i.trouble(doctor.Error, what,
-				"no enricher has been at work for %s: none runs, or it stands still and its log says why%s", i.Age(e.Written), waits)
+				"no enricher has worked for %s: none runs, or one is blocked (see its log)%s", i.Age(e.Written), waits)
 		case !e.Oldest.IsZero() && i.Taken.Sub(e.Oldest) > oldEvent:
-			i.warn(what, "the oldest event that waits is %s old%s", i.Age(e.Oldest), waits)
+			i.warn(what, "the oldest waiting event is %s old%s", i.Age(e.Oldest), waits)
 		}
 	}
 }
 
-// Summary is the state in one line.
+// Summary returns the state in a line.
 func (i *Installation) Summary() string {
 	errors := 0
 	for _, t := range i.Troubles {
@@ -172,7 +173,7 @@ func (i *Installation) Summary() string {
 	case len(i.Troubles) > 0:
 		return fmt.Sprintf("Errors: %d, warnings: %d", errors, len(i.Troubles)-errors)
 	case len(i.Unread) > 0:
-		return "All is well, as far as is known"
+		return "No known problems, but parts are unknown"
 	}
 	return "All is well"
 }

@@ -14,52 +14,53 @@ import (
 //go:embed status.html status.css status.js status.txt
 var files embed.FS
 
-// policy is the content security policy: the page's own files, and its own forms.
+// policy is the content security policy: only the page's own files and forms.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 const (
-	shownFor   = 2 * time.Second // a collection
+	shownFor   = 2 * time.Second // before a new collection
 	shownTags  = 25
-	maxSearch  = 128             // bytes: no tag is longer
-	maxViewers = 64              // who wait or are served at the same time
-	maxWait    = 8 * time.Second // for a collection: less than the time there is to write
+	maxSearch  = 128 // bytes, as the longest tag
+	maxViewers = 64  // concurrent
+	// For a collection; less than the write timeout.
+	maxWait = 8 * time.Second
 )
 
-// Page shows an installation in browsers. The server makes the HTML, which works
-// without script: it reloads. A script replaces its sections in place, so that
-// input, scroll position and focus stay. The content security policy allows
-// nothing but the page's own files, so the names of tags and hosts are text.
+// Page shows an installation in browsers. The server creates the HTML, which
+// works without a script by reloading. A script replaces its sections in place
+// and keeps input, scroll position and focus. The content security policy
+// allows only the page's own files, so the names of tags and hosts are text.
 type Page struct {
 	collect func(context.Context) *Installation
 	viewers chan struct{}
 
-	ctx    context.Context // of collections
-	cancel context.CancelFunc
-	turn   chan struct{} // held by the viewer who looks at latest, and collects
-	latest *Installation
+	ctx        context.Context // of collections
+	cancel     context.CancelFunc
+	collecting chan struct{} // held by the viewer that reads or collects latest
+	latest     *Installation
 }
 
-// NewPage returns a page that collects while it is looked at. Close ends it.
+// NewPage returns a page that collects while it has viewers. Close it.
 func NewPage(c *Collector) *Page { return newPage(c.Collect) }
 
 func newPage(collect func(context.Context) *Installation) *Page {
-	p := &Page{collect: collect, viewers: make(chan struct{}, maxViewers), turn: make(chan struct{}, 1)}
+	p := &Page{collect: collect, viewers: make(chan struct{}, maxViewers), collecting: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
-// Close waits for the collection under way.
+// Close waits for the current collection.
 func (p *Page) Close() {
 	p.cancel()
-	p.turn <- struct{}{}
+	p.collecting <- struct{}{}
 }
 
-// get returns the installation as it was at most two seconds ago. A viewer who
-// leaves does not end a collection: others wait for it.
+// get returns an installation that is at most two seconds old. A viewer that
+// leaves does not end a collection, because others wait for it.
 func (p *Page) get(ctx context.Context) (*Installation, error) {
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.collecting <- struct{}{}:
+		defer func() { <-p.collecting }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -95,10 +96,10 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request) {
 	search, by := r.FormValue("q"), Sort(cmp.Or(r.FormValue("sort"), string(ByRate)))
 	switch {
 	case len(search) > maxSearch || !utf8.ValidString(search):
-		http.Error(w, "q: allowed is text of at most 128 bytes, UTF-8", http.StatusBadRequest)
+		http.Error(w, "q: must be UTF-8 of at most 128 bytes", http.StatusBadRequest)
 		return
 	case sorts[by] == nil:
-		http.Error(w, "sort: allowed are rate, runway, name", http.StatusBadRequest)
+		http.Error(w, "sort: must be rate, runway or name", http.StatusBadRequest)
 		return
 	}
 	select {
@@ -106,7 +107,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-p.viewers }()
 	default:
 		w.Header().Set("Retry-After", "2")
-		http.Error(w, "too many viewers at this moment", http.StatusServiceUnavailable)
+		http.Error(w, "too many viewers", http.StatusServiceUnavailable)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
@@ -122,8 +123,8 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = html.WriteTo(w) // a client that has gone needs none
+	_, _ = html.WriteTo(w) // the client may be gone
 }
 
-// page is the template, which gets a [View].
+// page is the template of a [View].
 var page = template.Must(template.New("status.html").Funcs(formats).ParseFS(files, "status.html"))

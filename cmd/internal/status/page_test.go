@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestRequests: only what the page knows is answered, and always with the policy.
+// TestRequests: the page answers only its own URLs, and always with the policy.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := new(source)
@@ -22,14 +22,14 @@ func TestRequests(t *testing.T) {
 		code           int
 		says           string
 	}{
-		{"GET", "/", 200, "10,000 tags; the first 25 are shown"},
+		{"GET", "/", 200, "10,000 tags; showing the first 25"},
 		{"HEAD", "/", 200, ""},
 		{"GET", "/?q=shop-00&sort=name&other=1", 200, "shop-0002.order"},
 		{"GET", "/?q=%3Cb%3E", 200, "&lt;b&gt;"},
 		{"GET", "/?q=" + strings.Repeat("a", 128), 200, "No tag has"},
 		{"GET", "/?q=" + strings.Repeat("a", 129), 400, "at most 128 bytes"},
 		{"GET", "/?q=%ff", 400, "UTF-8"},
-		{"GET", "/?sort=newest", 400, "allowed are rate, runway, name"},
+		{"GET", "/?sort=newest", 400, "must be rate, runway or name"},
 		{"GET", "/status.css", 200, "color-scheme"},
 		{"GET", "/status.js", 200, "use strict"},
 		{"POST", "/", 405, ""},
@@ -49,7 +49,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestViewersAreBounded: those who come while many wait are told to come again.
+// TestViewersAreBounded: with many viewers waiting, the next are refused.
 func TestViewersAreBounded(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})

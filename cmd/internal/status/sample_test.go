@@ -9,11 +9,12 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// hostile is a name that would run if it were taken for anything but text.
+// hostile is a name that would run unless it is shown as text.
 const hostile = `"><script>hacked=1</script><img src=/x onerror=hacked=1><b id=hostile>&amp;`
 
-// sample is an installation on a bad day: three workers of which one is overloaded, a fourth that does not report,
-// two loaders of which one has lost its store, 10,000 tags, an enricher that has died.
+// sample is an installation on a bad day: three workers of which one is
+// overloaded, a fourth that does not report, two loaders of which one has lost
+// its store, 10,000 tags, a dead enricher.
 func sample(now time.Time) *Installation {
 	i := &Installation{
 		Taken: now, ID: "Uw2vSx0Rk8ZqPZ1HcWmn4A", Prefix: "ids", Layout: "41:1ms/w10/s12@1735689600000",
@@ -23,7 +24,7 @@ func sample(now time.Time) *Installation {
 		Totals:    Totals{Workers: 3, WorkersExpected: 4, Loaders: 2, TagsActive: 10_000, Rate: 41_250},
 		Checks: []doctor.Finding{
 			{What: "server", Text: "ids-1 nats://127.0.0.1:4222, version 2.15.2"},
-			{What: "sync", Severity: doctor.Error, Text: "server ids-2 does not sync every write; make sure of sync_interval: always in the jetstream block of every server"},
+			{What: "sync", Severity: doctor.Error, Text: "server ids-2 does not sync every write; set sync_interval: always on every server"},
 		},
 	}
 	for n := range 3 {
@@ -71,7 +72,7 @@ func aLoader(host string, now time.Time) worker.Report {
 	}
 }
 
-// aTag is the nth tag: the first are busy, and three quarters are at rest.
+// aTag is the nth tag: the first are busy, and three quarters are idle.
 func aTag(n int) Tag {
 	t := Tag{Name: fmt.Sprintf("shop-%04d.order", n), Order: "trend", Workers: 3, Step: 1000, Room: 6000, Left: 6000, Runway: 365 * 24 * 3600}
 	switch {

@@ -1,4 +1,4 @@
-// Keeps the page up to date without loading it anew: fetches it, and replaces what has changed.
+// Keeps the page up to date: fetches it, and replaces the parts that changed.
 "use strict";
 (() => {
   const every = 3000;
@@ -6,7 +6,7 @@
   let paused = false;
   let timer;
 
-  // Only text and elements of the same page are put in. Nothing in them runs: the policy forbids it.
+  // Inserts only elements of the same page. The policy forbids them to run scripts.
   function replace(fresh) {
     for (const old of document.querySelectorAll("[data-live]")) {
       const now = fresh.getElementById(old.id);
@@ -22,7 +22,7 @@
     document.title = fresh.title;
   }
 
-  // An element that has the focus is found again by its ID, or by where it is.
+  // Finds the focused element again, by its ID or by its position.
   function path(root, element) {
     if (element.id) return {id: element.id};
     const steps = [];
@@ -37,7 +37,7 @@
   async function refresh() {
     try {
       const answer = await fetch(location.pathname + location.search, {cache: "no-store", signal: AbortSignal.timeout(15000)});
-      if (answer.status === 503) return plan(); // too many look just now
+      if (answer.status === 503) return plan(); // too many viewers
       if (!answer.ok) throw new Error(await answer.text());
       replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
       document.body.classList.remove("stale");
@@ -45,7 +45,7 @@
       document.body.classList.add("stale");
       const summary = document.getElementById("summary");
       summary.className = "summary warning";
-      summary.textContent = "This process does not answer: what is shown is old";
+      summary.textContent = "This process does not answer; the data shown is old";
     }
     plan();
   }
@@ -58,7 +58,7 @@
   pause.hidden = false;
   pause.addEventListener("click", () => {
     paused = !paused;
-    pause.textContent = paused ? "Go on" : "Pause";
+    pause.textContent = paused ? "Resume" : "Pause";
     plan();
   });
   document.addEventListener("visibilitychange", plan);

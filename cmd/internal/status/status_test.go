@@ -34,7 +34,7 @@ func reportOf(instance string, role worker.Role, tags ...worker.TagStats) worker
 	return worker.Report{Instance: instance, Role: role, Stats: worker.Stats{SupplyFigures: worker.SupplyFigures{Active: len(tags), Tags: tags}, Installation: "I"}}
 }
 
-// merged is the installation of which these answers came.
+// merged returns the installation for these reports.
 func merged(when time.Time, reports []worker.Report, answers ...func(*collection)) *Installation {
 	c := &collection{by: &Collector{}, Installation: new(Installation), reports: reports}
 	for _, add := range answers {
@@ -44,8 +44,8 @@ func merged(when time.Time, reports []worker.Report, answers ...func(*collection
 	return c.Installation
 }
 
-// TestTagsOfAllWorkers: what workers tell of a tag is added up, but for how long memory lasts: that is where it ends
-// first.
+// TestTagsOfAllWorkers: the reports about a tag are added up, except that its
+// runway is that of the worker that runs out first.
 func TestTagsOfAllWorkers(t *testing.T) {
 	t.Parallel()
 	i := merged(now, []worker.Report{
@@ -72,7 +72,7 @@ func TestTagsOfAllWorkers(t *testing.T) {
 	}
 }
 
-// TestOtherInstallations: their processes are no part of this one, and are warned of.
+// TestOtherInstallations: their processes are left out, with a warning.
 func TestOtherInstallations(t *testing.T) {
 	t.Parallel()
 	foreign := reportOf("b", worker.RoleAll, worker.TagStats{Tag: "theirs"})
@@ -81,13 +81,13 @@ func TestOtherInstallations(t *testing.T) {
 	if i.Totals.Workers != 1 || i.Totals.Loaders != 1 || i.Totals.TagsActive != 1 || len(i.Processes) != 1 || len(i.Tags) != 1 {
 		t.Errorf("another installation is counted: %+v", i.Totals)
 	}
-	if got := troublesOf(i); got != "warning other installations: 1 of their processes answer on the same subjects, and are not counted here" {
+	if got := troublesOf(i); got != "warning other installations: 1 of their processes answer on the same subjects; not counted here" {
 		t.Error(got)
 	}
 }
 
-// TestShortMemory: a tag that has just begun to be asked for has small segments, and no warning. Where requests wait, or no
-// more IDs come, that is no excuse. The tags that hurt already come first.
+// TestShortMemory: a newly used tag has small segments, and no warning, unless
+// requests are parked or no more IDs come. The worst tags come first.
 func TestShortMemory(t *testing.T) {
 	t.Parallel()
 	settled, failing := forecast.Use{High: 1, Rate: 1, Seconds: 60}, reportOf("l", worker.RoleLoader)
@@ -98,13 +98,13 @@ func TestShortMemory(t *testing.T) {
 		want    string
 	}{
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, false, ""},
-		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: settled}, false, "warning tag order: memory lasts for 10 s at 10 IDs a second"},
-		{worker.TagStats{Left: 100, Rate: 1, Runway: 100, Use: settled}, false, "warning tag order: memory lasts for 100 s at 1 IDs a second"},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: settled}, false, "warning tag order: buffers last 10 s at 10 IDs a second"},
+		{worker.TagStats{Left: 100, Rate: 1, Runway: 100, Use: settled}, false, "warning tag order: buffers last 100 s at 1 IDs a second"},
 		{worker.TagStats{Left: 100, Rate: 0.3, Runway: 301, Use: settled}, true, ""},
-		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Parked: 3}, false, "error tag order: memory lasts for 10 s at 10 IDs a second, and 3 requests wait"},
-		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, true, "error tag order: memory lasts for 10 s at 10 IDs a second"},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Parked: 3}, false, "error tag order: buffers last 10 s at 10 IDs a second, and 3 requests are parked"},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, true, "error tag order: buffers last 10 s at 10 IDs a second"},
 		{worker.TagStats{}, false, ""},
-		{worker.TagStats{}, true, "error tag order: a worker has none of its IDs in memory"},
+		{worker.TagStats{}, true, "error tag order: a worker has none of its IDs buffered"},
 		{worker.TagStats{Order: "strict", Parked: 3}, true, ""},
 	} {
 		c.tag.Tag = "order"
@@ -139,8 +139,8 @@ func troublesOf(i *Installation) string {
 	return strings.Join(all, "\n")
 }
 
-// TestTroubles: each kind of trouble is told once, errors first. That nobody is there is said only if everybody could
-// be asked.
+// TestTroubles: each problem appears once, errors first. A missing role is a
+// problem only if reports could be read.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	overloaded := reportOf("w1", worker.RoleWorker)
@@ -160,34 +160,34 @@ func TestTroubles(t *testing.T) {
 		c.Checks = []doctor.Finding{{What: "sync", Severity: doctor.Error, Text: "not"}, {What: "server", Text: "fine"}}
 		c.Unread = []Unread{{What: "worker IDs", Why: "no answer"}, {What: "enrichments", Why: "denied", Denied: true}}
 	})
-	want := `error worker w1: is overloaded, and out of the queue groups until the waiting requests are handled; start more workers
+	want := `error worker w1: overloaded, and off the queue groups until its backlog clears; start more workers
 error worker w2: no loader answers
-error loader l1: its store  has failed for 60 s (refused); no tag is in use
-error enrichment A to B: no enricher has been at work for 60 s: none runs, or it stands still and its log says why; 5 events wait
+error loader l1: store  has failed for 60 s (refused); no tag is in use
+error enrichment A to B: no enricher has worked for 60 s: none runs, or one is blocked (see its log); 5 events waiting
 error doctor: sync: not
-warning worker w2: its clock is -1.7s ahead of the NATS server's
-warning worker w2: its worker ID's time is reserved for 3 s only: heartbeats fail
-warning worker w3: has no worker ID, and answers no snowflake requests: all are taken
-warning worker w3: was granted 2 ranges that had been granted before, and burnt them: the store went back
-warning worker h4 (w4): does not report, though it holds a worker ID: it died (last heard of 8.0 s ago), or is paused or cut off
-warning enrichment C to D: the oldest event that waits is 2 min old
-warning not known: worker IDs: no answer`
+warning worker w2: clock is -1.7s ahead of the NATS server's
+warning worker w2: clock reserved for only 3 s more: heartbeats fail
+warning worker w3: no worker ID for snowflake requests: all are taken
+warning worker w3: discarded 2 ranges granted before: the store regressed
+warning worker h4 (w4): holds a worker ID but does not report (last heartbeat 8.0 s ago): dead, paused or disconnected
+warning enrichment C to D: the oldest waiting event is 2 min old
+warning unknown: worker IDs: no answer`
 	if got := troublesOf(i); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Summary() != "Errors: 5, warnings: 7" {
 		t.Errorf("%+v, %s", i.Totals, i.Summary())
 	}
-	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "nobody answers requests") || !strings.Contains(got, "nobody reserves segments") {
-		t.Errorf("nobody is there: %s", got)
+	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "so requests fail") || !strings.Contains(got, "live on their buffers") {
+		t.Errorf("without processes: %s", got)
 	}
 	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &doctor.MissingError{}) })
-	if got := troublesOf(i); strings.Contains(got, "nobody") || !strings.Contains(got, "not known") {
-		t.Errorf("nobody could be asked: %s", got)
+	if got := troublesOf(i); strings.Contains(got, "none reports") || !strings.Contains(got, "unknown") {
+		t.Errorf("without reports: %s", got)
 	}
 }
 
-// TestMissingRightIsANote: an installation can be well though its user may not read all of it.
+// TestMissingRightIsANote: a missing right to read a part is not a problem.
 func TestMissingRightIsANote(t *testing.T) {
 	t.Parallel()
 	id := int64(708)
@@ -200,12 +200,12 @@ func TestMissingRightIsANote(t *testing.T) {
 	if err := i.View("", ByRate, 10).Print(&out); err != nil || !strings.Contains(out.String(), " 0       708 ") {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if len(i.Troubles) > 0 || i.Summary() != "All is well, as far as is known" || !strings.Contains(out.String(), "\nall is well\nnote     not known: enrichments: this NATS user lacks a right for it: the user may not publish x\n") {
+	if len(i.Troubles) > 0 || i.Summary() != "No known problems, but parts are unknown" || !strings.Contains(out.String(), "\nall is well\nnote     unknown: enrichments: this NATS user lacks a right: the user may not publish x\n") {
 		t.Errorf("%s: %+v\n%s", i.Summary(), i.Troubles, &out)
 	}
 }
 
-// TestView: a viewer sees the first of the tags that match, in an order.
+// TestView: a viewer gets the first of the matching tags, in an order.
 func TestView(t *testing.T) {
 	t.Parallel()
 	i := &Installation{}
@@ -235,7 +235,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestTextCannotControlTheTerminal: names are shown without what a terminal acts upon.
+// TestTextCannotControlTheTerminal: names are shown without control characters.
 func TestTextCannotControlTheTerminal(t *testing.T) {
 	t.Parallel()
 	const evil = "a\x1b[2J\u202e\nb\u0007\xff"
@@ -257,7 +257,8 @@ func TestTextCannotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// TestOneCollectionForAll: however many look and reload, there is a collection every two seconds; and none while nobody looks.
+// TestOneCollectionForAll: with any number of viewers and reloads, there is a
+// collection every two seconds, and without viewers none.
 func TestOneCollectionForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,7 +287,8 @@ func TestOneCollectionForAll(t *testing.T) {
 	})
 }
 
-// TestGetEndsWithItsViewer: who goes away does not wait, and does not end the collection for the others. Closing the page does.
+// TestGetEndsWithItsViewer: a viewer that leaves does not wait, and does not
+// end the collection for the others. Closing the page does.
 func TestGetEndsWithItsViewer(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}), make(chan struct{})
@@ -314,20 +316,21 @@ func TestGetEndsWithItsViewer(t *testing.T) {
 	first.Wait()
 }
 
-// TestNoServer: a process that has lost its server shows itself, and that it knows nothing else.
+// TestNoServer: a process that has lost its server shows itself, and that the
+// rest is unknown.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	i := (&Collector{
 		Dial: func() (*nats.Conn, jetstream.JetStream, error) { return nil, nil, nats.ErrNoServers },
 		Self: func() (worker.Report, bool) { return reportOf("a", worker.RoleWorker), true },
 	}).Collect(t.Context())
-	want := "warning not known: all but this process: nats: no servers available for connection"
+	want := "warning unknown: all but this process: nats: no servers available for connection"
 	if got := troublesOf(i); got != want || len(i.Processes) != 1 || i.ID != "I" || i.Answered(1, 1) != "–" {
 		t.Errorf("%q, want %q, and the process itself: %+v", got, want, i)
 	}
 }
 
-// TestLies: no number that a process tells can stop whoever looks.
+// TestLies: no number that a process reports can break the page.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int64{math.MinInt64, -1, math.MaxInt64} {

@@ -12,20 +12,21 @@ import (
 	"github.com/idworker/idworker/internal/forecast"
 )
 
-// Print writes a view for a terminal. Names of processes and tags cannot control
-// the terminal.
+// Print writes a view for a terminal. Names of processes and tags cannot
+// control the terminal.
 func (v View) Print(out io.Writer) error {
-	aligned := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) // a line without tabs ends a table
+	// A line without tabs ends a table.
+	aligned := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if err := text.Execute(aligned, v); err != nil {
 		return err
 	}
 	return aligned.Flush()
 }
 
-// text is the template, which prints nothing but by line and row.
+// text is the template, which prints only through line and row.
 var text = template.Must(template.New("status.txt").Funcs(formats).ParseFS(files, "status.txt"))
 
-// formats are the functions of both templates, this one and the page's.
+// formats are the functions of both templates.
 var formats = template.FuncMap{
 	"duration": format.Duration,
 	"rate":     format.Rate,
@@ -42,7 +43,7 @@ var formats = template.FuncMap{
 	},
 }
 
-// bar shows a percentage.
+// bar draws a percentage.
 func bar(full float64) string {
 	const width = 10
 	filled := int(width * full / 100)

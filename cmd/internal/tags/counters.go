@@ -22,19 +22,23 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Change is what became of one tag, or of a template.
+// Change is the change of a tag or a template.
 type Change struct {
-	Tag      string      `json:"tag"`                     // or the pattern of a template
-	Next     int64       `json:"next,string"`             // the first ID that is not handed out
-	Before   int64       `json:"before,string,omitempty"` // the same before; missing if it was made
-	Order    store.Order `json:"order,omitempty"`         // if it was imported
-	Template bool        `json:"template,omitempty"`      // it was made
-	Removed  bool        `json:"removed,omitempty"`       // there is no such tag, but one that is created begins there
+	// Or a template's pattern.
+	Tag string `json:"tag"`
+	// The first ID that was not issued.
+	Next int64 `json:"next,string"`
+	// Next before the change; missing if the tag was created.
+	Before   int64       `json:"before,string,omitempty"`
+	Order    store.Order `json:"order,omitempty"`    // of an import
+	Template bool        `json:"template,omitempty"` // a created template
+	// The tag does not exist; if created, it would begin at Next.
+	Removed bool `json:"removed,omitempty"`
 
-	moved bool // to another store, rather than made
+	moved bool // to another store, not created
 }
 
-// String is a line for people.
+// String formats the change as a line.
 func (c Change) String() string {
 	order, created := "", "created"
 	if c.Order == store.Strict {
@@ -51,19 +55,18 @@ func (c Change) String() string {
 	case c.Before == 0:
 		return fmt.Sprintf("%s tag %s: next ID %d%s", created, c.Tag, c.Next, order)
 	case c.Next == c.Before:
-		return fmt.Sprintf("tag %s: next ID %d, as it was%s", c.Tag, c.Next, order)
+		return fmt.Sprintf("tag %s: next ID %d, unchanged%s", c.Tag, c.Next, order)
 	}
 	return fmt.Sprintf("tag %s: next ID %d, was %d%s", c.Tag, c.Next, c.Before, order)
 }
 
-// MaxRaiseAll bounds by how much all tags may be raised at once, so that a slip
-// of the keyboard does not use up tags that are not half used.
+// MaxRaiseAll bounds a raise of all tags, so that a typing error does not use
+// up tags that are less than half used.
 const MaxRaiseAll = 1 << 62
 
-// RaiseAll skips the next n IDs of every tag, 1 to [MaxRaiseAll], and of every
-// removed one, and reports each; see [register.Store.RaiseAll]. It is the end
-// of each restore: loaders that had stopped go on. A register that is missing
-// is created.
+// RaiseAll skips the next n IDs, 1 to [MaxRaiseAll], of every tag and every
+// removed tag, and reports each; see [register.Store.RaiseAll]. It ends every
+// restore: stopped loaders continue. It creates a missing register.
 func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, n int64, report func(Change)) error {
 	replicas := 1
 	agreed, err := agreement.Open(ctx, js, prefix)
@@ -77,15 +80,14 @@ func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 	if err != nil {
 		return err
 	}
-	defer func() { _ = segments.Close() }() // all answers are in
+	defer func() { _ = segments.Close() }() // all replies have arrived
 	return segments.RaiseAll(ctx, n, func(tag store.Tag, before int64) {
 		report(Change{Tag: tag.Name, Before: before, Next: tag.Next, Removed: tag.Step == 0})
 	})
 }
 
-// RaiseFolder is [RaiseAll] for the data folder of an embedded server that does
-// not run. The witness then takes the folder for what it is now. It returns the
-// folder's path.
+// RaiseFolder is [RaiseAll] for the data folder of a stopped embedded server.
+// The witness then accepts the folder. It returns the folder's path.
 func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend, n int64, report func(Change)) (string, error) {
 	at.Recover = true
 	server, err := embedded.Start(ctx, at)
@@ -108,7 +110,7 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 	return server.Folder(), errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
 }
 
-// checkPrefix refuses a folder that holds registers of other prefixes only.
+// checkPrefix rejects a folder that has registers of other prefixes only.
 func checkPrefix(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
 	var others []string
 	names := js.StreamNames(ctx)
@@ -125,18 +127,17 @@ func checkPrefix(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 	if err := names.Err(); err != nil || len(others) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: the folder has no register of %s, but of %s", messages.ErrPrefix, prefix, strings.Join(others, ", "))
+	return fmt.Errorf("%w: the folder has no register of %s, only of %s", messages.ErrPrefix, prefix, strings.Join(others, ", "))
 }
 
-// ErrLoadersRun is the error if a loader is connected: it would continue with
-// the old store.
-var ErrLoadersRun = problem.New(problem.LoadersRun, "loaders are running, and would go on with the old store")
+// ErrLoadersRun means that a loader is connected, which would continue with the
+// old store.
+var ErrLoadersRun = problem.New(problem.LoadersRun, "loaders are running with the old store")
 
-// SwitchStore imports a list of tags into another store than the installation
-// counts in, and has it count there from then on. Workers may continue, and live
-// on memory; loaders must not run, and those that are started with the old store
-// afterwards are refused. The list must be an export that was made after the
-// last loader had ended.
+// SwitchStore imports a list of tags into another store, and makes it the
+// installation's. Workers may run on, on their buffers. Loaders must not run; a
+// loader that starts with the old store afterwards is refused. The list must be
+// exported after the last loader ended.
 func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, to backend.Backend, list List, report func(Change)) error {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
@@ -165,19 +166,20 @@ func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 	return agreed.SwitchStore(ctx, to.Name())
 }
 
-// A loader that runs is between two pulls for less than betweenPulls looks. The
-// server may have no way to a loader in another JetStream domain but the stream.
+// A running loader is between two pulls for less than betweenPulls looks. In
+// another JetStream domain, the stream may be the server's only way to a
+// loader.
 const (
 	betweenPulls = 5
 	lookAgain    = 200 * time.Millisecond
 )
 
-// loaderRuns reports whether a loader is connected, or the stream of load events
-// has one. A paused loader is connected.
+// loaderRuns reports whether a loader is connected, or the stream of load
+// events has a loader. A paused loader is connected.
 //
-// A loader that has lost its connection may hold an event. It writes nothing for
-// an event that it has held for AckWait, so loaderRuns waits until the last
-// delivery is older. The number of unacknowledged events is no evidence: an
+// A loader that has lost its connection may hold an event. It writes nothing
+// for an event that it has held for AckWait, so loaderRuns waits until the last
+// delivery is older. The number of unacknowledged events proves nothing: an
 // event of a dead loader remains until it expires.
 func loaderRuns(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (bool, error) {
 	listens, err := worker.LoaderListens(ctx, js.Conn(), prefix)

@@ -57,9 +57,9 @@ func (f databaseFolder) grant(t *testing.T, n int) (last store.Grant) {
 	return last
 }
 
-// TestFolderBesideDatabase: a folder whose register was lost, or put back to a
-// state before it, is refused although the database is whole; and the command
-// that the refusal names leads out, above what was granted.
+// TestFolderBesideDatabase: a folder whose register was lost, or is an older
+// copy, is refused although the database is whole. The command in the hint
+// repairs it, above all grants.
 func TestFolderBesideDatabase(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
@@ -104,8 +104,8 @@ func TestFolderBesideDatabase(t *testing.T) {
 	}
 }
 
-// TestStreamThatIsNoRegister: a stream of somebody else in a folder without a
-// register is not taken for the register of another prefix.
+// TestStreamThatIsNoRegister: a foreign stream in a folder without a register
+// is not taken for the register of another prefix.
 func TestStreamThatIsNoRegister(t *testing.T) {
 	t.Parallel()
 	source, err := backend.Parse("jetstream", "")

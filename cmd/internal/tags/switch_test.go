@@ -16,8 +16,8 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// TestSwitchStore: an installation counts in a database, and then in JetStream
-// again, with the tags that it had, in their orders, and none of them lower.
+// TestSwitchStore: an installation switches to a database and back to
+// JetStream. It keeps its tags and their orders, and no tag is lower.
 func TestSwitchStore(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
@@ -46,9 +46,9 @@ func TestSwitchStore(t *testing.T) {
 	}
 }
 
-// TestSwitchStoreBesideLoaders: a loader that waits for events is in the way, and
-// so is one that is connected and does nothing. One that has ended is not, although
-// it did not acknowledge its last event.
+// TestSwitchStoreBesideLoaders: a waiting loader prevents the switch, and so
+// does a paused loader. A loader that has ended does not, although it did not
+// acknowledge its last event.
 func TestSwitchStoreBesideLoaders(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)

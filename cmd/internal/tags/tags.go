@@ -1,5 +1,5 @@
-// Package tags is what administrators do with tags and templates: list, create
-// and change them, raise them, and bring them to another installation or store.
+// Package tags is the administration of tags and templates: list, create,
+// change and raise them, and move them to another installation or store.
 package tags
 
 import (
@@ -24,15 +24,16 @@ import (
 )
 
 var (
-	// ErrNoMatch says that nothing matches a pattern.
+	// ErrNoMatch means that nothing matches a pattern.
 	ErrNoMatch = problem.New(problem.NotFound, "no tag or template matches")
 
-	// ErrMaybeCreated says that the answer to a creation was lost, and the tag
-	// may be there.
+	// ErrMaybeCreated means that the reply to a creation was lost, so the tag
+	// may exist.
 	ErrMaybeCreated = problem.New(problem.MaybeCreated, "the tag may have been created")
 
-	// ErrNotTold says that a tag was removed, but the message to the workers failed.
-	ErrNotTold = problem.New(problem.NotTold, "the tag was removed, but workers could not be told, and serve what they have in memory")
+	// ErrNotNotified means that a tag was removed, but the message to the
+	// workers failed.
+	ErrNotNotified = problem.New(problem.NotTold, "the tag was removed, but workers were not notified and use up their buffers")
 )
 
 // Tags is an installation's tags and templates.
@@ -43,14 +44,15 @@ type Tags struct {
 	store *backend.Store
 }
 
-// Open opens the store. The installation has to exist, and to count in that
-// store; the error is an agreement.ErrForeignStore if it counts in another one.
+// Open opens the store. The installation must exist and count in that store; if
+// it counts in another, the error is an agreement.ErrForeignStore.
 func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return nil, err
 	}
-	// Before a bucket or a table is missed that the installation does not need.
+	// Checked first, or the error may be about a bucket or table that the
+	// installation does not need.
 	if err := agreed.CheckStore(ctx, source.Name()); err != nil {
 		return nil, err
 	}
@@ -62,18 +64,18 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 }
 
 // Close closes the store.
-func (t *Tags) Close() { _ = t.store.Close() } // all answers are in
+func (t *Tags) Close() { _ = t.store.Close() } // all replies have arrived
 
-// List is tags and templates.
+// List is a list of tags and templates.
 type List struct {
 	Tags      []store.Tag // by name; a removed tag has step 0
 	Templates templates.List
 }
 
-// List lists tags and templates: with a pattern, which may be a tag, those that
-// match; without, all but the tags that match a template. It counts the tags of
-// each template, by pattern. Entries that cannot be read are named in an error
-// that wraps store.ErrCorrupt, beside the tags that can.
+// List lists tags and templates: those that match a pattern or name, or by
+// default all except tags that match a template. It counts the tags of each
+// template, by pattern. The readable tags are listed even if an error that
+// wraps store.ErrCorrupt names unreadable entries.
 func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[string]int64, err error) {
 	all, err := t.Templates(ctx)
 	if err != nil {
@@ -101,20 +103,20 @@ func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[st
 
 func byName(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) }
 
-// Find returns a tag as the store has it. Errors: store.ErrNoTag.
+// Find returns a tag of the store. Errors: store.ErrNoTag.
 func (t *Tags) Find(ctx context.Context, name string) (store.Tag, error) {
 	list, err := t.store.Tags(ctx)
 	if i := slices.IndexFunc(list, func(tag store.Tag) bool { return tag.Name == name }); i >= 0 {
 		return list[i], nil
 	}
-	if err != nil { // it may be the one that cannot be read
+	if err != nil { // the tag may be the unreadable entry
 		return store.Tag{}, err
 	}
 	return store.Tag{}, fmt.Errorf("%w: %s", store.ErrNoTag, name)
 }
 
-// Exists returns store.ErrNoTag if there is no tag of that name. One that
-// cannot be read, or whose row is missing, is there.
+// Exists returns store.ErrNoTag if there is no tag of that name. A tag that is
+// unreadable or whose row is missing exists.
 func (t *Tags) Exists(ctx context.Context, name string) error {
 	_, err := t.store.Lookup(ctx, name)
 	if errors.Is(err, store.ErrCorrupt) {
@@ -123,9 +125,8 @@ func (t *Tags) Exists(ctx context.Context, name string) error {
 	return named(err, name)
 }
 
-// Create adds a tag. Errors: store.ErrTagExists, store.ErrBadTag, with
-// store.ErrBelow and store.ErrOrder among them, messages.ErrTag,
-// [ErrMaybeCreated].
+// Create adds a tag. Errors: store.ErrTagExists, store.ErrBadTag including
+// store.ErrBelow and store.ErrOrder, messages.ErrTag, [ErrMaybeCreated].
 func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
 	err := t.store.CreateTag(ctx, tag)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -134,7 +135,7 @@ func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
 	return named(err, tag.Name)
 }
 
-// named reduces an error of the store about a tag to what concerns the tag.
+// named reduces a store's error to the part about the tag.
 func named(err error, name string) error {
 	var below *store.BelowError
 	var order *store.OrderError
@@ -151,15 +152,15 @@ func named(err error, name string) error {
 	return err
 }
 
-// SetStep changes the configured step of a tag; its IDs are not touched.
-// Errors: store.ErrNoTag, store.ErrBadTag.
+// SetStep changes the configured step of a tag, not its IDs. Errors:
+// store.ErrNoTag, store.ErrBadTag.
 func (t *Tags) SetStep(ctx context.Context, name string, step int64) error {
 	return named(t.store.SetStep(ctx, name, step), name)
 }
 
-// Raise skips IDs of a tag: the next by, or if that is 0 all below next, unless
-// the tag is higher already. Errors: store.ErrNoTag; store.ErrExhausted if fewer
-// than by are left; store.ErrBadTag if no segment fits above next.
+// Raise skips IDs of a tag: the next by, or if by is 0 all below next, unless
+// the tag is higher already. Errors: store.ErrNoTag; store.ErrExhausted if
+// fewer than by are left; store.ErrBadTag if no segment fits above next.
 func (t *Tags) Raise(ctx context.Context, name string, next, by int64) (Change, error) {
 	tag, err := t.Find(ctx, name)
 	if err != nil {
@@ -167,7 +168,7 @@ func (t *Tags) Raise(ctx context.Context, name string, next, by int64) (Change, 
 	}
 	left := math.MaxInt64 - tag.Next
 	if by > left {
-		return Change{}, fmt.Errorf("%w: tag %s: %d more than %d, allowed is 1 to %d more", store.ErrExhausted, name, by, tag.Next, left)
+		return Change{}, fmt.Errorf("%w: tag %s: cannot add %d to %d, at most %d", store.ErrExhausted, name, by, tag.Next, left)
 	}
 	if by > 0 {
 		next = tag.Next + by
@@ -182,28 +183,29 @@ func (t *Tags) raise(ctx context.Context, tag store.Tag, next int64) (Change, er
 	return Change{Tag: tag.Name, Before: tag.Next, Next: max(tag.Next, next)}, err
 }
 
-// tellTimeout bounds the message to the workers.
-const tellTimeout = 5 * time.Second
+// notifyTimeout bounds the message to the workers.
+const notifyTimeout = 5 * time.Second
 
 // Remove removes a tag from the store, and sends the workers a message to drop
-// it from memory. Errors: store.ErrNoTag, [ErrNotTold].
+// its buffers. Errors: store.ErrNoTag, [ErrNotNotified].
 func (t *Tags) Remove(ctx context.Context, name string) error {
 	err := t.store.RemoveTag(ctx, name)
 	if err != nil && !errors.Is(err, store.ErrNoTag) {
 		return err
 	}
-	// Also if there is no such tag: an earlier removal may have broken off here.
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	// Sent even if there is no such tag: an earlier removal may have failed
+	// here.
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	failed := worker.DropTag(ctx, t.JetStream.Conn(), t.Prefix, name)
 	if err == nil && failed != nil {
-		return fmt.Errorf("%w: %w", ErrNotTold, failed)
+		return fmt.Errorf("%w: %w", ErrNotNotified, failed)
 	}
 	return named(err, name)
 }
 
-// Templates returns the templates. New tags begin no lower than the store
-// allows.
+// Templates returns the templates. Their first IDs are at least the lowest that
+// the store allows.
 func (t *Tags) Templates(ctx context.Context) (templates.List, error) {
 	list, err := templates.Read(ctx, t.JetStream, t.Prefix)
 	for i := range list { // a copy

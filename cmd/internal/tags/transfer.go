@@ -16,11 +16,10 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Tags travel as text, one line each: name, step, the first ID that is not
-// handed out, and the order, unless that is trend. The word removed in place of
-// a step means that the tag was removed. A line that begins with a pattern is a
-// template: pattern, step, order, how many tags it may make, how many a second,
-// and the first ID of a new one.
+// The text form of a list has a line per tag: name, step, next ID, and the
+// order unless it is trend. The word removed in place of the step marks a
+// removed tag. A line that begins with a pattern is a template: pattern, step,
+// order, most tags, new tags per second, and first ID.
 
 // ErrFormat is wrapped by the errors of [Parse].
 var ErrFormat = problem.New(problem.Invalid, "malformed list of tags")
@@ -28,8 +27,9 @@ var ErrFormat = problem.New(problem.Invalid, "malformed list of tags")
 const removedWord = "removed"
 
 // Export lists all tags, each with the first ID that was not granted, and then
-// the removed ones. Templates begin no lower than tags may be created here.
-// Errors as for [Tags.List]; tags whose row is missing are a store.ErrCorrupt.
+// the removed tags. First IDs of templates are at least the lowest that tags
+// may have here. Errors as for [Tags.List]; a tag whose row is missing is a
+// store.ErrCorrupt.
 func (t *Tags) Export(ctx context.Context) (list List, err error) {
 	if list.Templates, err = t.Templates(ctx); err != nil {
 		return list, err
@@ -46,8 +46,8 @@ func (t *Tags) Export(ctx context.Context) (list List, err error) {
 	return list, errors.Join(err, failed, lost)
 }
 
-// withoutLost returns the tags that were removed, and an error about those that
-// were not: a table has lost their rows.
+// withoutLost separates the removed tags from those whose rows the table has
+// lost, which it returns as an error.
 func (t *Tags) withoutLost(ctx context.Context, list []store.Tag) (removed []store.Tag, lost error) {
 	if t.store.Database == nil {
 		return list, nil
@@ -62,9 +62,9 @@ func (t *Tags) withoutLost(ctx context.Context, list []store.Tag) (removed []sto
 	return removed, lost
 }
 
-// Text writes the list as [Parse] reads it.
+// Text writes the list in the form that [Parse] reads.
 func (l List) Text(w io.Writer) error {
-	buf := bufio.NewWriter(w) // Flush returns what failed
+	buf := bufio.NewWriter(w) // Flush returns the first error
 	for _, t := range l.Templates {
 		_, _ = fmt.Fprintf(buf, "%s %d %s %d %d %d\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, t.FirstID())
 	}
@@ -81,9 +81,8 @@ func (l List) Text(w io.Writer) error {
 	return buf.Flush()
 }
 
-// Parse reads what [List.Text] wrote. Blank lines and those that begin with #
-// are skipped. All lines that are wrong are in the error, and then nothing
-// should be done with the others.
+// Parse reads the output of [List.Text]. It skips blank lines, and lines that
+// begin with #. The error has all malformed lines; do not use the list then.
 func Parse(text string) (list List, err error) {
 	var bad []error
 	names := make(map[string]bool)
@@ -95,23 +94,23 @@ func Parse(text string) (list List, err error) {
 		}
 	}
 	if len(names)+len(bad) == 0 {
-		bad = append(bad, fmt.Errorf("%w: there are no tags in it; did the export fail?", ErrFormat))
+		bad = append(bad, fmt.Errorf("%w: it has no tags; did the export fail?", ErrFormat))
 	}
 	return list, errors.Join(bad...)
 }
 
-// parseLine adds the tag or the template of a line to the list, unless an earlier
-// line had the same name.
+// parseLine adds the tag or the template of a line to the list. A repeated name
+// is an error.
 func (l *List) parseLine(line string, names map[string]bool) error {
 	line, whole := strings.CutSuffix(line, "\n")
 	fields := strings.Fields(line)
 	switch {
 	case !whole:
-		return fmt.Errorf("%.60q does not end in a newline: the list is cut off", line)
+		return fmt.Errorf("%.60q has no newline: the list is truncated", line)
 	case len(fields) == 0, strings.HasPrefix(fields[0], "#"):
 		return nil
 	case names[fields[0]]:
-		return errors.New("tag " + fields[0] + " stands there twice")
+		return errors.New("tag " + fields[0] + " is listed twice")
 	}
 	names[fields[0]] = true
 	if templates.IsPattern(fields[0]) {
@@ -130,12 +129,12 @@ func (l *List) parseTag(line string, fields []string) error {
 	case 4:
 		tag.Order = store.Order(fields[3])
 	default:
-		return fmt.Errorf("%.60q has %d fields, want name, step and the first ID that is not handed out, and %s if the tag is",
+		return fmt.Errorf("%.60q has %d fields, expected name, step, next ID and optionally %s",
 			line, len(fields), store.Strict)
 	}
 	removed := fields[1] == removedWord
 	if removed {
-		fields[1] = "1" // any step that is in bounds
+		fields[1] = "1" // any valid step
 	}
 	if err := parseNumbers(fields[1:3], &tag.Step, &tag.Next); err != nil {
 		return err
@@ -150,8 +149,8 @@ func (l *List) parseTag(line string, fields []string) error {
 
 func (l *List) parseTemplate(line string, fields []string) error {
 	if len(fields) != 6 {
-		return fmt.Errorf("%.60q has %d fields, but a * or > makes it the line of a template: "+
-			"want pattern, step, order, how many tags, how many new ones a second and the first ID of a new one", line, len(fields))
+		return fmt.Errorf("%.60q has %d fields, expected of a template: "+
+			"pattern, step, order, most tags, new tags a second and first ID", line, len(fields))
 	}
 	t := templates.Template{Pattern: fields[0], Order: store.Order(fields[2])}
 	err := parseNumbers([]string{fields[1], fields[3], fields[4], fields[5]}, &t.Step, &t.MaxTags, &t.NewPerSecond, &t.First)
@@ -165,21 +164,21 @@ func (l *List) parseTemplate(line string, fields []string) error {
 func parseNumbers(texts []string, to ...*int64) (err error) {
 	for i, text := range texts {
 		if *to[i], err = strconv.ParseInt(text, 10, 64); err != nil {
-			return fmt.Errorf("%.40q is no number below 2^63", text)
+			return fmt.Errorf("%.40q is not a number below 2^63", text)
 		}
 	}
 	return nil
 }
 
-// Import brings the tags and then the templates of a list into the store. A tag
-// that is missing is created, no lower than the store allows; one that exists
-// is raised, never lowered, and keeps its step. A template that exists stays,
-// but for its first ID, which is raised. Import reports each tag, and each
-// template that it made. It may break off anywhere, and be run again.
+// Import brings the tags and then the templates of a list into the store. It
+// creates missing tags, no lower than the store allows. It raises existing tags
+// but never lowers them, and keeps their steps. Of an existing template it only
+// raises the first ID. Import reports each tag, and each created template. It
+// may fail at any point, and can be repeated.
 //
-// Before anything is changed it looks whether the list goes with what is here.
-// Errors: store.ErrOrder, as a name keeps its order, store.ErrSetup, and those
-// of templates.Create.
+// Before any change it checks that the list fits the existing tags. Errors:
+// store.ErrOrder, because a name keeps its order, store.ErrSetup, and those of
+// templates.Create.
 func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error {
 	here, err := t.here(ctx)
 	if err != nil {
@@ -219,7 +218,7 @@ func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error
 	return nil
 }
 
-// here returns the tags by name, and those that were removed, with step 0.
+// here returns the tags by name; removed tags have step 0.
 func (t *Tags) here(ctx context.Context) (map[string]store.Tag, error) {
 	existing, err := t.store.Tags(ctx)
 	if err != nil {
@@ -228,7 +227,7 @@ func (t *Tags) here(ctx context.Context) (map[string]store.Tag, error) {
 	removed, err := t.store.Removed(ctx)
 	here := make(map[string]store.Tag)
 	for _, tag := range existing {
-		tag.Step = max(1, tag.Step) // a row may have any
+		tag.Step = max(1, tag.Step) // a row may have any step
 		here[tag.Name] = tag
 	}
 	for _, tag := range removed {
@@ -237,8 +236,8 @@ func (t *Tags) here(ctx context.Context) (map[string]store.Tag, error) {
 	return here, err
 }
 
-// checkOrder returns a store.ErrOrder if a tag has another order here than in a
-// list.
+// checkOrder returns a store.ErrOrder if a tag has another order here than in
+// the list.
 func checkOrder(here, listed store.Tag) error {
 	if here.Name == "" || here.Order == listed.Order {
 		return nil
@@ -246,7 +245,7 @@ func checkOrder(here, listed store.Tag) error {
 	return &store.OrderError{Tag: listed.Name, Was: here.Order, Want: listed.Order}
 }
 
-// importTag imports a tag that is, was or was never here.
+// importTag imports a tag that exists, was removed, or is new here.
 func (t *Tags) importTag(ctx context.Context, here, tag store.Tag) (Change, error) {
 	if here.Step > 0 {
 		return t.raise(ctx, here, tag.Next)
@@ -259,7 +258,8 @@ func (t *Tags) importTag(ctx context.Context, here, tag store.Tag) (Change, erro
 	if !errors.Is(err, store.ErrTagExists) {
 		return Change{Tag: tag.Name, Next: tag.Next}, err
 	}
-	here, err = t.Find(ctx, tag.Name) // it was created since Import listed the tags
+	// The tag was created after Import listed the tags.
+	here, err = t.Find(ctx, tag.Name)
 	if err == nil {
 		err = checkOrder(here, tag)
 	}
@@ -269,8 +269,8 @@ func (t *Tags) importTag(ctx context.Context, here, tag store.Tag) (Change, erro
 	return t.raise(ctx, here, tag.Next)
 }
 
-// importRemoved makes the store remember a removed tag: by creating and
-// removing it, if it does not.
+// importRemoved records a removed tag in the store. If the store has no record
+// of it, importRemoved creates and removes the tag.
 func (t *Tags) importRemoved(ctx context.Context, tag store.Tag) error {
 	err := t.store.RaiseRemoved(ctx, tag.Name, tag.Next)
 	if !errors.Is(err, store.ErrNoTag) {

@@ -29,7 +29,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// installation is one that counts in JetStream, without workers.
+// installation counts in JetStream, without workers.
 type installation struct {
 	*testing.T
 	js     jetstream.JetStream
@@ -91,9 +91,9 @@ gone removed 78 strict
 old removed 77
 `
 
-// TestImport: an import makes the installation what the exported one was, with
-// orders and templates. One that broke off anywhere is completed when it is run
-// again, and once more it changes nothing.
+// TestImport: an import copies the exported installation, with orders and
+// templates. An interrupted import can be repeated to complete it, and another
+// repetition changes nothing.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -115,8 +115,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportedUpward: no tag is lowered by an import, and of a template that
-// exists only the first ID changes.
+// TestImportedUpward: an import lowers no tag, and raises only the first ID of
+// an existing template.
 func TestImportedUpward(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -127,8 +127,8 @@ func TestImportedUpward(t *testing.T) {
 	}
 }
 
-// TestImportTagsFirst: as long as not all tags are there, no template makes one
-// that begins with 1.
+// TestImportTagsFirst: until all tags exist, no template creates a tag that
+// begins with 1.
 func TestImportTagsFirst(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -143,8 +143,7 @@ func TestImportTagsFirst(t *testing.T) {
 	}))
 }
 
-// TestImportRefused: a list that does not go with what is here is refused
-// before anything changes.
+// TestImportRefused: a list that does not fit is rejected before any change.
 func TestImportRefused(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -166,9 +165,9 @@ func TestImportRefused(t *testing.T) {
 	}
 }
 
-// TestAfterRestore: a tag that was made after the backup was taken is not in
-// what is restored. One of that name begins above what may have been granted,
-// whether it is created by name, imported, or made by a template.
+// TestAfterRestore: a restored backup lacks a tag that was created afterwards.
+// A tag of that name begins above all possible grants, whether it is created by
+// name, imported, or made by a template.
 func TestAfterRestore(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -185,7 +184,7 @@ func TestAfterRestore(t *testing.T) {
 	}
 }
 
-// TestReadTransfer: lines that are wrong are named.
+// TestReadTransfer: errors name the malformed lines.
 func TestReadTransfer(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
