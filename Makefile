@@ -94,9 +94,10 @@ spec: ## Check the specifications in docs/spec with Spin
 # Modules that only tests need.
 TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp|modernc.org|toxiproxy
 
-lint: ## Check format, vet, static analysis
+lint: ## Check format, code and prose
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
 	cd docs/example && $(GO) vet ./... && $(GO) run $(GOLANGCI_LINT) run ./...
 	@! $(GO) list -deps ./cmd/... | grep -E '$(TESTONLY)' || { echo "the binary contains the above"; exit 1; }
+	$(GO) run ./testing/prose

@@ -83,8 +83,8 @@ func exportedAt(t *testing.T, address string) map[string]bool {
 
 var metricName = regexp.MustCompile(`\bidworker_[a-z_]*[a-z]`)
 
-// mentioned are the metrics that a document mentions, without the suffixes of histograms. What it searches for is
-// no metric.
+// mentioned are the metrics that a document mentions, without the suffixes of
+// histograms. A search pattern is not a metric.
 func mentioned(text string) map[string]bool {
 	found := make(map[string]bool)
 	for line := range strings.Lines(text) {
