@@ -10,7 +10,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
-	@env NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo$(if $(LISTEN), --listen $(LISTEN))$(if $(DATA), --data $(DATA))
+	@env -u NATS_URL -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo$(if $(LISTEN), --listen $(LISTEN))$(if $(DATA), --data $(DATA))
 
 # Generates the passwords once; those in the environment take precedence. In the
 # shell that starts idworker, run: . nats-data/passwords

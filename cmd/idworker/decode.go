@@ -77,6 +77,9 @@ func (d *decodeCmd) takeApart(out output, layout snowflake.Layout) error {
 			Datacenter: layout.Datacenter(id), Worker: layout.WorkerID(id), Sequence: layout.Sequence(id),
 		})
 	}
+	if len(found.IDs) == 0 {
+		return errors.Join(bad...)
+	}
 	// Any other layout was chosen on purpose.
 	if odd > 0 && layout == snowflake.Default() {
 		found.Warning = fmt.Sprintf("%d of %d IDs are from the future or from the default layout's first day; set --layout or --epoch if theirs differ", odd, len(found.IDs))

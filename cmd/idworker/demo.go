@@ -101,7 +101,7 @@ func (d *daemon) demo(ctx context.Context, out output) error {
   Get more, in another terminal:
 
     %[5]s get%[7]s %[1]s
-    %[5]s get%[7]s %[1]s 1000
+    %[5]s get%[7]s --ranges %[1]s 1000
     nats request%[7]s --raw %[6]s ''
 %[8]s
   Create another tag:   %[5]s tag create%[7]s invoice

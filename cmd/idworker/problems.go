@@ -56,7 +56,7 @@ var problems = map[problem.Kind]struct {
 	problem.TryLater:  {exit: exitTryLater},
 	problem.Exhausted: {exit: exitExhausted},
 
-	problem.LoginRefused:   {hint: "log in with --creds, --nkey, --user or $NATS_URL"},
+	problem.LoginRefused:   {hint: "check the password; log in with --creds, --nkey, --user or $NATS_URL"},
 	problem.Denied:         {hint: "nats.conf lists the rights of each role"},
 	problem.DeniedCreation: {hint: "ask an administrator to run: idworker provision"},
 	problem.DeniedInbox:    {hint: "set --inbox-prefix to this user's prefix"},

@@ -30,6 +30,8 @@ func (f storeFlags) backend() (backend.Backend, error) {
 	}
 	b, err := backend.Parse(dsn, f.Table)
 	switch {
+	case dsn == "":
+		return b, problem.Usage(fmt.Errorf("--store: empty, %w", err))
 	case errors.Is(err, backend.ErrScheme):
 		return b, problem.Usage(fmt.Errorf("--store: %w", err))
 	case err != nil:
