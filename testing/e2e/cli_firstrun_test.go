@@ -18,13 +18,13 @@ func TestFirstRun(t *testing.T) {
 	recipe, err := exec.Command("make", "-C", "../..", "-n", "run").CombinedOutput()
 	if err != nil {
 		t.Logf("no make to ask what make run runs: %v", err)
-	} else if !strings.Contains(string(recipe), "NATS_URL= NATS_CONTEXT= IDWORKER_SERVER= IDWORKER_CONTEXT= bin/idworker serve --demo\n") {
+	} else if !strings.Contains(string(recipe), "env -u NATS_URL -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo\n") {
 		t.Errorf("make run does not run what this test does:\n%s", recipe)
 	}
 	folder := settings{dir: t.TempDir()} // empty, with the default data folder
 	address := freeAddress(t)
 	api, page := freeAddress(t), freeAddress(t)
-	folder.env = []string{"NATS_URL=", "IDWORKER_SERVER=", "IDWORKER_LISTEN=" + address, "IDWORKER_API=" + api, "IDWORKER_HTTP=" + page}
+	folder.env = []string{"IDWORKER_LISTEN=" + address, "IDWORKER_API=" + api, "IDWORKER_HTTP=" + page}
 	url := "nats://" + address
 	highest := int64(0)
 
@@ -78,7 +78,7 @@ func checkDemo(t *testing.T, out, url string, above int64) int64 {
 	t.Helper()
 	for _, command := range []string{
 		" get --server " + url + " order\n",
-		" get --server " + url + " order 1000\n",
+		" get --server " + url + " --ranges order 1000\n",
 		"nats request --server " + url + " --raw ids.segment.order ''\n",
 		" tag create --server " + url + " invoice\n",
 	} {
