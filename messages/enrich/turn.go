@@ -183,11 +183,11 @@ func (t *turn) planBatch(ctx context.Context, b *batch) error {
 // dropPlans gives up the plans in the record. A late owner may still publish
 // messages of them. From now on the headers in the target decide, until a batch
 // of a new plan is in.
-func (t *turn) dropPlans(ctx context.Context, why error) error {
+func (t *turn) dropPlans(ctx context.Context, cause error) error {
 	if err := t.await(); err != nil {
 		return err
 	}
-	t.log.Warn("planned batch changed; replanning", zap.Uint64("behind", t.record.Done))
+	t.log.Warn("planned batch changed; replanning", zap.Uint64("behind", t.record.Done), zap.Error(cause))
 	t.record.Plans, t.record.Doubt = nil, true
 	return errors.Join(errRecordMoved, t.saveRecord(ctx))
 }
