@@ -90,18 +90,6 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestReadmeIsShort: five minutes, not more.
-func TestReadmeIsShort(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile(filepath.Join(repository, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(data), "\n"); n > 150 {
-		t.Errorf("the README has %d lines; put what is not needed in the first five minutes into a page of docs", n)
-	}
-}
-
 // TestTables: docs/stores.md shows the tables that serve --migrate creates.
 func TestTables(t *testing.T) {
 	t.Parallel()
