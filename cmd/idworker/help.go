@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
-
 	"github.com/alecthomas/kong"
 
 	"github.com/idworker/idworker/internal/problem"
@@ -24,20 +21,4 @@ func (h *helpCmd) Run(app *kong.Kong) error {
 		return problem.Usage(err)
 	}
 	return about.PrintUsage(false)
-}
-
-// versionCmd prints the version.
-type versionCmd struct{ printFlags }
-
-// Run prints the version.
-func (versionCmd) Run(out output) error { return out.Print(versionReport{version}) }
-
-type versionReport struct {
-	Version string `json:"version"`
-}
-
-// Text implements report.
-func (v versionReport) Text(w io.Writer) error {
-	_, err := fmt.Fprintln(w, v.Version)
-	return err
 }

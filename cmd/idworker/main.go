@@ -21,9 +21,6 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// version is the semantic version of this source tree; see the CHANGELOG.
-const version = "0.1.0"
-
 // cli is the command line. Every flag has an environment variable, IDWORKER_
 // and its name. Help, the manual page and completion are generated from it.
 type cli struct {
@@ -110,7 +107,7 @@ func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 	return kong.Must(&cli{},
 		kong.Name("idworker"),
 		kong.Description("Unique 64-bit IDs over NATS.\n\nTo try it: idworker serve --demo"),
-		kong.Vars{"version": version, "layouts": strings.Join(snowflake.LayoutNames(), ", ")},
+		kong.Vars{"version": buildOf(readBuildInfo()).String(), "layouts": strings.Join(snowflake.LayoutNames(), ", ")},
 		kong.DefaultEnvars("IDWORKER"),
 		kong.Writers(stdout, stderr),
 		kong.Exit(exit),
