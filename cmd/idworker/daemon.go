@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -267,6 +268,9 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	}
 	d.logServing()
 	err := d.answerCallers()
+	if err == nil {
+		d.notify(systemd.SdNotifyReady)
+	}
 	if err == nil && d.cfg.demo {
 		err = d.demo(ctx, out)
 	}
@@ -278,10 +282,20 @@ func (d *daemon) run(ctx context.Context, out output) error {
 		}
 	}
 	d.cfg.log.Info("stopping")
+	d.notify(systemd.SdNotifyStopping)
 	if d.callers != nil {
 		d.callers.Stop() // requests in flight need the process
 	}
 	return errors.Join(err, d.process.Stop())
+}
+
+// notify reports a state to systemd, if it started the process: a unit of
+// Type=notify has started once the process serves, so systemctl restart returns
+// then.
+func (d *daemon) notify(state string) {
+	if _, err := systemd.SdNotify(false, state); err != nil {
+		d.cfg.log.Warn("systemd not notified", zap.String("state", state), zap.Error(err))
+	}
 }
 
 // supplyWithin is the time in which a loader should have answered a worker that

@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -74,6 +76,7 @@ func TestSmoke(t *testing.T) {
 		var log process.Text
 		serve := program(t, "serve", "--listen", address, "--data", data)
 		serve.Stdout, serve.Stderr = &log, &log
+		states := notified(t, serve)
 		if err := serve.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -85,6 +88,10 @@ func TestSmoke(t *testing.T) {
 			}
 			return strings.Contains(log.String(), "serving")
 		})
+		natstest.Eventually(t, "READY=1", func() bool { return len(states) > 0 })
+		if got := <-states; got != "READY=1" {
+			t.Errorf("systemd was notified of %q, want READY=1", got)
+		}
 		eventually(func(string) {}, "tag", "create", "order", "--if-missing")
 		for range 2 {
 			got := 0
@@ -105,8 +112,41 @@ func TestSmoke(t *testing.T) {
 		if code != exitOK && code != exitTryLater {
 			t.Errorf("it ended with %v; it said\n%s", serve.ProcessState, log.String())
 		}
+		natstest.Eventually(t, "STOPPING=1", func() bool { return len(states) > 0 })
+		if got := <-states; got != "STOPPING=1" {
+			t.Errorf("systemd was notified of %q, want STOPPING=1", got)
+		}
 		mustBeSound(t, log.String())
 	}
+}
+
+// notified returns the states of which a program notifies systemd.
+func notified(t *testing.T, cmd *exec.Cmd) <-chan string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "") // the name of a socket is at most 104 bytes long
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	address := &net.UnixAddr{Net: "unixgram", Name: filepath.Join(dir, "notify")}
+	socket, err := net.ListenUnixgram("unixgram", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+address.Name)
+	states := make(chan string, 2)
+	go func() {
+		defer close(states)
+		for buf := make([]byte, 100); ; {
+			n, err := socket.Read(buf)
+			if err != nil {
+				return
+			}
+			states <- string(buf[:n])
+		}
+	}()
+	return states
 }
 
 // mustBeSound fails the test if a process has reported a broken promise.
