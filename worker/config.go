@@ -23,18 +23,23 @@ type Role string
 
 // The roles.
 const (
-	RoleAll    Role = "all"    // worker and loader
-	RoleWorker Role = "worker" // answers requests; needs no store
-	RoleLoader Role = "loader" // loads segments; answers no requests
+	RoleAll       Role = "all"       // worker and loader
+	RoleWorker    Role = "worker"    // answers requests; needs no store
+	RoleLoader    Role = "loader"    // loads segments; answers no requests
+	RoleSnowflake Role = "snowflake" // answers snowflake requests only
 )
 
-// Answers reports whether processes of the role answer requests.
+// Answers reports whether processes of the role answer snowflake requests.
 func (r Role) Answers() bool { return r != RoleLoader }
 
-// Loads reports whether processes of the role reserve segments.
-func (r Role) Loads() bool { return r != RoleWorker }
+// AnswersSegments reports whether processes of the role answer requests for
+// tags.
+func (r Role) AnswersSegments() bool { return r == RoleAll || r == RoleWorker }
 
-func (r Role) isValid() bool { return r == RoleAll || r == RoleWorker || r == RoleLoader }
+// Loads reports whether processes of the role reserve segments.
+func (r Role) Loads() bool { return r == RoleAll || r == RoleLoader }
+
+func (r Role) isValid() bool { return r.AnswersSegments() || r.Loads() || r == RoleSnowflake }
 
 // The defaults of [Config].
 const (
@@ -43,7 +48,7 @@ const (
 )
 
 // Config configures a [Process]. Requests, Control and Version must be set, and
-// Store too unless the role is RoleWorker.
+// Store too if the role reserves segments.
 type Config struct {
 	// Requests is the connection for replies to parked requests. It is also the
 	// template for other connections: the worker opens one like it for each
@@ -125,7 +130,7 @@ func (c Config) Check() error {
 	}
 	switch {
 	case !c.Role.isValid():
-		return bad("role %q, allowed are all, worker, loader", c.Role)
+		return bad("role %q, allowed are all, worker, loader, snowflake", c.Role)
 	case c.Replicas < 1 || c.Replicas > 5:
 		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
 	case c.Reservations < 0:

@@ -3,7 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 )
+
+// errSnowflakeOnly refuses requests for tags.
+var errSnowflakeOnly = fmt.Errorf("process has the role %s, which knows no tags", RoleSnowflake)
 
 // ErrNotAnswering is the error of a process whose role answers no requests.
 var ErrNotAnswering = errors.New("process does not answer requests")
@@ -31,6 +35,9 @@ func (p *Process) Direct() (*Direct, error) {
 // It takes at most Config.Wait. When ctx ends, the request is withdrawn, and
 // the error is that of ctx. All other errors are of type [*messages.Error].
 func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error) {
+	if !d.process.cfg.Role.AnswersSegments() {
+		return nil, d.process.answers.RefuseSegment(errSnowflakeOnly)
+	}
 	if err := d.process.groups.segments.refuses(); err != nil {
 		return nil, d.process.answers.RefuseSegment(err)
 	}
@@ -39,7 +46,11 @@ func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept boo
 
 // Snowflake returns snowflake IDs in the same form as Segment.
 func (d *Direct) Snowflake(_ context.Context, count []byte) (reply []byte, err error) {
-	if err := d.process.groups.segments.refuses(); err != nil {
+	group := d.process.groups.segments
+	if !d.process.cfg.Role.AnswersSegments() {
+		group = d.process.groups.workerID.group
+	}
+	if err := group.refuses(); err != nil {
 		return nil, d.process.answers.RefuseSnowflake(err)
 	}
 	g, err := d.process.groups.workerID.generator()

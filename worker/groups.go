@@ -13,11 +13,11 @@ import (
 )
 
 // queueGroups is the part of a process that answers requests. It is in the
-// queue group of segment requests, and in that of snowflake requests while the
-// process holds a worker ID.
+// queue group of segment requests, if the role answers them, and in that of
+// snowflake requests while the process holds a worker ID.
 type queueGroups struct {
 	process  *Process
-	segments *queueGroup
+	segments *queueGroup // never joined if the role answers no segment requests
 	workerID *workerID
 }
 
@@ -34,15 +34,17 @@ func (s segmentRequests) open() (member, error) {
 	return openEndpoint(p.cfg.Requests, p.service(ServiceName), "segment", p.cfg.Prefix.Segment(">"), delay, p.answers.Segments(&delay.late))
 }
 
-// Start joins the queue group of segment requests, and returns when the server
-// has confirmed that. The process joins the other group once it holds a worker
+// Start joins the queue group of segment requests, if the role answers them, and
+// returns when the server has confirmed that. The process joins the other group once it holds a worker
 // ID.
 func (g *queueGroups) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.process.timing.start)
 	defer cancel()
 	g.workerID.start()
 	g.segments.start()
-	g.segments.answerWith(segmentRequests{g.process})
+	if g.process.cfg.Role.AnswersSegments() {
+		g.segments.answerWith(segmentRequests{g.process})
+	}
 	if err := g.segments.awaitEntered(ctx); err != nil {
 		return errors.Join(err, g.Stop())
 	}
@@ -57,6 +59,9 @@ func (g *queueGroups) Stop() error {
 	leaving.Go(g.workerID.group.close)
 	leaving.Wait()
 	g.workerID.stop()
+	if g.process.supply == nil {
+		return nil
+	}
 	// Until their deadlines at most.
 	for g.process.supply.Allocator().Parked() > 0 {
 		time.Sleep(parkedPoll)
@@ -73,8 +78,15 @@ func (g *queueGroups) standBy(standsBy bool) {
 	g.workerID.group.standBy(standsBy)
 }
 
-// ready returns why no segment requests reach the process.
+// ready returns why no segment requests reach the process, or no snowflake
+// requests if it answers only these.
 func (g *queueGroups) ready() error {
+	if !g.process.cfg.Role.AnswersSegments() {
+		if _, err := g.workerID.generator(); err != nil {
+			return err
+		}
+		return g.degraded()
+	}
 	if err := g.segments.missing(); err != nil {
 		return fmt.Errorf("not in the segment queue group: %w", err)
 	}

@@ -24,16 +24,17 @@ import (
 //
 // An installation is a set of buckets, and buckets belong to one JetStream.
 // Subjects may reach further: a leaf node link carries them from one JetStream
-// domain to the next. Two installations linked in this way would answer each
-// other's callers, and both count from 1. So one of them must not answer.
+// domain to the next. Two installations linked in this way answer each other's
+// callers. If both count segments from 1, or issue snowflake IDs of the same
+// datacenter, one of them must not answer; see [ProcessIdentity.conflict].
 //
 // Each process reads the metadata of all processes when it starts, and every 30
-// seconds. The younger installation stands by; at equal ages, the installation
+// seconds. Of two in conflict, the younger installation stands by; at equal ages, the installation
 // with the greater ID. All compare the same two values, and no clocks, so two
 // installations never both stand by.
 //
-//   - A process does not start if another installation serves, or is older. A
-//     younger installation that serves blocks it too: only an operator may
+//   - A process does not start if the other installation serves, or is older.
+//     A younger installation that serves blocks it too: only an operator may
 //     displace it.
 //   - A serving process leaves the queue groups when an older installation
 //     serves. It comes back after several looks in a row that contained its own
@@ -156,14 +157,16 @@ func (w *installationWatch) comeBack() {
 	w.serving.Store(true)
 }
 
-// foreignProcess is a process of another installation.
+// foreignProcess is a process of another installation, in conflict with this
+// process.
 type foreignProcess struct {
 	ForeignError
 	serves bool
 }
 
-// look returns the processes of other installations. A look without the
-// process's own answer is an error: it proves nothing.
+// look returns the processes of other installations that are in conflict with
+// this process. A look without the process's own answer is an error: it proves
+// nothing.
 func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
 	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
 	all, err := ListProcesses(ctx, conn, prefix)
@@ -173,8 +176,8 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 	own, instances := false, []string(nil)
 	for _, p := range all {
 		own = own || p.Instance == self.Instance
-		if p.Installation != self.Installation {
-			foreign = append(foreign, foreignProcess{ForeignError{prefix, self, p}, true})
+		if why := self.conflict(p); why != "" {
+			foreign = append(foreign, foreignProcess{ForeignError{prefix, self, p, why}, true})
 			instances = append(instances, p.Instance)
 		}
 	}
@@ -208,7 +211,7 @@ func (w *installationWatch) ready() error {
 
 var (
 	conflictGauge = metric.Declare("installation_conflict", "1 if the process stands by for another installation, else 0.")
-	foreignMet    = metric.Declare("foreign_processes_met_total", "Processes of other installations found on the same subjects.")
+	foreignMet    = metric.Declare("foreign_processes_met_total", "Processes of conflicting installations found on the same subjects.")
 )
 
 func (w *installationWatch) collect(to metric.Sink) {
@@ -223,6 +226,7 @@ var ErrForeign = problem.New(problem.Neighbours, "another installation answers o
 type ForeignError struct {
 	Prefix     messages.Prefix
 	Own, Other ProcessIdentity
+	Conflict   string
 }
 
 func (e *ForeignError) Error() string {
@@ -230,12 +234,35 @@ func (e *ForeignError) Error() string {
 	if e.Other.Host != "" {
 		other += " on host " + e.Other.Host
 	}
-	return fmt.Sprintf("%v, %s.>: %s, %s; this process belongs to %s",
-		ErrForeign, e.Prefix, e.Other.installation(), other, e.Own.installation())
+	return fmt.Sprintf("%v, %s.>: %s, %s; this process belongs to %s; %s",
+		ErrForeign, e.Prefix, e.Other.installation(), other, e.Own.installation(), e.Conflict)
 }
 
 // Unwrap makes it an [ErrForeign].
 func (e *ForeignError) Unwrap() error { return ErrForeign }
+
+// conflict returns why two processes must not both serve, or "". Processes of
+// one installation share a register and the leases of worker IDs. Those of two
+// installations conflict if both deal with segments, since each register counts
+// from 1, or if both issue snowflake IDs that are not told apart by the
+// datacenter.
+func (p ProcessIdentity) conflict(other ProcessIdentity) string {
+	switch {
+	case p.Installation == other.Installation:
+		return ""
+	case p.Role != RoleSnowflake && other.Role != RoleSnowflake:
+		return "both are for segment IDs"
+	case !p.Role.Answers() || !other.Role.Answers():
+		return ""
+	case p.Layout == "" || p.Layout != other.Layout:
+		return fmt.Sprintf("snowflake layouts differ: %q, %q", p.Layout, other.Layout)
+	case p.Datacenter == unknownDatacenter || p.Datacenter == other.Datacenter:
+		return fmt.Sprintf("both issue snowflake IDs of datacenter %d", p.Datacenter)
+	case other.Datacenter == unknownDatacenter:
+		return "its datacenter is unknown"
+	}
+	return ""
+}
 
 // olderThan orders processes by the age of their installations. It is a total
 // order of installations.

@@ -41,7 +41,9 @@ func (m metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	if p.groups != nil {
 		p.answers.Collect(to)
-		p.supply.Collect(to)
 		p.groups.collect(to)
+	}
+	if p.supply != nil {
+		p.supply.Collect(to)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loads"
@@ -35,9 +36,9 @@ type Process struct {
 
 	foreign *loads.Foreign
 	watch   *installationWatch
-	loader  *load.Loader // nil if the role does not load
-	// The next three are nil if the role does not answer.
-	supply  *supply.Supply
+	loader  *load.Loader   // nil if the role does not load
+	supply  *supply.Supply // nil if the role does not answer for tags
+	// The next two are nil if the role does not answer.
 	answers *answer.Answerer
 	groups  *queueGroups
 	reports reportCache
@@ -109,7 +110,11 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 // joinInstallation determines the installation, and checks that it counts in
 // the configured store.
 func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, err error) {
-	if err := Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
+	provision := Provision
+	if cfg.Role == RoleSnowflake {
+		provision = ProvisionSnowflake
+	}
+	if err := provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
 		return self, err
 	}
 	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
@@ -117,7 +122,10 @@ func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, er
 		return self, err
 	}
 	host, _ := os.Hostname() // only informs people
-	self = ProcessIdentity{Instance: nuid.Next(), Host: host, Role: cfg.Role}
+	self = ProcessIdentity{
+		Instance: nuid.Next(), Host: host, Role: cfg.Role,
+		Layout: cfg.Lease.Layout.String(), Datacenter: cfg.Lease.Datacenter,
+	}
 	self.Installation, self.Created, err = agreed.Installation(ctx)
 	if err == nil && cfg.Role.Loads() {
 		err = agreed.ClaimStore(ctx, cfg.StoreName)
@@ -133,7 +141,20 @@ func (p *Process) makeLoader() {
 	})
 }
 
+// makeWorker makes the parts that answer requests.
 func (p *Process) makeWorker(ctx context.Context) error {
+	var buffers *allocator.Allocator
+	if p.cfg.Role.AnswersSegments() {
+		p.makeSupply()
+		buffers = p.supply.Allocator()
+	}
+	p.answers = answer.New(answer.Config{Prefix: p.cfg.Prefix, MaxBatch: p.cfg.MaxBatch, Requests: p.cfg.Requests}, buffers)
+	id, err := openWorkerID(ctx, p)
+	p.groups = newQueueGroups(p, id)
+	return err
+}
+
+func (p *Process) makeSupply() {
 	c := &p.cfg
 	cfg := supply.Config{
 		Prefix: c.Prefix, Instance: p.self.Instance, Installation: p.self.Installation, Control: c.Control, JS: c.JetStream,
@@ -143,10 +164,6 @@ func (p *Process) makeWorker(ctx context.Context) error {
 		cfg.Own = p.loader
 	}
 	p.supply = supply.New(cfg)
-	p.answers = answer.New(answer.Config{Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests}, p.supply.Allocator())
-	id, err := openWorkerID(ctx, p)
-	p.groups = newQueueGroups(p, id)
-	return err
 }
 
 // parts are the parts that the role has, in starting order. The watch comes
@@ -158,14 +175,17 @@ func (p *Process) parts() []part {
 	if p.loader != nil {
 		parts = append(parts, p.loader)
 	}
+	if p.supply != nil {
+		parts = append(parts, p.supply)
+	}
 	if p.groups != nil {
-		parts = append(parts, p.supply, p.groups)
+		parts = append(parts, p.groups)
 	}
 	return parts
 }
 
 // Start returns when the process works: a worker has then joined the queue
-// group. It fails after 30 seconds without progress, or when ctx ends, and then
+// group of segment requests. It fails after 30 seconds without progress, or when ctx ends, and then
 // leaves nothing behind.
 func (p *Process) Start(ctx context.Context) error {
 	parts := p.parts()
@@ -229,7 +249,7 @@ func (p *Process) Installation() string { return p.self.Installation }
 // Ready returns why the process does not do all of its work right now, or nil.
 // An unreachable store does not count, because workers live on their buffers.
 // Neither does a regressed register, unless the process only loads, nor a
-// missing worker ID, because only snowflake requests need it.
+// missing worker ID, unless the process only issues snowflake IDs.
 func (p *Process) Ready() error {
 	if p.stopping.Load() {
 		return errStopping
@@ -272,8 +292,10 @@ func (p *Process) Degraded() error {
 	if p.groups == nil {
 		return nil
 	}
-	if err := p.supply.Unanswered(); err != nil {
-		return err
+	if p.supply != nil {
+		if err := p.supply.Unanswered(); err != nil {
+			return err
+		}
 	}
 	return p.groups.degraded()
 }
@@ -333,9 +355,21 @@ func Resources(prefix messages.Prefix, replicas int) []kv.Resource {
 // relies on. It does not recreate a config bucket: if the register or the clock
 // bucket has entries, the config bucket existed.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	config := agreement.Bucket(prefix, replicas,
+	return kv.Ensure(ctx, js, load.Stream(prefix, replicas), configBucket(prefix, replicas))
+}
+
+// ProvisionSnowflake creates the bucket of settings, if it is missing. A process
+// that issues only snowflake IDs needs no other resource but those of package
+// lease, which creates them. Replicas are 1 to 5, odd.
+func ProvisionSnowflake(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
+	return kv.Ensure(ctx, js, configBucket(prefix, replicas))
+}
+
+// configBucket is the bucket of settings, with the evidence that it existed
+// before.
+func configBucket(prefix messages.Prefix, replicas int) kv.Resource {
+	return agreement.Bucket(prefix, replicas,
 		kv.HasEntries(register.BucketName(prefix)), kv.HasEntries(lease.ClockBucketName(prefix)))
-	return kv.Ensure(ctx, js, load.Stream(prefix, replicas), config)
 }
 
 // LoaderConsumer is the name of the durable consumer that all loaders share.

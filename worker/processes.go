@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +41,14 @@ type ProcessIdentity struct {
 	Created      time.Time // of the installation
 	Host         string
 	Role         Role
+
+	// Of the snowflake IDs.
+	Layout     string
+	Datacenter int64
 }
+
+// unknownDatacenter is that of a process that does not state a valid number.
+const unknownDatacenter = -1
 
 // ListProcessesRights are the rights that [ListProcesses] needs.
 func ListProcessesRights() rights.Rights { return rights.Publish(askSubject(micro.PingVerb)) }
@@ -81,7 +89,7 @@ func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expecte
 	for _, a := range answers {
 		var r Report
 		if json.Unmarshal(a.data, &r) == nil {
-			r.Instance, r.Role = a.process.Instance, a.process.Role
+			r.Instance, r.Role, r.identity = a.process.Instance, a.process.Role, a.process
 			r.shorten()
 			all = append(all, r)
 		}
@@ -180,8 +188,14 @@ func decodeAnswer(data []byte, p messages.Prefix) (a processAnswer, ok bool) {
 		return a, false
 	}
 	m := wire.Metadata
-	a.process = ProcessIdentity{Instance: m["instance"], Installation: m["installation"], Host: cut(m["host"]), Role: Role(m["role"])}
-	var err error
+	a.process = ProcessIdentity{
+		Instance: m["instance"], Installation: m["installation"], Host: cut(m["host"]), Role: Role(m["role"]),
+		Layout: cut(m["layout"]), Datacenter: unknownDatacenter,
+	}
+	datacenter, err := strconv.ParseInt(m["datacenter"], 10, 64)
+	if err == nil && datacenter >= 0 {
+		a.process.Datacenter = datacenter
+	}
 	if a.process.Created, err = time.Parse(time.RFC3339Nano, m["created"]); err != nil || a.process.Created.IsZero() {
 		return a, false
 	}

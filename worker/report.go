@@ -35,10 +35,18 @@ type Report struct {
 	Requests map[string]int64 `json:"requests,omitempty"`
 
 	Stats Stats `json:"stats"`
+
+	identity ProcessIdentity
 }
 
-// Answers reports whether the process answers requests.
+// Conflict returns why the processes of two reports must not both serve, or "".
+func (r *Report) Conflict(other *Report) string { return r.identity.conflict(other.identity) }
+
+// Answers reports whether the process answers snowflake requests.
 func (r *Report) Answers() bool { return r.Role.Answers() }
+
+// AnswersSegments reports whether the process answers requests for tags.
+func (r *Report) AnswersSegments() bool { return r.Role.AnswersSegments() }
 
 // Loads reports whether the process reserves segments.
 func (r *Report) Loads() bool { return r.Role.Loads() }
@@ -94,7 +102,7 @@ type OutageStats = load.Outage
 func (p *Process) Report(tags int) Report {
 	r := Report{
 		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started,
-		Serving: p.watch.serving.Load(),
+		Serving: p.watch.serving.Load(), identity: p.self,
 		// Tags must not be null.
 		Stats: Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, SupplyFigures: SupplyFigures{Tags: []TagStats{}}},
 	}
@@ -126,7 +134,9 @@ func (p *Process) reportAnswers(r *Report, tags int) {
 	r.Clock = p.groups.workerID.clockStats()
 	r.Requests = p.answers.Requests()
 	p.groups.workerID.fillStats(&r.Stats)
-	r.Stats.SupplyFigures = p.supply.Figures(tags)
+	if p.supply != nil {
+		r.Stats.SupplyFigures = p.supply.Figures(tags)
+	}
 }
 
 // maxOutcomes bounds the outcomes of requests in a report.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ func (p *Process) service(name string) micro.Config {
 			"role":         string(p.self.Role),
 			"store":        p.cfg.StoreName,
 			"prefix":       string(p.cfg.Prefix),
-			"layout":       p.cfg.Lease.Layout.String(),
+			"layout":       p.self.Layout,
+			"datacenter":   strconv.FormatInt(p.self.Datacenter, 10),
 		},
 		StatsHandler: func(*micro.Endpoint) any {
 			report := p.reports.latest(p)

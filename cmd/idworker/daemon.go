@@ -263,7 +263,7 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	d.serving.Store(true)
 	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble))
 	d.background.Start(d.synced.run)
-	if d.embedded != nil && !d.cfg.worker.Role.Loads() {
+	if d.embedded != nil && d.cfg.worker.Role == worker.RoleWorker {
 		d.background.Start(d.warnUnsupplied)
 	}
 	d.logServing()

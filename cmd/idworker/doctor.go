@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker"
 )
 
 // doctorCmd checks an installation for a role. It changes nothing.
@@ -20,7 +21,7 @@ type doctorCmd struct {
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Role         doctor.Role   `help:"Role: all, worker, loader, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,admin,enricher,auditor,caller"`
+	Role         doctor.Role   `help:"Role: all, worker, loader, snowflake, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,snowflake,admin,enricher,auditor,caller"`
 	Tag          string        `help:"With --role caller: its only tag."`
 	Layout       string        `help:"Expected layout of snowflake IDs." default:"default"`
 	MaxClockSkew time.Duration `help:"Allowed clock difference from the server." default:"5s"`
@@ -50,7 +51,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	defer cancel()
 	look := doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
-		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partAll), Store: source,
+		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partOf(worker.Role(d.Role))), Store: source,
 		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout, Explain: explain,
 	}
 	findings := newList[finding](out, "findings")

@@ -27,17 +27,26 @@ type provisionCmd struct {
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Part provisionPart `help:"Part to create: ids, enrich or all." default:"all" enum:"all,ids,enrich"`
+	Part provisionPart `help:"Part: ids, snowflake, enrich or all." default:"all" enum:"all,ids,snowflake,enrich"`
 }
 
 // provisionPart selects a part of an installation.
 type provisionPart string
 
 const (
-	partAll    provisionPart = "all"
-	partIDs    provisionPart = "ids"
-	partEnrich provisionPart = "enrich"
+	partAll       provisionPart = "all"
+	partIDs       provisionPart = "ids"
+	partSnowflake provisionPart = "snowflake" // what --role snowflake needs
+	partEnrich    provisionPart = "enrich"
 )
+
+// partOf returns the part that a role may need.
+func partOf(role worker.Role) provisionPart {
+	if role == worker.RoleSnowflake {
+		return partSnowflake
+	}
+	return partAll
+}
 
 // Run prints a line per resource. It continues after a failure, so that a run
 // reports all of them.
@@ -99,11 +108,16 @@ func (f resourceFlags) check(prefix messages.Prefix) error {
 
 // resources returns the resources of a part.
 func (f resourceFlags) resources(prefix messages.Prefix, part provisionPart) (all []kv.Resource) {
+	if part == partIDs || part == partAll {
+		all = worker.Resources(prefix, f.Replicas)
+	}
 	if part != partEnrich {
-		all = append(worker.Resources(prefix, f.Replicas), lease.Resources(prefix, f.LeaseTTL, f.Replicas)...)
+		all = append(all, lease.Resources(prefix, f.LeaseTTL, f.Replicas)...)
+	}
+	if part == partIDs || part == partAll {
 		all = append(all, register.Bucket(prefix, f.Replicas))
 	}
-	if part != partIDs {
+	if part == partEnrich || part == partAll {
 		all = append(all, enrich.Bucket(prefix, f.Replicas))
 	}
 	return all

@@ -32,7 +32,7 @@ type serveCmd struct {
 
 	Witness string `help:"Witness file (default: FOLDER.witness; none with --server)." placeholder:"FILE" type:"path"`
 
-	Role     worker.Role `help:"Role: worker, loader or all." default:"all" enum:"all,worker,loader"`
+	Role     worker.Role `help:"Role: worker, loader, snowflake or all." default:"all" enum:"all,worker,loader,snowflake"`
 	Replicas int         `help:"Replicas of new streams and buckets, 1 to 5." default:"1"`
 
 	Wait     time.Duration `help:"Longest wait for a segment." default:"2s"`
@@ -129,7 +129,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 		return cfg, err
 	}
 	cfg.examined = doctor.Doctor{
-		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
+		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partOf(s.Role)), Store: cfg.source,
 		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout, Explain: explain,
 	}
 	if s.named() {

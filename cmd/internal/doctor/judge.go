@@ -44,11 +44,11 @@ const (
 // reports: roles without a process, and processes that do not work. Status and
 // doctor share it.
 func Judge(now time.Time, reports []worker.Report) (all []Finding) {
-	workers, loaders := Count(reports)
-	if workers == 0 {
+	workers, loaders, snowflakes := Count(reports)
+	if workers == 0 && (loaders > 0 || snowflakes == 0) {
 		all = append(all, Finding{Severity: Error, What: "workers", Text: "none reports, so requests fail"})
 	}
-	if loaders == 0 {
+	if loaders == 0 && (workers > 0 || snowflakes == 0) {
 		all = append(all, Finding{Severity: Error, What: "loaders", Text: "none reports, so workers live on their buffers"})
 	}
 	for _, r := range reports {
@@ -88,18 +88,21 @@ func Judge(now time.Time, reports []worker.Report) (all []Finding) {
 	return all
 }
 
-// Count returns the number of processes that answer requests, and of those that
-// reserve segments.
-func Count(reports []worker.Report) (workers, loaders int) {
+// Count returns the number of processes that answer requests for tags, of those
+// that reserve segments, and of those that only issue snowflake IDs.
+func Count(reports []worker.Report) (workers, loaders, snowflakes int) {
 	for _, r := range reports {
-		if r.Answers() {
+		if r.AnswersSegments() {
 			workers++
 		}
 		if r.Loads() {
 			loaders++
 		}
+		if r.Role == worker.RoleSnowflake {
+			snowflakes++
+		}
 	}
-	return workers, loaders
+	return workers, loaders, snowflakes
 }
 
 // Name formats a process for people. With all roles it is a "process".
@@ -142,12 +145,14 @@ func memoryEnds(reports []worker.Report) string {
 // ofProcesses counts the processes of each role, and adds the findings of
 // [Judge].
 func ofProcesses(now time.Time, reports []worker.Report) (all []Finding) {
-	workers, loaders := Count(reports)
-	if workers > 0 {
-		all = append(all, answer("workers", fmt.Sprintf("%d running", workers), nil))
-	}
-	if loaders > 0 {
-		all = append(all, answer("loaders", fmt.Sprintf("%d running", loaders), nil))
+	workers, loaders, snowflakes := Count(reports)
+	for _, role := range []struct {
+		name  string
+		count int
+	}{{"workers", workers}, {"loaders", loaders}, {"snowflake workers", snowflakes}} {
+		if role.count > 0 {
+			all = append(all, answer(role.name, fmt.Sprintf("%d running", role.count), nil))
+		}
 	}
 	return append(all, Judge(now, reports)...)
 }

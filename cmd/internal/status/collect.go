@@ -293,14 +293,22 @@ func (c *collection) addSelf() {
 // that did not report. It drops other installations on the same subjects, if
 // the ID of this installation is available.
 func (c *collection) addProcesses() {
-	c.reports = slices.DeleteFunc(c.reports, func(r worker.Report) bool {
-		foreign := c.ID != "" && r.Stats.Installation != c.ID
-		if foreign {
+	var own, others []worker.Report
+	for _, r := range c.reports {
+		if c.ID == "" || r.Stats.Installation == c.ID {
+			own = append(own, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	for _, other := range others {
+		if slices.ContainsFunc(own, func(r worker.Report) bool { return r.Conflict(&other) != "" }) {
 			c.foreign++
 		}
-		return foreign
-	})
-	c.Totals.Workers, c.Totals.Loaders = doctor.Count(c.reports)
+	}
+	c.reports = own
+	workers, loaders, snowflakes := doctor.Count(c.reports)
+	c.Totals.Workers, c.Totals.Loaders = workers+snowflakes, loaders
 	reported := make(map[string]bool)
 	for _, r := range c.reports {
 		reported[r.Instance] = true

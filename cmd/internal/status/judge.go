@@ -31,7 +31,7 @@ func (i *Installation) judge(reports []worker.Report) {
 	}
 	i.judgeSilent()
 	if i.foreign > 0 {
-		i.warn("other installations", "%d of their processes answer on the same subjects; not counted here", i.foreign)
+		i.warn("other installations", "%d of their processes answer the same requests; not counted here", i.foreign)
 	}
 	i.judgeTags()
 	i.judgeForecasts()
