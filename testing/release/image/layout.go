@@ -21,17 +21,17 @@ import (
 // repository is the name of the published image.
 const repository = "ghcr.io/idworker/idworker"
 
-// nobody is the user and group of the process. The image names it by number,
-// because Kubernetes cannot check that a name is not root's.
-const nobody = 65534
+// userID is the user and group of the process. Kubernetes cannot check that a
+// name is not root's, so the image has the number.
+const userID = 65534
 
 // volume is the only folder that the process may write to.
 const volume = "/data"
 
-// layout is an OCI layout in a tar file, as far as it is made.
+// layout collects the parts of an OCI layout.
 type layout struct {
 	blobs []file
-	// What `docker load` reads, if it does not use containerd's images.
+	// For `docker load` of an engine that does not use containerd's images.
 	loadable []loadable
 }
 
@@ -93,7 +93,7 @@ func (l *layout) addImage(r *release, arch string, authorities []byte) (oci.Desc
 		RootFS:   oci.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(plain.Bytes())}},
 		History:  []oci.History{{Created: &r.time, CreatedBy: "testing/release/image"}},
 		Config: oci.ImageConfig{
-			User:       fmt.Sprintf("%d:%d", nobody, nobody),
+			User:       fmt.Sprintf("%d:%d", userID, userID),
 			Env:        []string{"PATH=/usr/local/bin"},
 			Entrypoint: []string{"/usr/local/bin/idworker"},
 			Cmd:        []string{"serve"},
@@ -119,10 +119,10 @@ func (l *layout) addImage(r *release, arch string, authorities []byte) (oci.Desc
 // times in logs are then UTC.
 func contents(binary, authorities []byte) []file {
 	return []file{
-		{name: "data/", owner: nobody, mode: 0o700},
+		{name: "data/", owner: userID, mode: 0o700},
 		{name: "etc/"},
-		{name: "etc/group", data: fmt.Appendf(nil, "root:x:0:\nnobody:x:%d:\n", nobody)},
-		{name: "etc/passwd", data: fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nnobody:x:%d:%d:nobody:%s:/sbin/nologin\n", nobody, nobody, volume)},
+		{name: "etc/group", data: fmt.Appendf(nil, "root:x:0:\nnobody:x:%d:\n", userID)},
+		{name: "etc/passwd", data: fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nnobody:x:%d:%d:nobody:%s:/sbin/nologin\n", userID, userID, volume)},
 		{name: "etc/ssl/"},
 		{name: "etc/ssl/certs/"},
 		{name: "etc/ssl/certs/ca-certificates.crt", data: authorities},
