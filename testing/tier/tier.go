@@ -36,6 +36,14 @@ func Soak(t testing.TB) {
 	}
 }
 
+// Release skips a test that only make check-packages runs.
+func Release(t testing.TB) {
+	t.Helper()
+	if os.Getenv("IDWORKER_TESTS") != "release" {
+		t.Skip("left to make check-packages")
+	}
+}
+
 // Pick returns long in a soak, and usual otherwise.
 func Pick[T any](usual, long T) T {
 	if IsSoak() {
