@@ -1,10 +1,12 @@
 # idworker: `make help` lists the targets.
 
 GO      ?= go
+GORELEASER    = github.com/goreleaser/goreleaser/v2@v2.15.1
+ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test deps test-all soak check-release nemesis history bench mutants spec lint
+.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants spec lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +36,7 @@ build: ## Build bin/idworker
 RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
-LATER = e2e pages bench bench/peers scale nemesis mutants
+LATER = e2e pages bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
 # go test caches results by files and variables, so a variable holds the list of
@@ -63,7 +65,26 @@ soak: deps ## Run all tests for longer, with more IDs (RUN=)
 	$(TEST) -count=1 -timeout 60m -run '$(RUN)' $(PACKAGES) $(MORE)
 	$(TEST) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale ./testing/bench
 
-check-release: lint test test-all spec mutants soak bench ## Run every check before a release, for hours
+VERSION = $(shell sed -n 's/^const version = "\(.*\)"/\1/p' cmd/idworker/version.go)
+
+release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
+	@$(if $(SNAPSHOT),,test "$$(git describe --tags --exact-match 2>/dev/null)" = v$(VERSION) || \
+		{ echo "the commit has no tag v$(VERSION), the version in cmd/idworker/version.go; for any other commit use SNAPSHOT=1"; exit 1; })
+	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
+	$(GO) run ./testing/release/image -dist dist
+	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy nats.conf cluster.conf LICENSE
+	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
+	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
+	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt
+
+check-packages: ## Build a release, and check packages, image, manifests, regions
+	$(GO) run $(GORELEASER) check
+	$(GO) run $(ACTIONLINT)
+	$(MAKE) release SNAPSHOT=1
+	IDWORKER_TESTS=release $(GO) test -count=1 -p 1 -timeout 60m ./testing/release/... ./testing/regions ./testing/compat
+	cd testing/release/schema && IDWORKER_DIST=$(CURDIR)/dist $(GO) test -count=1 ./...
+
+check-release: check-packages lint test test-all spec mutants soak bench ## Run every check before a release, for hours
 	for store in jetstream mysql postgres; do $(MAKE) nemesis DURATION=20m STORE=$$store || exit 1; done
 
 # The same SEED repeats the same faults in the same order.
