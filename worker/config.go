@@ -26,20 +26,23 @@ const (
 	RoleAll       Role = "all"       // worker and loader
 	RoleWorker    Role = "worker"    // answers requests; needs no store
 	RoleLoader    Role = "loader"    // loads segments; answers no requests
-	RoleSnowflake Role = "snowflake" // answers snowflake requests only
+	RoleSnowflake Role = "snowflake" // answers requests for snowflake IDs only
 )
 
-// Answers reports whether processes of the role answer snowflake requests.
+// Answers reports whether processes of the role answer requests, which include
+// those for snowflake IDs.
 func (r Role) Answers() bool { return r != RoleLoader }
 
-// AnswersSegments reports whether processes of the role answer requests for
-// tags.
+// AnswersSegments reports whether processes of the role answer requests for IDs
+// of tags.
 func (r Role) AnswersSegments() bool { return r == RoleAll || r == RoleWorker }
 
 // Loads reports whether processes of the role reserve segments.
 func (r Role) Loads() bool { return r == RoleAll || r == RoleLoader }
 
-func (r Role) isValid() bool { return r.AnswersSegments() || r.Loads() || r == RoleSnowflake }
+func (r Role) isValid() bool {
+	return r.AnswersSegments() || r.Loads() || r == RoleSnowflake
+}
 
 // The defaults of [Config].
 const (
@@ -48,7 +51,7 @@ const (
 )
 
 // Config configures a [Process]. Requests, Control and Version must be set, and
-// Store too if the role reserves segments.
+// Store too if the role loads.
 type Config struct {
 	// Requests is the connection for replies to parked requests. It is also the
 	// template for other connections: the worker opens one like it for each

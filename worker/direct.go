@@ -3,11 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
-// errSnowflakeOnly refuses requests for tags.
-var errSnowflakeOnly = fmt.Errorf("process has the role %s, which knows no tags", RoleSnowflake)
+// errSnowflakeOnly is the reason why a process of the role snowflake rejects
+// requests for segments. Another process may answer a retry.
+var errSnowflakeOnly = errors.New("this process issues snowflake IDs only")
 
 // ErrNotAnswering is the error of a process whose role answers no requests.
 var ErrNotAnswering = errors.New("process does not answer requests")
@@ -35,10 +35,10 @@ func (p *Process) Direct() (*Direct, error) {
 // It takes at most Config.Wait. When ctx ends, the request is withdrawn, and
 // the error is that of ctx. All other errors are of type [*messages.Error].
 func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error) {
-	if !d.process.cfg.Role.AnswersSegments() {
+	if d.process.supply == nil {
 		return nil, d.process.answers.RefuseSegment(errSnowflakeOnly)
 	}
-	if err := d.process.groups.segments.refuses(); err != nil {
+	if err := d.process.groups.refuses(); err != nil {
 		return nil, d.process.answers.RefuseSegment(err)
 	}
 	return d.process.answers.Segment(ctx, tag, count, kept)
@@ -46,11 +46,7 @@ func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept boo
 
 // Snowflake returns snowflake IDs in the same form as Segment.
 func (d *Direct) Snowflake(_ context.Context, count []byte) (reply []byte, err error) {
-	group := d.process.groups.segments
-	if !d.process.cfg.Role.AnswersSegments() {
-		group = d.process.groups.workerID.group
-	}
-	if err := group.refuses(); err != nil {
+	if err := d.process.groups.refuses(); err != nil {
 		return nil, d.process.answers.RefuseSnowflake(err)
 	}
 	g, err := d.process.groups.workerID.generator()

@@ -17,12 +17,32 @@ import (
 // snowflake requests while the process holds a worker ID.
 type queueGroups struct {
 	process  *Process
-	segments *queueGroup // never joined if the role answers no segment requests
+	segments *queueGroup // nil if the role does not answer segment requests
 	workerID *workerID
 }
 
 func newQueueGroups(p *Process, id *workerID) *queueGroups {
-	return &queueGroups{process: p, segments: newQueueGroup(p.cfg.Log.With(zap.String("group", "segment"))), workerID: id}
+	g := &queueGroups{process: p, workerID: id}
+	if p.cfg.Role.AnswersSegments() {
+		g.segments = newQueueGroup(p.cfg.Log.With(zap.String("group", "segment")))
+	}
+	return g
+}
+
+// all returns the queue groups of the role.
+func (g *queueGroups) all() []*queueGroup {
+	if g.segments == nil {
+		return []*queueGroup{g.workerID.group}
+	}
+	return []*queueGroup{g.segments, g.workerID.group}
+}
+
+// refuses returns why the process also refuses direct requests, or nil.
+func (g *queueGroups) refuses() error {
+	if g.segments == nil {
+		return g.workerID.group.refuses()
+	}
+	return g.segments.refuses()
 }
 
 // segmentRequests opens members of the queue group of segment requests.
@@ -34,29 +54,41 @@ func (s segmentRequests) open() (member, error) {
 	return openEndpoint(p.cfg.Requests, p.service(ServiceName), "segment", p.cfg.Prefix.Segment(">"), delay, p.answers.Segments(&delay.late))
 }
 
-// Start joins the queue group of segment requests, if the role answers them, and
-// returns when the server has confirmed that. The process joins the other group once it holds a worker
-// ID.
+// Start joins the queue group of segment requests, and returns when the server
+// has confirmed that. The process joins the other group once it holds a worker
+// ID. Start waits for that only if the role answers nothing else, and not if the
+// first claim fails.
 func (g *queueGroups) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.process.timing.start)
 	defer cancel()
 	g.workerID.start()
-	g.segments.start()
-	if g.process.cfg.Role.AnswersSegments() {
-		g.segments.answerWith(segmentRequests{g.process})
-	}
-	if err := g.segments.awaitEntered(ctx); err != nil {
+	if err := g.enter(ctx); err != nil {
 		return errors.Join(err, g.Stop())
 	}
 	return nil
+}
+
+func (g *queueGroups) enter(ctx context.Context) error {
+	if g.segments != nil {
+		g.segments.start()
+		g.segments.answerWith(segmentRequests{g.process})
+		return g.segments.awaitEntered(ctx)
+	}
+	select {
+	case <-g.workerID.tried:
+		return g.workerID.group.awaitEntered(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("worker ID: %w: %w", errNotClaimed, ctx.Err())
+	}
 }
 
 // Stop leaves the queue groups and answers delivered requests. It waits for
 // parked requests, so the loader and the supply must still be running.
 func (g *queueGroups) Stop() error {
 	var leaving sync.WaitGroup
-	leaving.Go(g.segments.close)
-	leaving.Go(g.workerID.group.close)
+	for _, group := range g.all() {
+		leaving.Go(group.close)
+	}
 	leaving.Wait()
 	g.workerID.stop()
 	if g.process.supply == nil {
@@ -74,14 +106,15 @@ const parkedPoll = 10 * time.Millisecond
 
 // standBy leaves the queue groups to another installation, or rejoins them.
 func (g *queueGroups) standBy(standsBy bool) {
-	g.segments.standBy(standsBy)
-	g.workerID.group.standBy(standsBy)
+	for _, group := range g.all() {
+		group.standBy(standsBy)
+	}
 }
 
-// ready returns why no segment requests reach the process, or no snowflake
-// requests if it answers only these.
+// ready returns why no segment requests reach the process or, if the role does
+// not answer them, why no snowflake requests do.
 func (g *queueGroups) ready() error {
-	if !g.process.cfg.Role.AnswersSegments() {
+	if g.segments == nil {
 		if _, err := g.workerID.generator(); err != nil {
 			return err
 		}
@@ -102,10 +135,13 @@ func (g *queueGroups) degraded() error {
 	return nil
 }
 
-// overload adds up the overloads of both groups.
-func (g *queueGroups) overload() OverloadStats {
-	a, b := g.segments.overload(), g.workerID.group.overload()
-	return OverloadStats{Now: a.Now || b.Now, Times: a.Times + b.Times}
+// overload adds up the overloads of the groups.
+func (g *queueGroups) overload() (sum OverloadStats) {
+	for _, group := range g.all() {
+		o := group.overload()
+		sum.Now, sum.Times = sum.Now || o.Now, sum.Times+o.Times
+	}
+	return sum
 }
 
 func (g *queueGroups) collect(to metric.Sink) {

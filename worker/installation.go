@@ -24,17 +24,17 @@ import (
 //
 // An installation is a set of buckets, and buckets belong to one JetStream.
 // Subjects may reach further: a leaf node link carries them from one JetStream
-// domain to the next. Two installations linked in this way answer each other's
-// callers. If both count segments from 1, or issue snowflake IDs of the same
-// datacenter, one of them must not answer; see [ProcessIdentity.conflict].
+// domain to the next. Two installations linked in this way would answer each
+// other's callers, and both count from 1. So one of them must not answer, unless
+// their IDs differ anyway; see [ProcessIdentity.conflict].
 //
 // Each process reads the metadata of all processes when it starts, and every 30
-// seconds. Of two in conflict, the younger installation stands by; at equal ages, the installation
+// seconds. The younger installation stands by; at equal ages, the installation
 // with the greater ID. All compare the same two values, and no clocks, so two
 // installations never both stand by.
 //
-//   - A process does not start if the other installation serves, or is older.
-//     A younger installation that serves blocks it too: only an operator may
+//   - A process does not start if a conflicting installation serves, or is
+//     older. A younger installation that serves blocks it too: only an operator may
 //     displace it.
 //   - A serving process leaves the queue groups when an older installation
 //     serves. It comes back after several looks in a row that contained its own
@@ -50,7 +50,7 @@ type installationWatch struct {
 
 	serving atomic.Bool
 	left    atomic.Pointer[ForeignError] // why the process stands by
-	// processes of other installations, over all looks
+	// processes of conflicting installations, over all looks
 	met atomic.Int64
 }
 
@@ -65,7 +65,7 @@ func newInstallationWatch(p *Process) *installationWatch {
 	return &installationWatch{process: p, background: goroutines.New()}
 }
 
-// Start registers the service of the process, and then looks for other
+// Start registers the service of the process, and then looks for conflicting
 // installations. The error is a [*ForeignError] if the process must not serve
 // next to another installation.
 func (w *installationWatch) Start(ctx context.Context) (err error) {
@@ -157,16 +157,14 @@ func (w *installationWatch) comeBack() {
 	w.serving.Store(true)
 }
 
-// foreignProcess is a process of another installation, in conflict with this
-// process.
+// foreignProcess is a process of a conflicting installation.
 type foreignProcess struct {
 	ForeignError
 	serves bool
 }
 
-// look returns the processes of other installations that are in conflict with
-// this process. A look without the process's own answer is an error: it proves
-// nothing.
+// look returns the processes of conflicting installations. A look without the
+// process's own answer is an error: it proves nothing.
 func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
 	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
 	all, err := ListProcesses(ctx, conn, prefix)
@@ -176,8 +174,8 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 	own, instances := false, []string(nil)
 	for _, p := range all {
 		own = own || p.Instance == self.Instance
-		if why := self.conflict(p); why != "" {
-			foreign = append(foreign, foreignProcess{ForeignError{prefix, self, p, why}, true})
+		if p.Installation != self.Installation && self.conflict(p) != noConflict {
+			foreign = append(foreign, foreignProcess{ForeignError{prefix, self, p}, true})
 			instances = append(instances, p.Instance)
 		}
 	}
@@ -219,14 +217,44 @@ func (w *installationWatch) collect(to metric.Sink) {
 	to.Counter(foreignMet, w.met.Load())
 }
 
+// conflict is the reason why processes of two installations must not serve on
+// the same subjects.
+type conflict int
+
+const (
+	noConflict         conflict = iota
+	segmentConflict             // both count from 1
+	layoutConflict              // an ID of one layout may be one of the other
+	datacenterConflict          // both lease the same worker IDs
+	unknownConflict             // no evidence that their IDs differ
+)
+
+// conflict returns why processes of two different installations conflict.
+// Segments have one register, so they belong to one installation. Snowflake IDs
+// of one layout and different datacenters are different.
+func (p ProcessIdentity) conflict(other ProcessIdentity) conflict {
+	switch {
+	case p.Role != RoleSnowflake && other.Role != RoleSnowflake:
+		return segmentConflict
+	case !p.Role.Answers() || !other.Role.Answers():
+		return noConflict
+	case p.Layout.IsZero() || other.Layout.IsZero():
+		return unknownConflict
+	case p.Layout != other.Layout:
+		return layoutConflict
+	case p.Datacenter == other.Datacenter:
+		return datacenterConflict
+	}
+	return noConflict
+}
+
 // ErrForeign is wrapped by every [ForeignError].
 var ErrForeign = problem.New(problem.Neighbours, "another installation answers on the same subjects")
 
-// ForeignError reports a process of another installation.
+// ForeignError reports a process of a conflicting installation.
 type ForeignError struct {
 	Prefix     messages.Prefix
 	Own, Other ProcessIdentity
-	Conflict   string
 }
 
 func (e *ForeignError) Error() string {
@@ -234,35 +262,36 @@ func (e *ForeignError) Error() string {
 	if e.Other.Host != "" {
 		other += " on host " + e.Other.Host
 	}
-	return fmt.Sprintf("%v, %s.>: %s, %s; this process belongs to %s; %s",
-		ErrForeign, e.Prefix, e.Other.installation(), other, e.Own.installation(), e.Conflict)
+	return fmt.Sprintf("%s, %s.>: %s, %s; this process belongs to %s",
+		e.what(), e.Prefix, e.Other.installation(), other, e.Own.installation())
+}
+
+// what states the conflict.
+func (e *ForeignError) what() string {
+	switch e.Own.conflict(e.Other) {
+	case datacenterConflict:
+		return fmt.Sprintf("datacenter %d is taken by another installation on the same subjects", e.Own.Datacenter)
+	case layoutConflict:
+		return fmt.Sprintf("another installation on the same subjects has the layout %s, this process %s", e.Other.Layout, e.Own.Layout)
+	case unknownConflict:
+		return "another installation on the same subjects reports no valid datacenter"
+	}
+	return ErrForeign.Error()
+}
+
+// Problem is part of [problem.Problem].
+func (e *ForeignError) Problem() (problem.Kind, []any) {
+	switch e.Own.conflict(e.Other) {
+	case datacenterConflict:
+		return problem.DatacenterTaken, nil
+	case layoutConflict:
+		return problem.RegionLayout, nil
+	}
+	return problem.Neighbours, nil
 }
 
 // Unwrap makes it an [ErrForeign].
 func (e *ForeignError) Unwrap() error { return ErrForeign }
-
-// conflict returns why two processes must not both serve, or "". Processes of
-// one installation share a register and the leases of worker IDs. Those of two
-// installations conflict if both deal with segments, since each register counts
-// from 1, or if both issue snowflake IDs that are not told apart by the
-// datacenter.
-func (p ProcessIdentity) conflict(other ProcessIdentity) string {
-	switch {
-	case p.Installation == other.Installation:
-		return ""
-	case p.Role != RoleSnowflake && other.Role != RoleSnowflake:
-		return "both are for segment IDs"
-	case !p.Role.Answers() || !other.Role.Answers():
-		return ""
-	case p.Layout == "" || p.Layout != other.Layout:
-		return fmt.Sprintf("snowflake layouts differ: %q, %q", p.Layout, other.Layout)
-	case p.Datacenter == unknownDatacenter || p.Datacenter == other.Datacenter:
-		return fmt.Sprintf("both issue snowflake IDs of datacenter %d", p.Datacenter)
-	case other.Datacenter == unknownDatacenter:
-		return "its datacenter is unknown"
-	}
-	return ""
-}
 
 // olderThan orders processes by the age of their installations. It is a total
 // order of installations.

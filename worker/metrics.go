@@ -39,11 +39,11 @@ func (m metrics) Collect(ch chan<- prometheus.Metric) {
 	if p.loader != nil {
 		p.loader.Collect(to)
 	}
+	if p.supply != nil {
+		p.supply.Collect(to)
+	}
 	if p.groups != nil {
 		p.answers.Collect(to)
 		p.groups.collect(to)
-	}
-	if p.supply != nil {
-		p.supply.Collect(to)
 	}
 }

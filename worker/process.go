@@ -37,7 +37,7 @@ type Process struct {
 	foreign *loads.Foreign
 	watch   *installationWatch
 	loader  *load.Loader   // nil if the role does not load
-	supply  *supply.Supply // nil if the role does not answer for tags
+	supply  *supply.Supply // nil if the role does not issue segments
 	// The next two are nil if the role does not answer.
 	answers *answer.Answerer
 	groups  *queueGroups
@@ -110,11 +110,12 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 // joinInstallation determines the installation, and checks that it counts in
 // the configured store.
 func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, err error) {
-	provision := Provision
 	if cfg.Role == RoleSnowflake {
-		provision = ProvisionSnowflake
+		err = kv.Ensure(ctx, cfg.JetStream, configBucket(cfg.Prefix, cfg.Replicas))
+	} else {
+		err = Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
 	}
-	if err := provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
+	if err != nil {
 		return self, err
 	}
 	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
@@ -122,9 +123,9 @@ func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, er
 		return self, err
 	}
 	host, _ := os.Hostname() // only informs people
-	self = ProcessIdentity{
-		Instance: nuid.Next(), Host: host, Role: cfg.Role,
-		Layout: cfg.Lease.Layout.String(), Datacenter: cfg.Lease.Datacenter,
+	self = ProcessIdentity{Instance: nuid.Next(), Host: host, Role: cfg.Role}
+	if cfg.Role.Answers() {
+		self.Layout, self.Datacenter = cfg.Lease.Layout, cfg.Lease.Datacenter
 	}
 	self.Installation, self.Created, err = agreed.Installation(ctx)
 	if err == nil && cfg.Role.Loads() {
@@ -143,12 +144,13 @@ func (p *Process) makeLoader() {
 
 // makeWorker makes the parts that answer requests.
 func (p *Process) makeWorker(ctx context.Context) error {
-	var buffers *allocator.Allocator
+	var alloc *allocator.Allocator
 	if p.cfg.Role.AnswersSegments() {
 		p.makeSupply()
-		buffers = p.supply.Allocator()
+		alloc = p.supply.Allocator()
 	}
-	p.answers = answer.New(answer.Config{Prefix: p.cfg.Prefix, MaxBatch: p.cfg.MaxBatch, Requests: p.cfg.Requests}, buffers)
+	c := &p.cfg
+	p.answers = answer.New(answer.Config{Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests}, alloc)
 	id, err := openWorkerID(ctx, p)
 	p.groups = newQueueGroups(p, id)
 	return err
@@ -185,7 +187,7 @@ func (p *Process) parts() []part {
 }
 
 // Start returns when the process works: a worker has then joined the queue
-// group of segment requests. It fails after 30 seconds without progress, or when ctx ends, and then
+// group, and a process for snowflake IDs only has tried to. It fails after 30 seconds without progress, or when ctx ends, and then
 // leaves nothing behind.
 func (p *Process) Start(ctx context.Context) error {
 	parts := p.parts()
@@ -249,7 +251,7 @@ func (p *Process) Installation() string { return p.self.Installation }
 // Ready returns why the process does not do all of its work right now, or nil.
 // An unreachable store does not count, because workers live on their buffers.
 // Neither does a regressed register, unless the process only loads, nor a
-// missing worker ID, unless the process only issues snowflake IDs.
+// missing worker ID, unless the process only answers snowflake requests.
 func (p *Process) Ready() error {
 	if p.stopping.Load() {
 		return errStopping
@@ -358,15 +360,7 @@ func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Pref
 	return kv.Ensure(ctx, js, load.Stream(prefix, replicas), configBucket(prefix, replicas))
 }
 
-// ProvisionSnowflake creates the bucket of settings, if it is missing. A process
-// that issues only snowflake IDs needs no other resource but those of package
-// lease, which creates them. Replicas are 1 to 5, odd.
-func ProvisionSnowflake(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	return kv.Ensure(ctx, js, configBucket(prefix, replicas))
-}
-
-// configBucket is the bucket of settings, with the evidence that it existed
-// before.
+// configBucket is the config bucket, with the evidence that it existed.
 func configBucket(prefix messages.Prefix, replicas int) kv.Resource {
 	return agreement.Bucket(prefix, replicas,
 		kv.HasEntries(register.BucketName(prefix)), kv.HasEntries(lease.ClockBucketName(prefix)))

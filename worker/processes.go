@@ -17,6 +17,7 @@ import (
 	"github.com/idworker/idworker/internal/inbox"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
 )
 
 // The bounds of a request to all processes.
@@ -42,13 +43,11 @@ type ProcessIdentity struct {
 	Host         string
 	Role         Role
 
-	// Of the snowflake IDs.
-	Layout     string
+	// Layout and Datacenter are those of the process's snowflake IDs. Layout is
+	// zero if its role issues none, or if it did not report both.
+	Layout     snowflake.Layout
 	Datacenter int64
 }
-
-// unknownDatacenter is that of a process that does not state a valid number.
-const unknownDatacenter = -1
 
 // ListProcessesRights are the rights that [ListProcesses] needs.
 func ListProcessesRights() rights.Rights { return rights.Publish(askSubject(micro.PingVerb)) }
@@ -89,7 +88,8 @@ func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expecte
 	for _, a := range answers {
 		var r Report
 		if json.Unmarshal(a.data, &r) == nil {
-			r.Instance, r.Role, r.identity = a.process.Instance, a.process.Role, a.process
+			r.Instance, r.Role = a.process.Instance, a.process.Role
+			r.setDatacenter(a.process)
 			r.shorten()
 			all = append(all, r)
 		}
@@ -188,21 +188,32 @@ func decodeAnswer(data []byte, p messages.Prefix) (a processAnswer, ok bool) {
 		return a, false
 	}
 	m := wire.Metadata
-	a.process = ProcessIdentity{
-		Instance: m["instance"], Installation: m["installation"], Host: cut(m["host"]), Role: Role(m["role"]),
-		Layout: cut(m["layout"]), Datacenter: unknownDatacenter,
-	}
-	datacenter, err := strconv.ParseInt(m["datacenter"], 10, 64)
-	if err == nil && datacenter >= 0 {
-		a.process.Datacenter = datacenter
-	}
+	a.process = ProcessIdentity{Instance: m["instance"], Installation: m["installation"], Host: cut(m["host"]), Role: Role(m["role"])}
+	var err error
 	if a.process.Created, err = time.Parse(time.RFC3339Nano, m["created"]); err != nil || a.process.Created.IsZero() {
 		return a, false
+	}
+	if a.process.Role.Answers() {
+		a.process.Layout, a.process.Datacenter = decodeDatacenter(m["layout"], m["datacenter"])
 	}
 	if len(wire.Endpoints) > 0 {
 		a.data = wire.Endpoints[0].Data
 	}
 	return a, isName(a.process.Instance) && isName(a.process.Installation) && a.process.Role.isValid()
+}
+
+// decodeDatacenter parses a layout and one of its datacenters, as written by
+// [Process.service]. The layout is zero if either is malformed.
+func decodeDatacenter(layout, datacenter string) (snowflake.Layout, int64) {
+	l, err := snowflake.ParseLayout(layout)
+	if err != nil || l.String() != layout {
+		return snowflake.Layout{}, 0
+	}
+	d, err := strconv.ParseInt(datacenter, 10, 64)
+	if err != nil || d < 0 || d > l.MaxDatacenter() || strconv.FormatInt(d, 10) != datacenter {
+		return snowflake.Layout{}, 0
+	}
+	return l, d
 }
 
 // isName reports whether a text is a valid name of an instance or installation.

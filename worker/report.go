@@ -2,6 +2,7 @@ package worker
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/idworker/idworker/messages"
@@ -19,6 +20,9 @@ type Report struct {
 	Started  time.Time `json:"started"` // by the process's clock
 	// False while it starts, or stands by for another installation.
 	Serving bool `json:"serving"`
+	// Of the snowflake IDs that the process issues.
+	Layout     string `json:"layout,omitempty"`
+	Datacenter *int64 `json:"datacenter,omitempty"`
 
 	// Why it does not do all of its work.
 	NotReady string `json:"not_ready,omitempty"`
@@ -35,17 +39,35 @@ type Report struct {
 	Requests map[string]int64 `json:"requests,omitempty"`
 
 	Stats Stats `json:"stats"`
-
-	identity ProcessIdentity
 }
 
-// Conflict returns why the processes of two reports must not both serve, or "".
-func (r *Report) Conflict(other *Report) string { return r.identity.conflict(other.identity) }
+// setDatacenter sets the layout and datacenter, unless they are unknown.
+func (r *Report) setDatacenter(p ProcessIdentity) {
+	r.Layout, r.Datacenter = "", nil
+	if !p.Layout.IsZero() {
+		r.Layout, r.Datacenter = p.Layout.String(), &p.Datacenter
+	}
+}
 
-// Answers reports whether the process answers snowflake requests.
+// ConflictsWith reports whether the process and one of another installation
+// must not serve on the same subjects.
+func (r *Report) ConflictsWith(other *Report) bool {
+	return r.identity().conflict(other.identity()) != noConflict
+}
+
+// identity returns what a conflict depends on.
+func (r *Report) identity() ProcessIdentity {
+	p := ProcessIdentity{Role: r.Role}
+	if r.Datacenter != nil {
+		p.Layout, p.Datacenter = decodeDatacenter(r.Layout, strconv.FormatInt(*r.Datacenter, 10))
+	}
+	return p
+}
+
+// Answers reports whether the process answers requests.
 func (r *Report) Answers() bool { return r.Role.Answers() }
 
-// AnswersSegments reports whether the process answers requests for tags.
+// AnswersSegments reports whether the process answers requests for IDs of tags.
 func (r *Report) AnswersSegments() bool { return r.Role.AnswersSegments() }
 
 // Loads reports whether the process reserves segments.
@@ -102,10 +124,11 @@ type OutageStats = load.Outage
 func (p *Process) Report(tags int) Report {
 	r := Report{
 		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started,
-		Serving: p.watch.serving.Load(), identity: p.self,
+		Serving: p.watch.serving.Load(),
 		// Tags must not be null.
 		Stats: Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, SupplyFigures: SupplyFigures{Tags: []TagStats{}}},
 	}
+	r.setDatacenter(p.self)
 	if left := p.watch.left.Load(); left != nil {
 		r.Stats.LeftFor = left.Error()
 	}

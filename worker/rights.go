@@ -27,13 +27,17 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 		rights.Subscribe(serviceSubjects(ProcessServiceName)...),
 		AskReportsRights(), ListProcessesRights())
 	switch role {
-	case rights.Worker:
+	case rights.Snowflake:
 		return rights.Join(process,
-			rights.Subscribe(processSubject(p, RoleWorker)),
+			rights.Subscribe(processSubject(p, RoleSnowflake)),
+			rights.Subscribe(rights.InQueue(p.Snowflake(), p.QueueGroup())),
+			rights.Subscribe(serviceSubjects(snowflakeServiceName)...))
+	case rights.Worker:
+		return rights.Join(ownRights(p, rights.Snowflake),
 			// At its start.
 			rights.Publish(rights.StreamInfo(loads.StreamName(p))),
-			rights.Subscribe(rights.InQueue(requests[0], p.QueueGroup()), rights.InQueue(requests[1], p.QueueGroup())),
-			rights.Subscribe(serviceSubjects(ServiceName)...), rights.Subscribe(serviceSubjects(snowflakeServiceName)...))
+			rights.Subscribe(rights.InQueue(p.Segment(">"), p.QueueGroup())),
+			rights.Subscribe(serviceSubjects(ServiceName)...))
 	case rights.Loader:
 		return rights.Join(process, rights.Subscribe(loaderSubject(p)),
 			// For its witness.

@@ -22,7 +22,7 @@ const (
 // service describes a micro service of the process. The data in STATS is the
 // process's [Report] or, of the services that get requests, the [Stats] in it.
 func (p *Process) service(name string) micro.Config {
-	return micro.Config{
+	cfg := micro.Config{
 		Name:        name,
 		Version:     p.cfg.Version,
 		Description: "unique 64-bit IDs",
@@ -35,8 +35,6 @@ func (p *Process) service(name string) micro.Config {
 			"role":         string(p.self.Role),
 			"store":        p.cfg.StoreName,
 			"prefix":       string(p.cfg.Prefix),
-			"layout":       p.self.Layout,
-			"datacenter":   strconv.FormatInt(p.self.Datacenter, 10),
 		},
 		StatsHandler: func(*micro.Endpoint) any {
 			report := p.reports.latest(p)
@@ -46,6 +44,11 @@ func (p *Process) service(name string) micro.Config {
 			return report.Stats
 		},
 	}
+	if p.cfg.Role.Answers() {
+		cfg.Metadata["layout"] = p.self.Layout.String()
+		cfg.Metadata["datacenter"] = strconv.FormatInt(p.self.Datacenter, 10)
+	}
+	return cfg
 }
 
 // loaderSubject is the subject of the service's endpoint in a loader. If no

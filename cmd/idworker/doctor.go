@@ -11,7 +11,6 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/worker"
 )
 
 // doctorCmd checks an installation for a role. It changes nothing.
@@ -51,7 +50,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	defer cancel()
 	look := doctor.Doctor{
 		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
-		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partOf(worker.Role(d.Role))), Store: source,
+		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partAll), Store: source,
 		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout, Explain: explain,
 	}
 	findings := newList[finding](out, "findings")

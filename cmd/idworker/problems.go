@@ -62,7 +62,9 @@ var problems = map[problem.Kind]struct {
 	problem.DeniedInbox:    {hint: "set --inbox-prefix to this user's prefix"},
 	problem.NotProvisioned: {hint: "create it with idworker provision, or start idworker serve"},
 	problem.Neighbours: {hint: "give one another --prefix or account, or deny its subjects and $SRV.> on the leaf node link; " +
-		"to join them, use one JetStream with --js-domain"},
+		"to join them, use one JetStream with --js-domain; for snowflake IDs in another region, use --role snowflake"},
+	problem.DatacenterTaken: {hint: "give each region another --datacenter, in a --layout with datacenter bits"},
+	problem.RegionLayout:    {hint: "give all regions one --layout and --epoch"},
 
 	problem.PortOfIdworker:  {hint: "another idworker serves there: join it with --server nats://%s, or choose another port with --listen"},
 	problem.PortOfNATS:      {hint: "NATS server %.100q listens there: use it with --server nats://%s, or choose another port with --listen"},

@@ -40,14 +40,6 @@ const (
 	partEnrich    provisionPart = "enrich"
 )
 
-// partOf returns the part that a role may need.
-func partOf(role worker.Role) provisionPart {
-	if role == worker.RoleSnowflake {
-		return partSnowflake
-	}
-	return partAll
-}
-
 // Run prints a line per resource. It continues after a failure, so that a run
 // reports all of them.
 func (p *provisionCmd) Run(ctx context.Context, out output) error {

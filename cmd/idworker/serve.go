@@ -19,8 +19,8 @@ import (
 	"github.com/idworker/idworker/worker/api"
 )
 
-// serveCmd runs a worker, a loader or both, and an embedded NATS server unless
-// the user has a server.
+// serveCmd runs a process of any role, and an embedded NATS server unless the
+// user has a server.
 type serveCmd struct {
 	natsFlags  `embed:"" group:"nats"`
 	storeFlags `embed:"" group:"store"`
@@ -115,6 +115,11 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 	switch {
 	case err != nil:
 		return cfg, err
+	// The embedded server guards its data with a register.
+	case s.Role == worker.RoleSnowflake && !s.named():
+		return cfg, problem.Usage(errors.New("--role snowflake needs your own NATS server: name it with --server"))
+	case s.Role == worker.RoleSnowflake && s.Demo:
+		return cfg, problem.Usage(errors.New("--demo creates a tag: use it with --role all"))
 	case s.Migrate && cfg.source.Kind() == backend.JetStream:
 		return cfg, problem.Usage(errors.New("--migrate needs a database, see --store"))
 	case s.MetricsTags < 0 || s.MetricsTags > maxMetricsTags:
@@ -129,7 +134,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 		return cfg, err
 	}
 	cfg.examined = doctor.Doctor{
-		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partOf(s.Role)), Store: cfg.source,
+		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
 		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout, Explain: explain,
 	}
 	if s.named() {

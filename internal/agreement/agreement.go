@@ -235,7 +235,7 @@ func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
-	case rights.Worker:
+	case rights.Worker, rights.Snowflake:
 		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, InstallationKey))
 	case rights.Loader:
 		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey))

@@ -14,6 +14,9 @@ const (
 	DeniedInbox    Kind = "denied inbox"
 	NotProvisioned Kind = "not provisioned"
 	Neighbours     Kind = "neighbours" // two installations on the same subjects
+	// Two installations that issue snowflake IDs.
+	DatacenterTaken Kind = "datacenter taken"
+	RegionLayout    Kind = "region layout"
 
 	// The embedded server and its data.
 	PortOfIdworker  Kind = "port of idworker" // address

@@ -13,17 +13,19 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// Role is the work of a process or a person. nats.conf has a user for each.
+// Role is the work of a process or a person. nats.conf has a user for each, and
+// Snowflake uses the worker's, whose rights include its own.
 type Role string
 
 // The roles.
 const (
-	Worker   Role = "worker"   // answers requests
-	Loader   Role = "loader"   // reserves segments
-	Admin    Role = "admin"    // creates streams, buckets and tags
-	Enricher Role = "enricher" // puts IDs on events
-	Auditor  Role = "auditor"  // verifies the work of enrichers
-	Caller   Role = "caller"   // requests IDs
+	Worker    Role = "worker"    // answers requests
+	Loader    Role = "loader"    // reserves segments
+	Snowflake Role = "snowflake" // answers requests for snowflake IDs only
+	Admin     Role = "admin"     // creates streams, buckets and tags
+	Enricher  Role = "enricher"  // puts IDs on events
+	Auditor   Role = "auditor"   // verifies the work of enrichers
+	Caller    Role = "caller"    // requests IDs
 )
 
 // Rights are the subjects that a user may publish and subscribe to, wildcards

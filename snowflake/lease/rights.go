@@ -11,7 +11,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	workers, clock := WorkersBucketName(p), ClockBucketName(p)
 	holds := []string{HoldsSubject(p), HoldsSubject(p) + ".*"}
 	switch role {
-	case rights.Worker:
+	case rights.Worker, rights.Snowflake:
 		return rights.Join(
 			rights.PeekBucket(workers), rights.WatchBucket(workers), rights.WriteBucket(workers, ">"),
 			rights.PeekBucket(clock), rights.WatchBucket(clock), rights.WriteBucket(clock, ">"),

@@ -21,19 +21,16 @@ import (
 )
 
 // Role is the role to check: a role of package rights, or all, a worker and
-// loader in one process, or snowflake.
+// loader in one process.
 type Role string
 
-const (
-	roleAll       Role = "all"
-	roleSnowflake      = Role(worker.RoleSnowflake)
-)
+const roleAll Role = "all"
 
 func (r Role) is(one rights.Role) bool { return rights.Role(r) == one }
 
 // answers reports whether the role uses worker IDs and their layout.
 func (r Role) answers() bool {
-	return r == roleAll || r == roleSnowflake || r.is(rights.Worker) || r.is(rights.Admin)
+	return r == roleAll || r.is(rights.Worker) || r.is(rights.Snowflake) || r.is(rights.Admin)
 }
 
 // counts reports whether the role uses the store.
@@ -49,8 +46,6 @@ func (r Role) needs(p messages.Prefix) rights.Rights {
 	switch one := rights.Role(r); {
 	case r == roleAll:
 		return rights.Join(Role(rights.Worker).needs(p), Role(rights.Loader).needs(p))
-	case r == roleSnowflake: // its user is a worker's
-		return Role(rights.Worker).needs(p)
 	case one == rights.Enricher:
 		return rights.Join(enrich.Rights(p, one), agreement.Rights(p, one))
 	case one == rights.Auditor:

@@ -302,7 +302,7 @@ func (c *collection) addProcesses() {
 		}
 	}
 	for _, other := range others {
-		if slices.ContainsFunc(own, func(r worker.Report) bool { return r.Conflict(&other) != "" }) {
+		if slices.ContainsFunc(own, func(r worker.Report) bool { return r.ConflictsWith(&other) }) {
 			c.foreign++
 		}
 	}

@@ -28,7 +28,8 @@ type Answerer struct {
 	created time.Time
 }
 
-// New returns an Answerer that answers from an allocator's buffers.
+// New returns an Answerer that answers from an allocator's buffers. Without an
+// allocator, it answers requests for snowflake IDs only.
 func New(cfg Config, alloc *allocator.Allocator) *Answerer {
 	return &Answerer{cfg: cfg, alloc: alloc, created: time.Now()}
 }
