@@ -32,7 +32,8 @@ func main() {
 	defer stop()
 	for _, s := range []jetstream.StreamConfig{
 		{Name: "ORDERS", Subjects: []string{"orders.raw.>"}},
-		{Name: "ORDERS_READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true}, // enrichers need it
+		// Enrichers publish in atomic batches.
+		{Name: "ORDERS_READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true},
 	} {
 		if _, err := js.CreateStream(ctx, s); !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			check(err)
@@ -65,7 +66,7 @@ func store(ctx context.Context, table jetstream.KeyValue, msg jetstream.Msg) {
 		fmt.Println("known", id)
 	default:
 		log.Print(err)
-		_ = msg.NakWithDelay(time.Second) // if it fails, redelivery takes longer
+		_ = msg.NakWithDelay(time.Second)
 		return
 	}
 	_ = msg.Ack() // if it fails, the order is redelivered

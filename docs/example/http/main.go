@@ -23,7 +23,7 @@ import (
 )
 
 type order struct {
-	ID       int64  `json:"id,string"` // JavaScript would round a large number
+	ID       int64  `json:"id,string"` // JavaScript rounds large numbers
 	Customer string `json:"customer"`
 	Cents    int64  `json:"cents"`
 }
@@ -36,21 +36,18 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	http.HandleFunc("POST /orders", createOrder(messages.NewClient(nc, messages.DefaultPrefix)))
-	server := &http.Server{Addr: cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8081"), ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", createOrder(messages.NewClient(nc, messages.DefaultPrefix)))
+	server := &http.Server{Addr: cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8081"), Handler: mux, ReadTimeout: 5 * time.Second}
 	go func() {
 		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 			log.Fatal(err)
 		}
 	}()
 	<-ctx.Done()
-	if err := server.Shutdown(context.Background()); err != nil { // requests take at most idTimeout
-		log.Fatal(err)
-	}
+	_ = server.Shutdown(context.Background()) // waits for requests
 	nc.Close()
 }
-
-const idTimeout = 2 * time.Second
 
 func createOrder(ids *messages.Client) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -59,14 +56,14 @@ func createOrder(ids *messages.Client) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), idTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
 		var err error
 		if o.ID, err = ids.Next(ctx, "order"); errors.Is(err, context.DeadlineExceeded) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "no ID in time", http.StatusServiceUnavailable)
 			return
-		} else if err != nil { // no retry helps: the tag is missing, or the caller has left
+		} else if err != nil { // the tag is missing, or the caller has left
 			log.Print(err)
 			http.Error(w, "no ID", http.StatusInternalServerError)
 			return

@@ -69,7 +69,7 @@ func run(ctx context.Context) error {
 func work(ctx context.Context, ids *atomic.Pointer[snowflake.Generator]) error {
 	for ctx.Err() == nil {
 		if g := ids.Load(); g != nil {
-			if id, err := g.Next(); err == nil { // fails once the lease is lost
+			if id, err := g.Next(); err == nil { // fails without the lease
 				fmt.Println(id)
 			}
 		}
