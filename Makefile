@@ -26,8 +26,8 @@ nats: ## Run nats-server with nats.conf (PORT=); data and passwords in nats-data
 	done > nats-data/passwords; }
 	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
 
-example: build ## Add IDs to 2,000 orders on their way into a database
-	@cd docs/example && $(GO) run . ../../bin/idworker
+example: ## Run the programs in docs/example against idworker serve
+	IDWORKER_TESTS=all $(GO) test -count=1 -v -timeout 5m ./testing/examples
 
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
@@ -36,7 +36,7 @@ build: ## Build bin/idworker
 RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
-LATER = e2e pages bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
+LATER = e2e pages examples bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
 # go test caches results by files and variables, so a variable holds the list of
@@ -55,8 +55,7 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run all tests, also with databases, a browser and Node.js
 	$(TEST) $(PACKAGES) $(MORE)
-	$(TEST) -count=1 -p 1 -parallel 3 ./testing/e2e ./testing/pages
-	$(MAKE) example
+	$(TEST) -count=1 -p 1 -parallel 3 ./testing/e2e ./testing/pages ./testing/examples
 	@$(GO) run ./testing/deps/install
 
 # RUN selects tests by name, as in: make soak RUN=NoDuplicate
@@ -113,12 +112,11 @@ spec: ## Check the specifications in docs/spec with Spin
 	sh docs/spec/run.sh
 
 # Modules that only tests need.
-TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp|modernc.org|toxiproxy
+TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp|toxiproxy
 
 lint: ## Check format, code and prose
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
-	cd docs/example && $(GO) vet ./... && $(GO) run $(GOLANGCI_LINT) run ./...
 	@! $(GO) list -deps ./cmd/... | grep -E '$(TESTONLY)' || { echo "the binary contains the above"; exit 1; }
 	$(GO) run ./testing/prose
