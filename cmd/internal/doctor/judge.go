@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/format"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
@@ -32,6 +34,13 @@ type Finding struct {
 	Text     string   `json:"text"`
 
 	err error // if Explain can add a hint to it
+}
+
+// Denied reports whether the check failed because the user lacks a right. Then
+// it shows nothing about the installation.
+func (f Finding) Denied() bool {
+	missing, denied := new(MissingError), new(natsconn.DeniedError)
+	return f.What != inbox && (errors.As(f.err, &missing) || errors.As(f.err, &denied))
 }
 
 // Limits of warnings, as in the alerts of docs/prometheus-rules.yml.

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -314,6 +316,46 @@ func TestGetEndsWithItsViewer(t *testing.T) {
 	page.Close()
 	<-ended
 	first.Wait()
+}
+
+// TestStatusOfACaller: for a user who may only request IDs, the single problem
+// is that it may not list processes, and notes name the rights of each part.
+// Nothing is concluded about the installation.
+func TestStatusOfACaller(t *testing.T) {
+	t.Parallel()
+	caller := &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: []string{"ids.segment.>"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	}
+	ns := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "caller", Password: "secret", Permissions: caller}}
+	})
+	i := (&Collector{
+		Prefix: messages.DefaultPrefix,
+		Dial: func() (*nats.Conn, jetstream.JetStream, error) {
+			conn, err := nats.Connect(ns.URL(), append(Options(), nats.UserInfo("caller", "secret"))...)
+			if err != nil {
+				return nil, nil, err
+			}
+			js, err := jetstream.New(conn)
+			return conn, js, err
+		},
+		Doctor: doctor.Doctor{Role: doctor.Role(rights.Admin), Explain: error.Error},
+	}).Collect(t.Context())
+	want := "warning unknown: reports of workers and loaders: this NATS user may not list processes; " +
+		"with nats.conf, admin may: the user may not publish $SRV.STATS.idworker-process"
+	if got := troublesOf(i); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for _, u := range i.Unread {
+		subject := map[string]string{enrichmentsPart: "KV_ids_enrich", configPart: "KV_ids_config", workerIDsPart: "KV_ids_config"}[u.What]
+		if !strings.Contains(u.Why, subject) || u.Denied != (u.What != reportsPart) {
+			t.Errorf("%+v, want the right for %s", u, subject)
+		}
+	}
+	if len(i.Unread) != 5 {
+		t.Errorf("%+v", i.Unread)
+	}
 }
 
 // TestNoServer: a process that has lost its server shows itself, and that the
