@@ -46,6 +46,7 @@ func Users() []User {
 		{"admin", "IDS", "_INBOX_admin", rights.Join(
 			role(rights.Admin), mayAsk, mayAskServers, askServices(), rights.Publish("$JS.API.INFO"),
 		)},
+		{"backup", "IDS", "_INBOX_backup", rights.Join(snapshot("KV_ids_register"), snapshot("KV_ids_config"))},
 		{"caller", "CALLERS", "_INBOX_caller.any", role(rights.Caller)},
 		{"order", "CALLERS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
 		{"enricher", "ORDERS", "_INBOX_enricher", rights.Join(
@@ -65,6 +66,11 @@ func Users() []User {
 		users[i].Rights = rights.Join(u.Rights, rights.Subscribe(u.Inbox+".>"))
 	}
 	return users
+}
+
+// snapshot are the requests of a backup of a stream, as nats backup sends.
+func snapshot(stream string) rights.Rights {
+	return rights.Publish(rights.StreamInfo(stream), rights.API("STREAM.SNAPSHOT."+stream), "$JS.SNAPSHOT.ACK."+stream+".>")
 }
 
 // askServices are the requests for a micro service's state, as nats micro
