@@ -14,16 +14,16 @@ help: ## List the targets
 run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 	@env -u NATS_URL -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo$(if $(LISTEN), --listen $(LISTEN))$(if $(DATA), --data $(DATA))
 
-# Generates the passwords once; those in the environment take precedence. In the
+# Generates each password once; those in the environment take precedence. In the
 # shell that starts idworker, run: . nats-data/passwords
-NATS_USERS = WORKER LOADER ADMIN CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
+NATS_USERS = WORKER LOADER ADMIN BACKUP CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
 nats: ## Run nats-server with nats.conf (PORT=); data and passwords in nats-data
-	@umask 077 && mkdir -p nats-data
-	@test -s nats-data/passwords || { umask 077; for u in $(NATS_USERS); do \
+	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
+	@for u in $(NATS_USERS); do grep -q "IDS_$${u}_PASSWORD=" nats-data/passwords || { \
 		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
 		echo "export IDS_$${u}_PASSWORD=\"\$${IDS_$${u}_PASSWORD:-$$p}\""; \
-	done > nats-data/passwords; }
+	} >> nats-data/passwords; done
 	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
 
 example: ## Run the programs in docs/example against idworker serve

@@ -47,6 +47,10 @@ type Loader interface {
 	// Reserve; and the errors of CreateTag, except ErrBelow, and of Reserve.
 	ReserveFirst(ctx context.Context, tag Tag, n int64) (Grant, error)
 
+	// Probe reads from the store, and returns why it does not answer, or nil.
+	// An answer does not prove that writes succeed.
+	Probe(ctx context.Context) error
+
 	// Known reports whether this process has reserved for the tag, or has read
 	// its entry.
 	Known(tag string) bool

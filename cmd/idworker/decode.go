@@ -82,7 +82,7 @@ func (d *decodeCmd) takeApart(out output, layout snowflake.Layout) error {
 	}
 	// Any other layout was chosen on purpose.
 	if odd > 0 && layout == snowflake.Default() {
-		found.Warning = fmt.Sprintf("%d of %d IDs are from the future or from the default layout's first day; set --layout or --epoch if theirs differ", odd, len(found.IDs))
+		found.Warning = fmt.Sprintf("%d of %d IDs with a time in the future or on the default layout's first day; set --layout or --epoch if theirs differ", odd, len(found.IDs))
 	}
 	return errors.Join(out.Print(found), errors.Join(bad...))
 }

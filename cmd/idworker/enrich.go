@@ -129,7 +129,7 @@ func runEnricher(ctx context.Context, e *enrich.Enricher) {
 		f := e.Figures()
 		rate := f.Events - before
 		before = f.Events
-		return fmt.Sprintf("%d events enriched, %d/s, %d waiting, %d dead letters", f.Events, rate, f.Lag, f.DeadLetters)
+		return fmt.Sprintf("enriched %d, %d/s, waiting %d, dead letters %d", f.Events, rate, f.Lag, f.DeadLetters)
 	})
 }
 

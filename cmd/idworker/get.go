@@ -198,7 +198,7 @@ func (p *idPrinter) add(ranges []messages.Range) {
 // it.
 func (p *idPrinter) end(failed error, n int64) error {
 	if failed != nil && p.had > 0 {
-		failed = fmt.Errorf("%w; %d of %d IDs were printed", failed, p.had, n)
+		failed = fmt.Errorf("%w; printed %d of %d IDs", failed, p.had, n)
 	}
 	if p.out.JSON && (failed == nil || p.had > 0) {
 		p.err = p.out.Print(p.report())

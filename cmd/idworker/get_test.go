@@ -130,7 +130,7 @@ func TestIDPrinter(t *testing.T) {
 			p := newIDPrinter(output{Writer: &out, JSON: c.json}, "order", c.ranges)
 			p.add(two)
 			ended := p.end(err, 5)
-			if !errors.Is(ended, err) || err != nil && !strings.Contains(ended.Error(), "3 of 5 IDs were printed") {
+			if !errors.Is(ended, err) || err != nil && !strings.Contains(ended.Error(), "printed 3 of 5 IDs") {
 				t.Errorf("%v", ended)
 			}
 			got := out.String()

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
@@ -52,15 +54,48 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	log := newLogger(zapcore.WarnLevel)
 	defer func() { _ = log.Sync() }() // some systems cannot sync stderr
 	done := newList[provisioned](out, "resources")
-	return done.End(p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
-		for _, r := range p.resources(p.Prefix, p.Part) {
+	if p.Part != partAll {
+		return done.End(p.provision(ctx, log, p.Part, done.Add))
+	}
+	ids := p.provision(ctx, log, partIDs, done.Add)
+	if ids != nil && !isDenied(ids) {
+		return done.End(ids)
+	}
+	enriching := p.provision(ctx, log, partEnrich, done.Add)
+	switch {
+	case ids == nil && isDenied(enriching):
+		enriching = onlyPart(partIDs, partEnrich, enriching)
+	case ids != nil && enriching == nil:
+		ids = onlyPart(partEnrich, partIDs, ids)
+	case ids != nil:
+		enriching = nil // the same again
+	}
+	return done.End(errors.Join(ids, enriching))
+}
+
+// isDenied reports whether another user may have the right that was missing.
+func isDenied(err error) bool {
+	denied := new(natsconn.DeniedError)
+	return errors.As(err, &denied)
+}
+
+// onlyPart explains the error of a user who may create one of the parts.
+func onlyPart(may, mayNot provisionPart, err error) error {
+	return fmt.Errorf("part %s: %w; part %s is done, and this user may only run: idworker provision --part %s", mayNot, err, may, may)
+}
+
+// provision creates a part. The server denies a request silently, so each part
+// has its own connection.
+func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part provisionPart, add func(provisioned)) error {
+	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
+		for _, r := range p.resources(p.Prefix, part) {
 			var did string
 			err := kv.WithRetry(ctx, log, func(ctx context.Context) (err error) {
 				did, err = r.Apply(ctx, js)
 				return err
 			})
 			if err == nil {
-				done.Add(provisioned{r.String(), did})
+				add(provisioned{r.String(), did})
 				continue
 			}
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r, err))
@@ -69,7 +104,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 			}
 		}
 		return failed
-	}))
+	})
 }
 
 // provisioned is the report about a resource.

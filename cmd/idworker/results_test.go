@@ -153,7 +153,7 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 	s.answered("get short")
 	natstest.Eventually(t, "it is used up in the middle", func() bool {
 		r := s.at("get short 300")
-		if n := len(s.ids(r.stdout)); r.code == exitExhausted && (n == 0 || n >= 300 || !strings.Contains(r.stderr, "of 300 IDs were printed")) {
+		if n := len(s.ids(r.stdout)); r.code == exitExhausted && (n == 0 || n >= 300 || !strings.Contains(r.stderr, " of 300 IDs")) {
 			t.Errorf("%d IDs, %s", n, r.stderr)
 		}
 		return r.code == exitExhausted

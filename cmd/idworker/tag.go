@@ -101,10 +101,10 @@ type templateInfo struct {
 func infoOf(t templates.Template, layout string) templateInfo {
 	most, rate := "unlimited tags", "unlimited new tags"
 	if t.MaxTags > 0 {
-		most = "at most " + format.Count(t.MaxTags) + " tags"
+		most = "at most " + format.Of(t.MaxTags, "tag")
 	}
 	if t.NewPerSecond > 0 {
-		rate = "at most " + format.Count(t.NewPerSecond) + " new tags a second"
+		rate = "at most " + format.Of(t.NewPerSecond, "new tag") + " a second"
 	}
 	settings := fmt.Sprintf("step %d, order %s, %s, %s", t.Step, t.Order, most, rate)
 	return templateInfo{

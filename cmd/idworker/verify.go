@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/messages/enrich"
@@ -112,22 +113,22 @@ func (c *verifyCmd) print(out io.Writer, r *verify.Report) {
 	case r.Through == 0:
 		line("note", "no event of %s to verify in %s", r.Source, r.Target)
 	case len(r.Faults) == 0:
-		line("ok", "%d events of %s are in %s once, in order, with unique IDs: events %d to %d, stored at %s",
-			r.Events, r.Source, r.Target, r.From, r.Through, millis(r.Stored))
+		line("ok", "%s of %s found in %s once, in order, with unique IDs: sequences %d to %d, stored at %s",
+			format.Of(r.Events, "event"), r.Source, r.Target, r.From, r.Through, millis(r.Stored))
 	default:
-		line("note", "%d events compared, %d to %d, stored at %s", r.Events, r.From, r.Through, millis(r.Stored))
+		line("note", "%s compared, %d to %d, stored at %s", format.Of(r.Events, "event"), r.From, r.Through, millis(r.Stored))
 	}
 	for _, count := range []struct {
 		n    uint64
 		text string
 	}{
-		{r.Dead, "dead: %d became dead letters in " + r.DeadLetters},
+		{r.Dead, "dead: %d, in " + r.DeadLetters},
 		{r.Both, "both: %d in the target and dead letters"},
 		{r.Waiting, "waiting: %d not in the target yet"},
-		{r.Gone, "gone: %d unverifiable, as the target or the dead letters lost as many messages"},
+		{r.Gone, "gone: %d unverifiable, lost by the target or the dead letters"},
 		{r.Orphans, "orphans: %d removed from the source since; only order and IDs verified"},
-		{r.Before, "before: %d events through --after; only IDs verified"},
-		{r.Others, "others: %d target messages on other subjects, ignored"},
+		{r.Before, "before: %d through --after; only IDs verified"},
+		{r.Others, "others: %d on other subjects of the target, ignored"},
 	} {
 		if count.n > 0 {
 			line("note", count.text, count.n)

@@ -60,7 +60,7 @@ func (u Use) Warning(d Date, now time.Time) string {
 	if d.Limit == End {
 		what = "its IDs end"
 	}
-	return fmt.Sprintf("%s in %s, on %s, at %s numbers a second, as in the last %s", what,
+	return fmt.Sprintf("%s in %s, on %s, at a rate of %s/s, as in the last %s", what,
 		span(d.At.Sub(now)), Day(d.At), perSecond(u.Rate), span(time.Duration(u.Seconds)*time.Second))
 }
 

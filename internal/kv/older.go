@@ -70,7 +70,7 @@ func Entries(ctx context.Context, js jetstream.JetStream, bucket string) (string
 		return "", fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	if n := s.CachedInfo().State.Msgs; n > 0 {
-		return fmt.Sprintf("bucket %s has %d entries", bucket, n), nil
+		return fmt.Sprintf("bucket %s is not empty (entries: %d)", bucket, n), nil
 	}
 	return "", nil
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // Rights are the rights that a role needs for any enrichment: for the records,
-// and to find streams by their subjects.
+// and to find streams by their subjects. Those for its streams are in
+// testing/natsconf.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
@@ -20,19 +21,6 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 		return rights.ProvisionBucket(bucket)
 	}
 	return rights.Rights{}
-}
-
-// StreamRights are the rights that enrichers need for an enrichment, from a
-// source stream to a target stream. to are the subjects that they publish to,
-// that of dead letters included.
-func StreamRights(p messages.Prefix, source, target string, to ...string) rights.Rights {
-	turn := turnSubject(p, enrichmentName(source, target))
-	return rights.Join(
-		rights.Publish(to...),
-		rights.Publish(turn), rights.Subscribe(turn),
-		MeasureRights(source),
-		rights.Publish(rights.StreamInfo(target)), rights.ReadLeader(target),
-	)
 }
 
 // ListRights are the rights for [List].

@@ -56,7 +56,7 @@ func (e *Enricher) confirm(ctx context.Context, err error) error {
 // enriched before, and the record was lost: then the position is unknown.
 func (e *Enricher) beginRecord(ctx context.Context, last uint64) error {
 	if last > 0 {
-		return e.undecided("stream %s has no enrichment record, but has had %d messages", e.targetName(), last)
+		return e.undecided("stream %s has no enrichment record, but is at sequence %d", e.targetName(), last)
 	}
 	source, err := e.source.Info(ctx)
 	if err != nil {

@@ -160,5 +160,5 @@ func skewError(r reading, p peers) error {
 		return fmt.Errorf("%w, no other workers", err)
 	}
 	at := func(ahead time.Duration) string { return r.server.Add(ahead).UTC().Format(format) }
-	return fmt.Errorf("%w, mean of %d other workers %s, median %s", err, len(p), at(p.mean()), at(p.median()))
+	return fmt.Errorf("%w, other workers %d, their mean %s, median %s", err, len(p), at(p.mean()), at(p.median()))
 }

@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,42 @@ func TestRowGoesBack(t *testing.T) {
 		}
 		if f := s.Figures(); f.RowsBack != 1 {
 			t.Errorf("%d rows went back, want 1", f.RowsBack)
+		}
+	})
+}
+
+// TestProbe: a store with a table answers if its database does. Without a table,
+// the register has to.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for tables := range 2 {
+			w := newWorld(t, 1, tables)
+			w.server.loss = 0
+			s := w.loader(0)
+			var runs sync.WaitGroup
+			ctx, stop := context.WithCancel(t.Context())
+			runs.Go(func() { s.Run(ctx) })
+			away := func(is bool) {
+				w.server.mu.Lock()
+				w.server.away = is
+				w.server.mu.Unlock()
+				if tables > 0 {
+					w.tables[0].mu.Lock()
+					w.tables[0].away = is
+					w.tables[0].mu.Unlock()
+				}
+				time.Sleep(pollAge + 2*pollTimeout)
+			}
+			away(false)
+			for _, is := range []bool{false, true, false} {
+				away(is)
+				if err := s.Probe(t.Context()); (err != nil) != is {
+					t.Errorf("%d tables, away %v: %v", tables, is, err)
+				}
+			}
+			stop()
+			runs.Wait()
 		}
 	})
 }

@@ -86,7 +86,7 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 		wrong.Reason = "predates a decision"
 	case p.last < seen:
 	case p.entries < e.Entries:
-		wrong.Reason = fmt.Sprintf("has %d entries, had %d", p.entries, e.Entries)
+		wrong.Reason = fmt.Sprintf("lost entries: has %d, had %d", p.entries, e.Entries)
 	default:
 		return nil
 	}

@@ -184,6 +184,7 @@ type fakeTable struct {
 	mu   sync.Mutex
 	rows map[string]int64
 	step int64
+	away bool
 }
 
 func newFakeTable(seed uint64, back float64, tags ...string) *fakeTable {
@@ -211,7 +212,10 @@ func (f *fakeTable) Reserve(_ context.Context, tag string, n int64) (store.Segme
 func (f *fakeTable) Find(_ context.Context, tag string) (store.Tag, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.rows[tag] == 0 {
+	switch {
+	case f.away:
+		return store.Tag{}, errLost
+	case f.rows[tag] == 0:
 		return store.Tag{}, store.ErrNoTag
 	}
 	return store.Tag{Name: tag, Step: f.step, Next: f.rows[tag]}, nil

@@ -70,6 +70,22 @@ func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	return store.Tag{Name: tag, Step: step, Order: r.order()}, nil
 }
 
+// probeTag is a tag whose row Probe looks for, in vain.
+const probeTag = "idworker-probe"
+
+// Probe implements [store.Loader]. Without a table it sends nothing, because Run
+// polls the register anyway.
+func (s *Store) Probe(ctx context.Context) error {
+	if s.cfg.Table == nil {
+		return s.checkPolled()
+	}
+	_, err := s.cfg.Table.Find(ctx, probeTag)
+	if errors.Is(err, store.ErrNoTag) || errors.Is(err, store.ErrCorrupt) {
+		return nil
+	}
+	return err
+}
+
 // Reserve implements [store.Loader]. Without a table it writes once, unless
 // another process has written since. With a table it reserves a range there,
 // then writes once.

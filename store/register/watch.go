@@ -108,6 +108,16 @@ func (s *Store) permit(ctx context.Context) (sent, error) {
 	}
 }
 
+// checkPolled returns an error if Run has not polled the register lately.
+func (s *Store) checkPolled() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if age := time.Since(s.polled.at); s.stopped == nil && age > pollAge+pollTimeout {
+		return fmt.Errorf("register not read for %v", age.Round(time.Second))
+	}
+	return nil
+}
+
 // doubt requires a poll before the next write.
 func (s *Store) doubt() {
 	s.mu.Lock()

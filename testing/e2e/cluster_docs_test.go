@@ -54,7 +54,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	first.as("orders-admin").succeeds(t, "provision", "--part", "enrich", "--replicas", "3")
 	first.enrich(clusterUser("enricher", addresses), 3)
 	for _, s := range servers {
-		if r := s.must("orders-auditor", append([]string{"enrich", "verify", "--no-consumers"}, enrichFrom...)...); !strings.Contains(r.stdout, "10 events of ORDERS are in ") {
+		if r := s.must("orders-auditor", append([]string{"enrich", "verify", "--no-consumers"}, enrichFrom...)...); !strings.Contains(r.stdout, "10 events of ORDERS found in ") {
 			t.Errorf("the auditor at %s did not read the target:\n%s", s.address, r.stdout)
 		}
 	}

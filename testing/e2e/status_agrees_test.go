@@ -293,7 +293,7 @@ func (d *badDay) comparePages() {
 	}
 	for _, address := range []string{d.workers[1], d.loaders[0]} {
 		_, page := fetch(d.t, address, "/?q="+url.QueryEscape(shopTag(7)))
-		wants("the page", page, "2 of 3", "has failed for", "no enricher has worked", d.dead, "1 match <q>", fmt.Sprintf("<span>%s</span>", grouped(left)))
+		wants("the page", page, "2 of 3", "has failed for", "no enricher has worked", d.dead, "1 tag with <q>", fmt.Sprintf("<span>%s</span>", grouped(left)))
 	}
 	text := must(d.t, "status", "--server", d.url, shopTag(7), "--tags", "5").stdout
 	wants("status", text, "workers 2 of 3, loaders 2, ", "error    enrichment ORDERS to READY", "store fails", "does not report", "\n"+shopTag(7)+" ")

@@ -41,6 +41,9 @@ func TestNobodyNeedsWhatIsHarmful(t *testing.T) {
 	}
 	for _, u := range natsconf.Users() {
 		for _, subject := range harmful() {
+			if u.Name == "backup" && strings.Contains(subject, ".SNAPSHOT.") {
+				continue // its purpose
+			}
 			if states(u.Rights.Publish, subject) {
 				t.Errorf("%s states that it publishes to %s", u.Name, subject)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
@@ -46,15 +47,17 @@ func Users() []User {
 		{"admin", "IDS", "_INBOX_admin", rights.Join(
 			role(rights.Admin), mayAsk, mayAskServers, askServices(), rights.Publish("$JS.API.INFO"),
 		)},
+		{"backup", "IDS", "_INBOX_backup", rights.Join(snapshot("KV_ids_register"), snapshot("KV_ids_config"))},
 		{"caller", "CALLERS", "_INBOX_caller.any", role(rights.Caller)},
 		{"order", "CALLERS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
 		{"enricher", "ORDERS", "_INBOX_enricher", rights.Join(
 			enrich.Rights(p, rights.Enricher), agreement.Rights(p, rights.Enricher), mayAsk,
-			enrich.StreamRights(p, "ORDERS", "ORDERS_READY", "orders.ready.>", "orders.dead"),
+			enrichment("ORDERS", "ORDERS_READY"), rights.Publish("orders.ready.>", "orders.dead"),
 			rights.Publish("_INBOX_enricher.>"), // enrichers answer each other
 		)},
 		{"orders-auditor", "ORDERS_AUDIT", "_INBOX_orders-auditor", rights.Join(
-			verify.Rights(rights.Auditor), verify.StreamRights("ORDERS", "ORDERS_READY"), mayAsk,
+			verify.Rights(rights.Auditor), mayAsk,
+			streamread.RightsWithoutConsumer("ORDERS"), streamread.RightsWithoutConsumer("ORDERS_READY"),
 		)},
 		{"orders-admin", "ORDERS", "_INBOX_orders-admin", rights.Join(
 			enrich.Rights(p, rights.Admin), rights.ProvisionStream("ORDERS"), rights.ProvisionStream("ORDERS_READY"),
@@ -65,6 +68,18 @@ func Users() []User {
 		users[i].Rights = rights.Join(u.Rights, rights.Subscribe(u.Inbox+".>"))
 	}
 	return users
+}
+
+// enrichment are an enricher's rights for its streams.
+func enrichment(source, target string) rights.Rights {
+	turns := "ids.enrich." + source + "." + target
+	return rights.Join(rights.Publish(turns), rights.Subscribe(turns), enrich.MeasureRights(source),
+		rights.Publish(rights.StreamInfo(target)), rights.ReadLeader(target))
+}
+
+// snapshot are the requests of a backup of a stream, as nats backup sends.
+func snapshot(stream string) rights.Rights {
+	return rights.Publish(rights.StreamInfo(stream), rights.API("STREAM.SNAPSHOT."+stream), "$JS.SNAPSHOT.ACK."+stream+".>")
 }
 
 // askServices are the requests for a micro service's state, as nats micro

@@ -178,7 +178,7 @@ func (r *run) progress() func() string {
 		defer r.mu.Unlock()
 		rate := r.report.Requests - before
 		before = r.report.Requests
-		return fmt.Sprintf("%d requests, %d/s, %d IDs, %v of %v",
+		return fmt.Sprintf("requests %d, %d/s, IDs %d, %v of %v",
 			before, rate, r.report.IDs, r.now().Round(time.Second), r.Duration)
 	}
 }
@@ -188,7 +188,7 @@ func (r *run) verdict(ctx context.Context) error {
 	broken := r.report.Broken
 	switch {
 	case broken.count() > 0:
-		return fmt.Errorf("%w: %d duplicate IDs or ranges, %d out of order, %d invalid replies",
+		return fmt.Errorf("%w: duplicate IDs or ranges %d, out of order %d, invalid replies %d",
 			ErrBroken, broken.Duplicates, broken.OutOfOrder, broken.NoReplies)
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -17,6 +17,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 )
@@ -164,8 +165,8 @@ func (r *Report) finish(took time.Duration, due int64) {
 // Text prints the report for people.
 func (r *Report) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	fmt.Fprintf(w, "%d callers for %.1f s, IDs per request: %d, of: %s\n\n",
-		r.Callers, r.Seconds, r.Batch, strings.Join(r.Targets, ", "))
+	fmt.Fprintf(w, "%s for %.1f s, IDs per request: %d, of: %s\n\n",
+		format.Of(r.Callers, "caller"), r.Seconds, r.Batch, strings.Join(r.Targets, ", "))
 	fmt.Fprintf(w, "requests  %10d %10.0f/s\n", r.Requests, float64(r.Requests)/r.Seconds)
 	fmt.Fprintf(w, "IDs       %10d %10.0f/s\n", r.IDs, float64(r.IDs)/r.Seconds)
 	fmt.Fprintf(w, "failed    %10d\n", r.Failed)
@@ -220,7 +221,7 @@ func (r *Report) printVerdict(out io.Writer) {
 		fmt.Fprintln(out, "note ", text)
 	}
 	if r.NotMade > 0 {
-		fmt.Fprintf(out, "note  %d requests were due while no caller was free; increase --callers\n", r.NotMade)
+		fmt.Fprintf(out, "note  %s due while no caller was free; increase --callers\n", format.Of(r.NotMade, "request"))
 	}
 }
 

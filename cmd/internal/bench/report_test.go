@@ -96,7 +96,7 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		"2 callers for 1.0 s, IDs per request: 1, of: a (strict), snowflake IDs\n", "failed             1\n                   1 429: too many parked requests (429)\n",
 		"p50 1ms,", "max 3ms\n", "  <   1.05ms          1 ██", "  <    2.1ms          0\n  <   4.19ms          1 ██", "FAIL  DUPLICATE: strict a ",
-		"note  order of snowflake IDs not checked", "note  999997 requests were due while no caller was free",
+		"note  order of snowflake IDs not checked", "note  999,997 requests due while no caller was free",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &out)

@@ -216,6 +216,9 @@ func CheckSync(ctx context.Context, conn *nats.Conn) error {
 	return durability.CheckServers(ctx, conn)
 }
 
+// Sync is the subject of a finding about syncing.
+const Sync = "sync"
+
 // sync checks that the servers sync every write.
 func (d *Doctor) sync(ctx context.Context) []Finding {
 	err := d.query(ctx, func(ctx context.Context) error { return CheckSync(ctx, d.Conn) })
@@ -223,9 +226,9 @@ func (d *Doctor) sync(ctx context.Context) []Finding {
 		err = fmt.Errorf("%w: %w", durability.ErrSyncUnknown, err)
 	}
 	if d.AllowUnsynced && (errors.Is(err, durability.ErrSyncUnknown) || errors.Is(err, durability.ErrNoSync)) {
-		return []Finding{answer("sync", err.Error()+", as --allow-unsynced accepts", nil)}
+		return []Finding{answer(Sync, err.Error()+", as --allow-unsynced accepts", nil)}
 	}
-	return []Finding{answer("sync", "every write is synced before it is acknowledged", err)}
+	return []Finding{answer(Sync, "every write is synced before it is acknowledged", err)}
 }
 
 // rights checks the user's rights, as the server reports them.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/format"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
@@ -32,6 +34,13 @@ type Finding struct {
 	Text     string   `json:"text"`
 
 	err error // if Explain can add a hint to it
+}
+
+// Denied reports whether the check failed because the user lacks a right. Then
+// it shows nothing about the installation.
+func (f Finding) Denied() bool {
+	missing, denied := new(MissingError), new(natsconn.DeniedError)
+	return f.What != inbox && (errors.As(f.err, &missing) || errors.As(f.err, &denied))
 }
 
 // Limits of warnings, as in the alerts of docs/prometheus-rules.yml.
@@ -82,7 +91,7 @@ func Judge(now time.Time, reports []worker.Report) (all []Finding) {
 			}
 		}
 		if n := r.Stats.Grants.Below; n > 0 {
-			add(Warning, "discarded %d ranges granted before: the store regressed", n)
+			add(Warning, "discarded %s granted before: the store regressed", format.Of(n, "range"))
 		}
 	}
 	return all
@@ -137,7 +146,7 @@ func memoryEnds(reports []worker.Report) string {
 		ends = fmt.Sprintf("buffers run out first for %s, in %s", first.Tag, format.Duration(first.Runway))
 	}
 	if len(strict) > 0 {
-		ends = fmt.Sprintf("%d strict tags in use have no IDs, %s", len(strict), strings.Replace(ends, "no tag", "no other", 1))
+		ends = fmt.Sprintf("no IDs for %s in use, %s", format.Of(len(strict), "strict tag"), strings.Replace(ends, "no tag", "no other", 1))
 	}
 	return ends
 }
@@ -224,7 +233,7 @@ func JudgeNumbers(now time.Time, uses map[string]forecast.Use) (soon []Finding, 
 		warn("tag "+tag, uses[tag].Warning(dates[tag], now))
 	}
 	if more := len(tags) - MaxNamed; more > 0 {
-		warn("tags", fmt.Sprintf("%d others reach 2^31, 2^53 or their end within a year", more))
+		warn("tags", format.Of(more, "more tag")+" with 2^31, 2^53 or the end within a year")
 	}
 	return soon, first
 }

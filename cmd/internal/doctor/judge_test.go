@@ -45,7 +45,7 @@ func TestProcesses(t *testing.T) {
 		{[]worker.Report{l, l}, []string{"ok loaders: 2 running", "error workers: none reports"}},
 		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
 		{[]worker.Report{w, failing}, []string{"error loader l: store jetstream has failed for 60 s (refused); no tag is in use"}},
-		{[]worker.Report{busy, failing}, []string{"(refused); 1 strict tags in use have no IDs, buffers run out first for b, in 80 s"}},
+		{[]worker.Report{busy, failing}, []string{"(refused); no IDs for 1 strict tag in use, buffers run out first for b, in 80 s"}},
 		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker tag raise --all --by N"}},
 		{[]worker.Report{overloaded, l}, []string{"error worker w: overloaded, and off"}},
 		{[]worker.Report{unnamed, l}, []string{"error worker w: not ready: starting", "warning worker w: no worker ID for snowflake requests: all are taken"}},
@@ -98,10 +98,10 @@ func TestRunningOut(t *testing.T) {
 	}{
 		{map[string]forecast.Use{"a": {High: 1<<31 - 1}}, "ok numbers of tags: too little data for a forecast"},
 		{map[string]forecast.Use{"a": in(2000), "b": in(1000)}, "ok numbers of tags: tag b reaches a limit first: 2^31 on 2029-08-19"},
-		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, at 1 numbers a second, as in the last 24 h"},
+		{map[string]forecast.Use{"a": in(2000), "b": in(100)}, "warning tag b: numbers run out: its IDs reach 2^31 in 100 days, on 2027-03-03, at a rate of 1/s, as in the last 24 h"},
 		{
 			map[string]forecast.Use{"a": in(1), "b": in(2), "c": in(3), "d": in(4), "e": in(5), "f": in(6), "g": in(2000)},
-			"warning tag a|warning tag b|warning tag c|warning tag d|warning tag e|warning tags: numbers run out: 1 others reach 2^31, 2^53 or their end within a year",
+			"warning tag a|warning tag b|warning tag c|warning tag d|warning tag e|warning tags: numbers run out: 1 more tag with 2^31, 2^53 or the end within a year",
 		},
 	} {
 		var reports []worker.Report

@@ -44,6 +44,18 @@ func Count(n any) string {
 	return digits
 }
 
+// Of formats a number, or the text of one, with its noun: 1 tag, 2 tags.
+func Of(n any, noun string) string {
+	text, ok := n.(string)
+	if !ok {
+		text = Count(n)
+	}
+	if text != "1" {
+		noun += "s"
+	}
+	return text + " " + noun
+}
+
 // Printable replaces unprintable characters by ?: those that control a
 // terminal, change the direction of text, or are invalid.
 func Printable(s string) string {

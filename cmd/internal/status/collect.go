@@ -65,6 +65,7 @@ const (
 	reportsPart     = "reports of workers and loaders"
 	configPart      = "templates"
 	workerIDsPart   = "worker IDs"
+	checksPart      = "checks of doctor"
 	enrichmentsPart = "enrichments"
 )
 
@@ -73,7 +74,7 @@ const (
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.Name("idworker status"), nats.NoReconnect(), nats.ReconnectBufSize(-1), nats.Timeout(dialTimeout),
-		// The unanswered request reports it.
+		// A collection handles errors itself.
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}
 }
@@ -87,7 +88,9 @@ type collection struct {
 	js      jetstream.JetStream
 	allowed doctor.Permissions
 
-	mu      sync.Mutex // guards Unread
+	mu     sync.Mutex // guards Unread and denied
+	denied []string   // violations of the user's permissions
+
 	reports []worker.Report
 	layout  snowflake.Layout
 }
@@ -104,6 +107,7 @@ func (c *Collector) Collect(ctx context.Context) *Installation {
 	if col.conn, col.js, err = c.Dial(); err != nil {
 		col.miss(everything, err)
 	} else {
+		col.conn.SetErrorHandler(col.handleError)
 		col.queryAll(ctx)
 		col.conn.Close()
 	}
@@ -121,7 +125,7 @@ func (c *collection) queryAll(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() { c.query(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.readConfig) })
 	parts.Go(func() { c.query(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.readEnrichments) })
-	parts.Go(func() { c.examine(ctx) })
+	parts.Go(func() { c.Checks = append(c.Checks, c.by.check(ctx)...) })
 	c.query(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.readWorkerIDs)
 	c.query(ctx, reportsPart, worker.AskReportsRights(), c.readReports)
 	parts.Wait()
@@ -146,10 +150,40 @@ func (c *collection) query(ctx context.Context, part string, need rights.Rights,
 	case errors.Is(err, nats.ErrNoResponders):
 		err = errors.New("JetStream is unavailable or has no leader")
 	}
-	if last := c.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-		err = fmt.Errorf("%w; the server denied this NATS user a right: %w", err, last)
+	c.miss(part, cmp.Or(c.denial(need), err))
+}
+
+// handleError records a denied request, which is not answered.
+func (c *collection) handleError(_ *nats.Conn, _ *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.denied = append(c.denied, err.Error())
 	}
-	c.miss(part, err)
+}
+
+// denial returns the error of a part whose requests, or their replies, the
+// server denied, or nil.
+func (c *collection) denial(need rights.Rights) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missing := &doctor.MissingError{}
+	for _, violation := range c.denied {
+		_, subject, _ := strings.Cut(violation, `"`)
+		subject, _, _ = strings.Cut(subject, `"`)
+		if strings.Contains(violation, "Subscription to") {
+			return errors.New("no reply can arrive: the user may not subscribe " + subject)
+		}
+		for _, pattern := range need.Publish {
+			if rights.Covers(pattern, subject) && !slices.Contains(missing.Missing.Publish, pattern) {
+				missing.Missing.Publish = append(missing.Missing.Publish, pattern)
+			}
+		}
+	}
+	if len(missing.Missing.Publish) == 0 {
+		return nil
+	}
+	return missing
 }
 
 // miss records that a part is unknown. A missing right is only a note, except
@@ -157,7 +191,10 @@ func (c *collection) query(ctx context.Context, part string, need rights.Rights,
 func (c *collection) miss(part string, err error) {
 	u := Unread{What: part, Why: err.Error()}
 	if missing := new(doctor.MissingError); errors.As(err, &missing) {
-		u.Denied, u.Why = part != reportsPart, "this NATS user lacks a right: "+u.Why
+		u.Denied, u.Why = true, "this NATS user lacks a right: "+u.Why
+		if part == reportsPart {
+			u.Denied, u.Why = false, "this NATS user may not list processes; with nats.conf, admin may: "+err.Error()
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,14 +263,26 @@ func (c *collection) readEnrichments(ctx context.Context) error {
 	return err
 }
 
-// examine runs doctor, if it has not run lately.
-func (c *collection) examine(ctx context.Context) {
-	if time.Since(c.by.examined) > examineEvery {
+// check runs doctor, if it has not run lately, and returns the findings.
+func (c *Collector) check(ctx context.Context) []doctor.Finding {
+	if time.Since(c.examined) > examineEvery {
 		ctx, cancel := context.WithTimeout(ctx, examineWithin)
 		defer cancel()
-		c.by.checks, c.by.examined = c.by.examine(ctx), time.Now()
+		c.checks, c.examined = c.examine(ctx), time.Now()
 	}
-	c.Checks = append(c.Checks, c.by.checks...)
+	return c.checks
+}
+
+// dropDenied removes the checks for which the user lacks a right. A process, or
+// an operator, has to see whether servers sync.
+func (c *collection) dropDenied() {
+	all := len(c.Checks)
+	c.Checks = slices.DeleteFunc(c.Checks, func(f doctor.Finding) bool {
+		return f.Denied() && (f.What != doctor.Sync || !c.Known(reportsPart))
+	})
+	if n := all - len(c.Checks); n > 0 {
+		c.Unread = append(c.Unread, Unread{checksPart, fmt.Sprintf("this NATS user lacks a right for %d of %d checks", n, all), true})
+	}
 }
 
 // examine returns the findings of doctor. It has its own connection, because of
@@ -265,6 +314,7 @@ func (c *collection) merge(now time.Time) {
 	c.addSelf()
 	c.addProcesses()
 	c.addTags()
+	c.dropDenied()
 	if !c.layout.IsZero() {
 		c.Layout = c.layout.String()
 		c.LayoutEnds = append(c.LayoutEnds, forecast.OfLayout(c.layout, now)...)

@@ -40,7 +40,7 @@ func TestForecasts(t *testing.T) {
 	}
 	lasts := func(c *collection) { c.layout = layout }
 	i := merged(now, reports, lasts)
-	want := "warning tag soon: its IDs reach 2^31 in 200 days, on 2027-06-10, at 1 numbers a second, as in the last 24 h"
+	want := "warning tag soon: its IDs reach 2^31 in 200 days, on 2027-06-10, at a rate of 1/s, as in the last 24 h"
 	if got := troublesOf(i); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -70,7 +70,7 @@ func TestManyForecasts(t *testing.T) {
 		tags = append(tags, used(fmt.Sprint("t", n), 100-n))
 	}
 	got := strings.Split(troublesOf(merged(now, []worker.Report{reportOf("a", worker.RoleAll, tags...)})), "\n")
-	if len(got) != 6 || !strings.HasPrefix(got[0], "warning tag t7: ") || got[5] != "warning tags: 3 others reach 2^31, 2^53 or their end within a year" {
+	if len(got) != 6 || !strings.HasPrefix(got[0], "warning tag t7: ") || got[5] != "warning tags: 3 more tags with 2^31, 2^53 or the end within a year" {
 		t.Error(strings.Join(got, "\n"))
 	}
 }

@@ -31,7 +31,7 @@ func (i *Installation) judge(reports []worker.Report) {
 	}
 	i.judgeSilent()
 	if i.foreign > 0 {
-		i.warn("other installations", "%d of their processes answer the same requests; not counted here", i.foreign)
+		i.warn("other installations", "not counted here: their processes on the same subjects, %d", i.foreign)
 	}
 	i.judgeTags()
 	i.judgeForecasts()
@@ -98,7 +98,7 @@ func (i *Installation) judgeTags() {
 		i.trouble(t.Level, "tag "+t.Name, "%s", t.memory())
 	}
 	if more := len(low) - doctor.MaxNamed; more > 0 {
-		i.warn("tags", "%d others have buffers for less than 5 min", more)
+		i.warn("tags", "buffers of %s last less than 5 min", format.Of(more, "other"))
 	}
 }
 
@@ -119,12 +119,12 @@ func (t *Tag) judge(unsupplied bool) {
 
 // memory describes the tag's buffers for people.
 func (t *Tag) memory() string {
-	text := fmt.Sprintf("buffers last %s at %s IDs a second", format.Duration(t.Runway), format.Rate(t.Rate))
+	text := fmt.Sprintf("buffers last %s at %s a second", format.Duration(t.Runway), format.Of(format.Rate(t.Rate), "ID"))
 	if t.Runway <= 0 {
 		text = "a worker has none of its IDs buffered"
 	}
 	if t.Parked > 0 {
-		text += fmt.Sprintf(", and %d requests are parked", t.Parked)
+		text += ", with " + format.Of(t.Parked, "parked request")
 	}
 	return text
 }
@@ -149,7 +149,7 @@ func (i *Installation) judgeEnrichments() {
 	for _, e := range i.Enrichments {
 		what, waits := "enrichment "+e.Source+" to "+e.Target, ""
 		if e.Lag != nil {
-			waits = fmt.Sprintf("; %s events waiting", e.Waiting())
+			waits = "; " + format.Of(e.Waiting(), "waiting event")
 		}
 		switch {
 		case e.Stalled:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,6 +22,8 @@ import (
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -81,7 +85,7 @@ func TestOtherInstallations(t *testing.T) {
 	if i.Totals.Workers != 1 || i.Totals.Loaders != 1 || i.Totals.TagsActive != 1 || len(i.Processes) != 1 || len(i.Tags) != 1 {
 		t.Errorf("another installation is counted: %+v", i.Totals)
 	}
-	if got := troublesOf(i); got != "warning other installations: 1 of their processes answer on the same subjects; not counted here" {
+	if got := troublesOf(i); got != "warning other installations: not counted here: their processes on the same subjects, 1" {
 		t.Error(got)
 	}
 }
@@ -99,9 +103,9 @@ func TestShortMemory(t *testing.T) {
 	}{
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, false, ""},
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: settled}, false, "warning tag order: buffers last 10 s at 10 IDs a second"},
-		{worker.TagStats{Left: 100, Rate: 1, Runway: 100, Use: settled}, false, "warning tag order: buffers last 100 s at 1 IDs a second"},
+		{worker.TagStats{Left: 100, Rate: 1, Runway: 100, Use: settled}, false, "warning tag order: buffers last 100 s at 1 ID a second"},
 		{worker.TagStats{Left: 100, Rate: 0.3, Runway: 301, Use: settled}, true, ""},
-		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Parked: 3}, false, "error tag order: buffers last 10 s at 10 IDs a second, and 3 requests are parked"},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Parked: 3}, false, "error tag order: buffers last 10 s at 10 IDs a second, with 3 parked requests"},
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, true, "error tag order: buffers last 10 s at 10 IDs a second"},
 		{worker.TagStats{}, false, ""},
 		{worker.TagStats{}, true, "error tag order: a worker has none of its IDs buffered"},
@@ -163,7 +167,7 @@ func TestTroubles(t *testing.T) {
 	want := `error worker w1: overloaded, and off the queue groups until its backlog clears; start more workers
 error worker w2: no loader answers
 error loader l1: store  has failed for 60 s (refused); no tag is in use
-error enrichment A to B: no enricher has worked for 60 s: none runs, or one is blocked (see its log); 5 events waiting
+error enrichment A to B: no enricher has worked for 60 s: none runs, or one is blocked (see its log); 5 waiting events
 error doctor: sync: not
 warning worker w2: clock is -1.7s ahead of the NATS server's
 warning worker w2: clock reserved for only 3 s more: heartbeats fail
@@ -184,6 +188,42 @@ warning unknown: worker IDs: no answer`
 	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &doctor.MissingError{}) })
 	if got := troublesOf(i); strings.Contains(got, "none reports") || !strings.Contains(got, "unknown") {
 		t.Errorf("without reports: %s", got)
+	}
+}
+
+// plural matches one thing with a plural noun.
+var plural = regexp.MustCompile(`\b1 (\w+ )?[A-Za-z]+s\b`)
+
+// TestOneOfEach: a single thing has a singular noun, in the text and on the
+// page.
+func TestOneOfEach(t *testing.T) {
+	t.Parallel()
+	lag := uint64(1)
+	busy := used("order", 9)
+	busy.Use.Rate, busy.Runway, busy.Parked, busy.Step, busy.Left = 1, 1, 1, 1, 1
+	failing := reportOf("l", worker.RoleLoader, worker.TagStats{Tag: "strict", Order: "strict", Rate: 1})
+	failing.Outages = &worker.OutageStats{Now: true, Times: 1}
+	failing.Stats.Grants.Below = 1
+	var more []worker.TagStats
+	for n := range int64(doctor.MaxNamed) {
+		tag := used(fmt.Sprint("t", n), 9)
+		tag.Runway = 1
+		more = append(more, tag)
+	}
+	crowded := reportOf("c", worker.RoleAll, more...)
+	crowded.Stats.Active++
+	for _, reports := range [][]worker.Report{{reportOf("a", worker.RoleAll, busy)}, {reportOf("a", worker.RoleAll, busy), failing, crowded}} {
+		i := merged(now, reports, func(c *collection) {
+			c.Enrichments = []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now, Lag: &lag}}
+			c.Templates = templates.List{{Pattern: "*", Step: 1, MaxTags: 1}}
+		})
+		var text, html bytes.Buffer
+		if err := errors.Join(i.View("", ByRate, 10).Print(&text), page.Execute(&html, i.View("order", ByRate, 1))); err != nil {
+			t.Fatal(err)
+		}
+		if got := plural.FindAllString(text.String()+html.String(), -1); got != nil {
+			t.Errorf("%q in:\n%s\n%s", got, &text, &html)
+		}
 	}
 }
 
@@ -314,6 +354,46 @@ func TestGetEndsWithItsViewer(t *testing.T) {
 	page.Close()
 	<-ended
 	first.Wait()
+}
+
+// TestStatusOfACaller: for a user who may only request IDs, the single problem
+// is that it may not list processes, and notes name the rights of each part.
+// Nothing is concluded about the installation.
+func TestStatusOfACaller(t *testing.T) {
+	t.Parallel()
+	caller := &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: []string{"ids.segment.>"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	}
+	ns := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "caller", Password: "secret", Permissions: caller}}
+	})
+	i := (&Collector{
+		Prefix: messages.DefaultPrefix,
+		Dial: func() (*nats.Conn, jetstream.JetStream, error) {
+			conn, err := nats.Connect(ns.URL(), append(Options(), nats.UserInfo("caller", "secret"))...)
+			if err != nil {
+				return nil, nil, err
+			}
+			js, err := jetstream.New(conn)
+			return conn, js, err
+		},
+		Doctor: doctor.Doctor{Role: doctor.Role(rights.Admin), Explain: error.Error},
+	}).Collect(t.Context())
+	want := "warning unknown: reports of workers and loaders: this NATS user may not list processes; " +
+		"with nats.conf, admin may: the user may not publish $SRV.STATS.idworker-process"
+	if got := troublesOf(i); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for _, u := range i.Unread {
+		subject := map[string]string{enrichmentsPart: "KV_ids_enrich", configPart: "KV_ids_config", workerIDsPart: "KV_ids_config"}[u.What]
+		if !strings.Contains(u.Why, subject) || u.Denied != (u.What != reportsPart) {
+			t.Errorf("%+v, want the right for %s", u, subject)
+		}
+	}
+	if len(i.Unread) != 5 {
+		t.Errorf("%+v", i.Unread)
+	}
 }
 
 // TestNoServer: a process that has lost its server shows itself, and that the

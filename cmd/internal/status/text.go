@@ -31,6 +31,7 @@ var formats = template.FuncMap{
 	"duration": format.Duration,
 	"rate":     format.Rate,
 	"count":    format.Count,
+	"of":       format.Of,
 	"day":      forecast.Day,
 	"bar":      bar,
 	"line":     func(layout string, args ...any) string { return format.Printable(fmt.Sprintf(layout, args...)) + "\n" },

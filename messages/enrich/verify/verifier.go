@@ -46,7 +46,7 @@ type Config struct {
 	After uint64
 
 	// NoConsumers reads by requests for single messages, which takes several
-	// times as long. It is for users with read rights only, see [StreamRights].
+	// times as long. It is for users with read rights only.
 	NoConsumers bool
 }
 
@@ -157,13 +157,4 @@ func Rights(role rights.Role) rights.Rights {
 		return rights.Publish(rights.API("STREAM.NAMES"))
 	}
 	return rights.Rights{}
-}
-
-// StreamRights are the rights to read the streams of an enrichment: source,
-// target, and that of dead letters. They suffice for [Config.NoConsumers].
-func StreamRights(streams ...string) (r rights.Rights) {
-	for _, stream := range streams {
-		r = rights.Join(r, streamread.RightsWithoutConsumer(stream))
-	}
-	return r
 }

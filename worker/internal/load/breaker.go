@@ -12,6 +12,9 @@ import (
 //
 // A hanging call may be due to a locked row. It counts only if no call has
 // succeeded for hangTime.
+//
+// An idle loader probes the store. Probes that fail count as calls. They only
+// read, so their success proves nothing once a call has failed.
 type breaker struct {
 	log     *zap.Logger
 	circuit circuitbreaker.CircuitBreaker[any]
@@ -22,6 +25,8 @@ type breaker struct {
 	since  time.Time
 	failed time.Time // the latest failure
 	opened time.Time // the latest opening
+	probed time.Time // the latest probe
+	called bool      // a call has failed since the latest answer
 	outage Outage
 }
 
@@ -35,6 +40,10 @@ const (
 
 	// probePause is the time between calls while the store fails.
 	probePause = 750 * time.Millisecond
+
+	// idleTime is the time without a call after which the loader probes the
+	// store.
+	idleTime = 10 * time.Second
 )
 
 func newBreaker(log *zap.Logger, store string) breaker {
@@ -72,7 +81,7 @@ func (b *breaker) recordAnswer(began time.Time) {
 		b.outage = Outage{Times: b.outage.Times}
 		b.log.Info("store works again", zap.Duration("after", now.Sub(b.since)))
 	}
-	b.worked, b.since = now, time.Time{}
+	b.worked, b.since, b.called = now, time.Time{}, false
 }
 
 // recordLookup is recordAnswer for a call that only read. While writes fail,
@@ -83,13 +92,37 @@ func (b *breaker) recordLookup(began time.Time) {
 	}
 }
 
+// needsProbe reports whether it is unknown if the store works.
+func (b *breaker) needsProbe() bool {
+	wait := idleTime
+	switch {
+	case b.called && b.isOpen():
+		return false
+	case !b.called && !b.since.IsZero():
+		wait = probePause
+	}
+	return min(time.Since(b.worked), time.Since(b.failed), time.Since(b.probed)) >= wait
+}
+
+// recordProbe records the result of a probe.
+func (b *breaker) recordProbe(began time.Time, hung bool, err error) {
+	called := b.called
+	switch {
+	case err != nil:
+		b.recordFailure("", began, hung, err)
+	case !called:
+		b.recordLookup(began)
+	}
+	b.probed, b.called = time.Now(), called
+}
+
 // recordFailure records a failed or hanging call, and reports whether the store
 // is to blame. A call that began before the latest answer does not count.
 func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err error) bool {
 	if began.Before(b.worked) {
 		return b.isOpen()
 	}
-	b.failed = time.Now()
+	b.failed, b.called = time.Now(), true
 	if b.since.IsZero() {
 		b.since = began
 	}
@@ -103,7 +136,11 @@ func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err erro
 	if !b.outage.Now {
 		b.opened = b.failed
 		b.outage = Outage{Now: true, Times: b.outage.Times + 1, Since: b.since}
-		b.log.Error("store fails", zap.String("tag", tag), zap.Error(err))
+		of := zap.Skip() // a probe has no tag
+		if tag != "" {
+			of = zap.String("tag", tag)
+		}
+		b.log.Error("store fails", of, zap.Error(err))
 	}
 	text := err.Error()
 	b.outage.Error = text[:min(len(text), maxOutageError)]

@@ -86,7 +86,7 @@ func (c *census) admit(ctx context.Context, name string, template *templates.Tem
 		return fmt.Errorf("template %s is full with %d of %d tags: %w", template.Pattern, n.tags, most, errNoNewTag)
 	}
 	if template.NewPerSecond > 0 && !n.rate.Allow() {
-		return fmt.Errorf("template %s reached %d new tags a second: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
+		return fmt.Errorf("template %s reached its new tags a second, %d: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
 	}
 	if !counts {
 		c.names[name] = false

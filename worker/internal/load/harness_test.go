@@ -39,6 +39,7 @@ type fakeStore struct {
 	entries  store.Order              // the order in grants
 	left     int64                    // IDs left
 	lookups  int
+	probes   int
 	next     map[string]int64
 	called   map[string]int
 	order    []string // of granted tags
@@ -57,6 +58,19 @@ func newFakeStore() *fakeStore {
 func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
 func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
 func (s *fakeStore) Stopped() error          { return nil }
+
+// Probe only reads.
+func (s *fakeStore) Probe(ctx context.Context) error {
+	s.mu.Lock()
+	s.probes++
+	err := s.down
+	s.mu.Unlock()
+	if errors.Is(err, errHangs) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
 
 func (s *fakeStore) isMissing(tag string) bool {
 	return s.next[tag] == 0 && strings.ContainsRune(s.missing, rune(tag[0]))
@@ -137,6 +151,13 @@ func (s *fakeStore) calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.at)
+}
+
+// probed is the number of probes.
+func (s *fakeStore) probed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.probes
 }
 
 // callsFor is the number of calls for a tag.

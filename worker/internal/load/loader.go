@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -110,6 +111,7 @@ func (l *Loader) Start(context.Context) error {
 func (l *Loader) run() {
 	l.background.Start(l.cfg.Store.Run)
 	l.background.Start(func(ctx context.Context) { l.lookup.run(ctx, l.cfg.Log) })
+	l.background.Start(l.probe)
 	l.background.Start(func(ctx context.Context) {
 		for {
 			select {
@@ -120,6 +122,25 @@ func (l *Loader) run() {
 			}
 		}
 	})
+}
+
+// probe calls the store while no worker needs a segment, so that an outage shows
+// before a load fails. A regression is reported elsewhere.
+func (l *Loader) probe(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause.For(ctx, probePause)
+		if !l.schedule.needsProbe() {
+			continue
+		}
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+		err := l.cfg.Store.Probe(bounded)
+		hung := bounded.Err() != nil
+		cancel()
+		if ctx.Err() == nil && !errors.Is(err, store.ErrRegressed) {
+			l.schedule.recordProbe(began, hung, err)
+		}
+	}
 }
 
 // subscribe subscribes to plain load events.

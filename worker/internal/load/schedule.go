@@ -376,6 +376,21 @@ func (s *schedule) outage() Outage {
 	return s.breaker.outage
 }
 
+// needsProbe reports whether the loader is idle, and it is unknown if the store
+// works.
+func (s *schedule) needsProbe() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && s.waiting == 0 && len(s.running) == 0 && s.breaker.needsProbe()
+}
+
+// recordProbe records the result of a probe.
+func (s *schedule) recordProbe(began time.Time, hung bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.breaker.recordProbe(began, hung, err)
+}
+
 // room returns the number of events to pull from the stream: a batch; or while
 // the breaker is open, one at a time, until there are several to probe with.
 // The row of a single event may fail alone.

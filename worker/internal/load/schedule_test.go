@@ -221,6 +221,51 @@ func TestTagThatAlwaysFails(t *testing.T) {
 	}
 }
 
+// TestIdleLoader: a loader without load events detects that the store fails, and
+// that it works again, at the cost of a read every idleTime.
+func TestIdleLoader(t *testing.T) {
+	for _, down := range []error{errAway, errHangs} {
+		t.Run(down.Error(), func(t *testing.T) {
+			testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
+				const idle = 10 * time.Minute
+				time.Sleep(idle)
+				if n := s.probed(); n < 10 || n > int(idle/idleTime)+1 {
+					t.Errorf("%d probes in %v", n, idle)
+				}
+				s.set(func(s *fakeStore) { s.down = down })
+				time.Sleep(idleTime + 3*(DefaultTimeout+probePause))
+				if outage := l.Figures().Outage; !outage.Now {
+					t.Errorf("%+v, want an outage", outage)
+				}
+				s.set(func(s *fakeStore) { s.down = nil })
+				time.Sleep(hangTime + DefaultTimeout + 2*probePause)
+				if outage := l.Figures().Outage; outage.Now || outage.Times != 1 {
+					t.Errorf("%+v, want one that has ended", outage)
+				}
+				if took := w.demand("a", time.Minute); took > probePause {
+					t.Errorf("a tag has waited %v after the outage", took)
+				}
+			})
+		})
+	}
+}
+
+// TestProbesOnlyRead: a store that refuses writes fails, however seldom it is
+// called, and however well it answers probes.
+func TestProbesOnlyRead(t *testing.T) {
+	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
+		s.set(func(s *fakeStore) { s.readOnly = errAway })
+		for _, tag := range []string{"a", "b", "c"} {
+			l.take(load(tag, 1, 0))
+			time.Sleep(3 * idleTime)
+		}
+		time.Sleep(time.Hour)
+		if outage := l.Figures().Outage; !outage.Now || outage.Times != 1 {
+			t.Errorf("%+v after three refused writes, want one that lasts", outage)
+		}
+	})
+}
+
 // TestReadOnlyStore: names that do not exist are looked up and refused, or just
 // refused. That does not hide that the store accepts no writes, nor that it
 // does again.
