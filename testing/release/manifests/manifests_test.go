@@ -177,12 +177,16 @@ type statefulSet struct {
 }
 
 type container struct {
-	Image                                       string
-	Args                                        []string
-	Env                                         []struct{ Name, Value string }
-	StartupProbe, LivenessProbe, ReadinessProbe struct {
-		HTTPGet struct{ Path string } `yaml:"httpGet"`
-	}
+	Image     string
+	Args      []string
+	Env       []struct{ Name, Value string }
+	Startup   probe `yaml:"startupProbe"`
+	Liveness  probe `yaml:"livenessProbe"`
+	Readiness probe `yaml:"readinessProbe"`
+}
+
+type probe struct {
+	HTTPGet struct{ Path string } `yaml:"httpGet"`
 }
 
 // TestKubernetes: with nats.conf and its users, the workers and loaders of the
@@ -224,8 +228,11 @@ func TestKubernetes(t *testing.T) {
 			}
 			env = s.translated(env)
 			s.serve(env, s.translated(c.Args)...)
-			for _, path := range []string{c.StartupProbe.HTTPGet.Path, c.LivenessProbe.HTTPGet.Path, c.ReadinessProbe.HTTPGet.Path} {
-				isOK(t, "http://"+http+path)
+			for _, p := range []probe{c.Startup, c.Liveness, c.Readiness} {
+				if len(p.HTTPGet.Path) < 2 { // "/" is the status page
+					t.Fatalf("a probe of a %s has no path", role)
+				}
+				isOK(t, "http://"+http+p.HTTPGet.Path)
 			}
 			last = env
 			if _, err := os.Stat(filepath.Join(volume, "witness")); (err == nil) != (role == "loader") {
