@@ -35,7 +35,7 @@ func (p *Process) Direct() (*Direct, error) {
 // It takes at most Config.Wait. When ctx ends, the request is withdrawn, and
 // the error is that of ctx. All other errors are of type [*messages.Error].
 func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error) {
-	if d.process.supply == nil {
+	if d.process.groups.segments == nil {
 		return nil, d.process.answers.RefuseSegment(errSnowflakeOnly)
 	}
 	if err := d.process.groups.refuses(); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
@@ -248,6 +249,9 @@ func (d *Doctor) rights(ctx context.Context) []Finding {
 // resources checks the role's streams and buckets.
 func (d *Doctor) resources(ctx context.Context) (all []Finding) {
 	needs := d.Role.needs(d.Prefix)
+	if d.Role.is(rights.Admin) && d.snowflakeOnly(ctx) {
+		needs = Role(rights.Snowflake).needs(d.Prefix)
+	}
 	missing := make(map[string][]string) // trouble with copies → its resources
 	for _, r := range d.Resources {
 		if !needs.Includes(r.InfoSubject()) {
@@ -266,6 +270,37 @@ func (d *Doctor) resources(ctx context.Context) (all []Finding) {
 		all = append(all, answer("copies", "", fmt.Errorf("%w: %s: %s", ErrCopies, text, strings.Join(missing[text], ", "))))
 	}
 	return all
+}
+
+// snowflakeOnly reports whether only snowflake IDs were ever issued: there are
+// a layout, no store, and no load stream. Without an answer it is false.
+func (d *Doctor) snowflakeOnly(ctx context.Context) bool {
+	layout, err := query(ctx, d, func(ctx context.Context) (string, error) {
+		return lease.InstalledLayout(ctx, d.JetStream, d.Prefix)
+	})
+	if err != nil || layout == "" || d.hasStore(ctx) {
+		return false
+	}
+	err = d.query(ctx, func(ctx context.Context) error {
+		_, err := d.JetStream.Stream(ctx, loads.StreamName(d.Prefix))
+		return err
+	})
+	return errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
+// hasStore reports whether a loader has agreed on a store. Without an answer it
+// is true.
+func (d *Doctor) hasStore(ctx context.Context) bool {
+	store, err := d.agreed(ctx, agreement.StoreKey)
+	return err != nil || store != ""
+}
+
+// agreed returns an agreed value, empty if there is none yet.
+func (d *Doctor) agreed(ctx context.Context, key string) (string, error) {
+	return query(ctx, d, func(ctx context.Context) (string, error) {
+		value, _, err := agreement.Lookup(ctx, d.JetStream, d.Prefix, key)
+		return value, err
+	})
 }
 
 // nearlyFull is the share of an account's storage that is worth a warning.
@@ -371,8 +406,8 @@ func (d *Doctor) store(ctx context.Context) (all []Finding) {
 	return all
 }
 
-// processes reports the running processes, their troubles and forecasts, if the
-// user may list them.
+// processes reports the installation's running processes, their troubles and
+// forecasts, if the user may list them.
 func (d *Doctor) processes(ctx context.Context) []Finding {
 	if d.SkipProcesses {
 		return nil
@@ -390,7 +425,11 @@ func (d *Doctor) processes(ctx context.Context) []Finding {
 	case err != nil:
 		return all // a missing right
 	}
-	return slices.Concat(all, ofProcesses(time.Now(), reports), ofTags(time.Now(), reports))
+	if value, err := d.agreed(ctx, agreement.InstallationKey); err == nil && value != "" {
+		id, _, _ := strings.Cut(value, " ")
+		reports = slices.DeleteFunc(reports, func(r worker.Report) bool { return r.Stats.Installation != id })
+	}
+	return slices.Concat(all, ofProcesses(time.Now(), reports, d.hasStore(ctx)), ofTags(time.Now(), reports))
 }
 
 // requests sends a caller's requests: for its tag, or for any tag and for

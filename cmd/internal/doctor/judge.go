@@ -51,13 +51,15 @@ const (
 
 // Judge returns the problems of an installation's processes, given all their
 // reports: roles without a process, and processes that do not work. Status and
-// doctor share it.
-func Judge(now time.Time, reports []worker.Report) (all []Finding) {
+// doctor share it. store is false if no loader has ever agreed on a store: then
+// processes for snowflake IDs may be all.
+func Judge(now time.Time, reports []worker.Report, store bool) (all []Finding) {
 	workers, loaders, snowflakes := Count(reports)
-	if workers == 0 && (loaders > 0 || snowflakes == 0) {
+	segments := store || workers+loaders > 0 || snowflakes == 0
+	if workers == 0 && segments {
 		all = append(all, Finding{Severity: Error, What: "workers", Text: "none reports, so requests fail"})
 	}
-	if loaders == 0 && (workers > 0 || snowflakes == 0) {
+	if loaders == 0 && segments {
 		all = append(all, Finding{Severity: Error, What: "loaders", Text: "none reports, so workers live on their buffers"})
 	}
 	for _, r := range reports {
@@ -79,7 +81,7 @@ func Judge(now time.Time, reports []worker.Report) (all []Finding) {
 		if r.Degraded != "" && r.Stopped == "" {
 			add(Error, "%s", r.Degraded)
 		}
-		if r.Answers() && r.Stats.NoWorker != "" {
+		if r.AnswersSegments() && r.Stats.NoWorker != "" {
 			add(Warning, "no worker ID for snowflake requests: %s", r.Stats.NoWorker)
 		}
 		if r.Answers() && r.Clock != nil {
@@ -98,7 +100,7 @@ func Judge(now time.Time, reports []worker.Report) (all []Finding) {
 }
 
 // Count returns the number of processes that answer requests for tags, of those
-// that reserve segments, and of those that only issue snowflake IDs.
+// that reserve segments, and of those that issue snowflake IDs only.
 func Count(reports []worker.Report) (workers, loaders, snowflakes int) {
 	for _, r := range reports {
 		if r.AnswersSegments() {
@@ -153,17 +155,17 @@ func memoryEnds(reports []worker.Report) string {
 
 // ofProcesses counts the processes of each role, and adds the findings of
 // [Judge].
-func ofProcesses(now time.Time, reports []worker.Report) (all []Finding) {
+func ofProcesses(now time.Time, reports []worker.Report, store bool) (all []Finding) {
 	workers, loaders, snowflakes := Count(reports)
 	for _, role := range []struct {
 		name  string
 		count int
-	}{{"workers", workers}, {"loaders", loaders}, {"snowflake workers", snowflakes}} {
+	}{{"workers", workers}, {"loaders", loaders}, {"snowflake processes", snowflakes}} {
 		if role.count > 0 {
 			all = append(all, answer(role.name, fmt.Sprintf("%d running", role.count), nil))
 		}
 	}
-	return append(all, Judge(now, reports)...)
+	return append(all, Judge(now, reports, store)...)
 }
 
 // ofLayout returns the limits of snowflake IDs.

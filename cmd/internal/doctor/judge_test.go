@@ -54,7 +54,7 @@ func TestProcesses(t *testing.T) {
 			"warning worker w: discarded 2 ranges granted before: the store regressed",
 		}},
 	} {
-		got := lines(ofProcesses(now, c.reports))
+		got := lines(ofProcesses(now, c.reports, true))
 		for _, want := range c.want {
 			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) {
 				t.Errorf("no %q in %q", want, got)

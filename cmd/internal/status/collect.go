@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -101,7 +102,7 @@ func (c *Collector) Collect(ctx context.Context) *Installation {
 	col := &collection{by: c, Installation: &Installation{
 		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{},
 		Processes: []worker.Report{}, Silent: []Silent{},
-		Tags: []Tag{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Enrichments: []Enrichment{}, Checks: []doctor.Finding{},
+		Tags: []Tag{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Others: []Other{}, store: true, Enrichments: []Enrichment{}, Checks: []doctor.Finding{},
 	}}
 	var err error
 	if col.conn, col.js, err = c.Dial(); err != nil {
@@ -208,7 +209,12 @@ func (c *collection) readConfig(ctx context.Context) error {
 		return err
 	}
 	c.ID, _, _ = strings.Cut(value, " ")
-	value, found, err := agreement.Lookup(ctx, c.js, c.by.Prefix, templates.Key)
+	_, found, err := agreement.Lookup(ctx, c.js, c.by.Prefix, agreement.StoreKey)
+	if err != nil {
+		return err
+	}
+	c.store = found
+	value, found, err = agreement.Lookup(ctx, c.js, c.by.Prefix, templates.Key)
 	if err != nil || !found {
 		return err
 	}
@@ -351,12 +357,8 @@ func (c *collection) addProcesses() {
 			others = append(others, r)
 		}
 	}
-	for _, other := range others {
-		if slices.ContainsFunc(own, func(r worker.Report) bool { return r.ConflictsWith(&other) }) {
-			c.foreign++
-		}
-	}
 	c.reports = own
+	c.addOthers(others)
 	workers, loaders, snowflakes := doctor.Count(c.reports)
 	c.Totals.Workers, c.Totals.Loaders = workers+snowflakes, loaders
 	reported := make(map[string]bool)
@@ -375,6 +377,34 @@ func (c *collection) addProcesses() {
 		}
 	}
 	c.Totals.WorkersExpected = c.Totals.Workers + len(c.Silent)
+}
+
+// addOthers counts the processes of other installations.
+func (c *collection) addOthers(reports []worker.Report) {
+	type key struct {
+		installation string
+		datacenter   int64
+	}
+	found := make(map[key]*Other)
+	for _, r := range reports {
+		k := key{r.Stats.Installation, -1}
+		if r.Datacenter != nil {
+			k.datacenter = *r.Datacenter
+		}
+		o := found[k]
+		if o == nil {
+			o = &Other{ID: r.Stats.Installation, Datacenter: r.Datacenter}
+			found[k] = o
+		}
+		o.Processes++
+		o.Conflict = o.Conflict || slices.ContainsFunc(c.reports, func(own worker.Report) bool { return own.ConflictsWith(&r) })
+	}
+	byKey := func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.installation, b.installation), cmp.Compare(a.datacenter, b.datacenter))
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(found), byKey) {
+		c.Others = append(c.Others, *found[k])
+	}
 }
 
 // addTags combines the tags of all workers, the busiest first.

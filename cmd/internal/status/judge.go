@@ -23,15 +23,21 @@ const (
 // judge sets the problems, errors first, given the reports with their tags.
 func (i *Installation) judge(reports []worker.Report) {
 	i.Troubles = []doctor.Finding{}
-	for _, t := range doctor.Judge(i.Taken, reports) {
+	for _, t := range doctor.Judge(i.Taken, reports, i.store) {
 		// Missing reports prove nothing.
 		if i.Known(reportsPart) || t.What != "workers" && t.What != "loaders" {
 			i.Troubles = append(i.Troubles, t)
 		}
 	}
 	i.judgeSilent()
-	if i.foreign > 0 {
-		i.warn("other installations", "not counted here: their processes on the same subjects, %d", i.foreign)
+	conflicting := 0
+	for _, o := range i.Others {
+		if o.Conflict {
+			conflicting += o.Processes
+		}
+	}
+	if conflicting > 0 {
+		i.warn("other installations", "not counted here: their processes on the same subjects, %d", conflicting)
 	}
 	i.judgeTags()
 	i.judgeForecasts()

@@ -14,6 +14,7 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -51,8 +52,31 @@ type Installation struct {
 	Enrichments []Enrichment     `json:"enrichments"`
 	Checks      []doctor.Finding `json:"checks"` // the findings of doctor
 
-	// Processes of other installations on the same subjects.
-	foreign int
+	// Other installations on the same subjects, by ID.
+	Others []Other `json:"others"`
+
+	store bool // false if no loader has agreed on a store
+}
+
+// Other is the processes of another installation with one datacenter.
+type Other struct {
+	ID         string `json:"installation"`
+	Datacenter *int64 `json:"datacenter,omitempty"` // missing for loaders
+	Processes  int    `json:"processes"`
+	// With a process of this installation.
+	Conflict bool `json:"conflict"`
+}
+
+// String describes the processes.
+func (o Other) String() string {
+	text := "1 process of another installation"
+	if o.Processes > 1 {
+		text = fmt.Sprintf("%d processes of another installation", o.Processes)
+	}
+	if o.Datacenter != nil {
+		text += fmt.Sprintf(", datacenter %d", *o.Datacenter)
+	}
+	return text
 }
 
 // Unread is an unknown part.
