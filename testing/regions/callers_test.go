@@ -1,0 +1,241 @@
+package regions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/order"
+)
+
+// The kinds of IDs.
+const (
+	trend     = "trend"
+	strict    = "strict"
+	snowflake = "snowflake"
+)
+
+var kinds = []string{trend, strict, snowflake}
+
+func subject(kind string) string {
+	if kind == snowflake {
+		return messages.DefaultPrefix.Snowflake()
+	}
+	return messages.DefaultPrefix.Segment(kind) // the tag is named after its kind
+}
+
+// request is a request and its outcome. An empty outcome is an answer with IDs.
+type request struct {
+	order.Call
+	region, phase, outcome string
+}
+
+// callers request IDs in several regions until they are stopped. Each has one
+// request at a time, and does not retry it: failures shall show.
+type callers struct {
+	t     testing.TB
+	phase atomic.Pointer[string]
+	began time.Time // of the phase
+
+	mu       sync.Mutex
+	requests []request
+
+	stop chan struct{}
+	once sync.Once
+	wg   sync.WaitGroup
+}
+
+func newCallers(t testing.TB) *callers {
+	c := &callers{t: t, stop: make(chan struct{})}
+	c.enter("start")
+	t.Cleanup(c.finish)
+	return c
+}
+
+// enter begins a phase, by which figures are listed.
+func (c *callers) enter(phase string) {
+	c.phase.Store(&phase)
+	c.began = time.Now()
+}
+
+// since logs the time since the phase began.
+func (c *callers) since(what string) {
+	c.t.Helper()
+	c.t.Logf("%s: %s after %v", *c.phase.Load(), what, time.Since(c.began).Round(time.Millisecond))
+}
+
+// start starts a caller of each kind in a region, with a connection of its own.
+func (c *callers) start(r *region, batch int64, kinds ...string) {
+	c.t.Helper()
+	for _, kind := range kinds {
+		conn := r.connect("caller")
+		c.wg.Go(func() { c.call(conn, r.name, kind, batch) })
+	}
+}
+
+// pace spares the machine: 100 requests a second from each caller.
+const pace = 10 * time.Millisecond
+
+// answerWithin exceeds the time in which a worker replies 503 (--wait).
+const answerWithin = 3 * time.Second
+
+func (c *callers) call(conn *nats.Conn, region, kind string, batch int64) {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-tick.C:
+		}
+		r := request{Call: order.Call{Tag: kind, Count: batch}, region: region, phase: *c.phase.Load()}
+		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+		r.Sent = time.Now()
+		reply, err := conn.RequestWithContext(ctx, subject(kind), messages.EncodeCount(batch))
+		r.Received = time.Now()
+		cancel()
+		if err == nil {
+			r.Ranges, err = messages.DecodeReply(reply, batch)
+		}
+		r.outcome = outcome(err)
+		c.mu.Lock()
+		c.requests = append(c.requests, r)
+		c.mu.Unlock()
+	}
+}
+
+// outcome is the reason of a failure that a cut link may cause. Other errors
+// are prefixed by WRONG.
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, messages.ErrUnavailable):
+		return "503"
+	case errors.Is(err, nats.ErrNoResponders):
+		return "no responders"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	}
+	return "WRONG: " + err.Error()
+}
+
+// finish stops the callers, and waits for their last replies.
+func (c *callers) finish() {
+	c.once.Do(func() { close(c.stop) })
+	c.wg.Wait()
+}
+
+// count counts the requests of the phase with an outcome, sent at or after a
+// time.
+func (c *callers) count(since time.Time, region, kind, outcome string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range slices.Backward(c.requests) {
+		if r.Received.Before(since) {
+			break // later ones were received even earlier
+		}
+		if r.region == region && r.Tag == kind && r.outcome == outcome && !r.Sent.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// answers waits for so many further answers of each kind in a region.
+func (c *callers) answers(n int, region string, kinds ...string) {
+	c.t.Helper()
+	c.sees(n, region, "", kinds...)
+}
+
+// sees waits for so many further requests with an outcome.
+func (c *callers) sees(n int, region, outcome string, kinds ...string) {
+	c.t.Helper()
+	now := time.Now()
+	for _, kind := range kinds {
+		natstest.Eventually(c.t, fmt.Sprintf("%d requests for %s IDs in %s end with %q", n, kind, region, outcome), func() bool {
+			return c.count(now, region, kind, outcome) >= n
+		})
+	}
+}
+
+// check stops the callers, and checks all of their IDs.
+func (c *callers) check() {
+	c.t.Helper()
+	c.finish()
+	c.log()
+	var history []order.Call
+	ids := make(map[string]map[int64]request) // by kind
+	for _, kind := range kinds {
+		ids[kind] = make(map[int64]request)
+	}
+	for _, r := range c.requests {
+		if strings.HasPrefix(r.outcome, "WRONG") {
+			c.t.Errorf("%s in %s, %s: %s", r.Tag, r.region, r.phase, r.outcome)
+		}
+		if r.outcome != "" {
+			continue
+		}
+		if r.Tag == strict {
+			history = append(history, r.Call)
+		}
+		for id := range messages.IDs(r.Ranges) {
+			if before, twice := ids[r.Tag][id]; twice {
+				c.t.Fatalf("DUPLICATE: %d of %s in %s (%s) and in %s (%s)", id, r.Tag, before.region, before.phase, r.region, r.phase)
+			}
+			ids[r.Tag][id] = r
+		}
+	}
+	if err := order.Check(history); err != nil {
+		c.t.Error(err)
+	}
+	c.t.Logf("checked %d trend, %d strict and %d snowflake IDs", len(ids[trend]), len(ids[strict]), len(ids[snowflake]))
+}
+
+// log logs the figures of each phase, region and kind, in the order of their
+// beginnings.
+func (c *callers) log() {
+	c.t.Helper()
+	type row struct{ phase, region, kind string }
+	type figures struct {
+		requests int
+		failed   map[string]int
+		wait     time.Duration
+		last     time.Time // of an answer
+		gap      time.Duration
+	}
+	var rows []row
+	all := make(map[row]*figures)
+	for _, r := range c.requests {
+		key := row{r.phase, r.region, r.Tag}
+		f := all[key]
+		if f == nil {
+			f = &figures{failed: make(map[string]int), last: r.Sent}
+			all[key] = f
+			rows = append(rows, key)
+		}
+		f.requests++
+		f.wait = max(f.wait, r.Received.Sub(r.Sent))
+		f.gap = max(f.gap, r.Received.Sub(f.last))
+		if r.outcome == "" {
+			f.last = r.Received
+		} else {
+			f.failed[r.outcome]++
+		}
+	}
+	for _, key := range rows {
+		f := all[key]
+		c.t.Logf("%-28s %-5s %-10s %5d requests, failed %v, longest wait %v, longest time without an ID %v",
+			key.phase, key.region, key.kind, f.requests, f.failed, f.wait.Round(time.Millisecond), f.gap.Round(time.Millisecond))
+	}
+}

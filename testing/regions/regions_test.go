@@ -1,0 +1,231 @@
+package regions
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
+)
+
+// The flags of processes that issue snowflake IDs. Workers of the hub's
+// installation have a datacenter, the edge another.
+var (
+	ofHub  = []string{"--role", "worker", "--layout", "twitter", "--datacenter", "1", "--lease-ttl", leaseTTL}
+	ofEdge = []string{"--role", "snowflake", "--layout", "twitter", "--datacenter", "2", "--lease-ttl", leaseTTL}
+	far    = append([]string{"--js-domain", "hub"}, ofHub...)
+)
+
+// processes are those of the whole site.
+type processes struct{ a, b, edge []*member }
+
+// startAll starts the site and its processes. Region a has a loader, too.
+func startAll(t *testing.T) (*site, processes) {
+	t.Helper()
+	s := newSite(t)
+	s.startGateways(3, 1)
+	s.startEdge()
+	s.a.must("admin", "provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL)
+	p := processes{a: s.workers(s.a), b: s.workers(s.b)}
+	s.a.serve("loader", "--role", "loader")
+	s.a.must("admin", "tag", "create", trend, "--step", "2000")
+	s.a.must("admin", "tag", "create", strict, "--order", "strict")
+	p.edge = s.workers(s.edge)
+	return s, p
+}
+
+// workers starts the processes of a region that answer requests.
+func (s *site) workers(r *region) []*member {
+	s.t.Helper()
+	if r == s.edge {
+		return []*member{r.serve("worker", ofEdge...), r.serve("far", far...)}
+	}
+	return []*member{r.serve("worker", ofHub...), r.serve("worker", ofHub...)}
+}
+
+// TestLocalFirst: the workers of a region answer its callers while one lives.
+// Without any, the other region answers, until they are back.
+func TestLocalFirst(t *testing.T) {
+	tier.Release(t)
+	s, p := startAll(t)
+	for _, side := range []struct {
+		region  *region
+		members []*member
+	}{{s.b, p.b}, {s.edge, p.edge}} {
+		t.Run(side.region.name, func(t *testing.T) {
+			c := newCallers(t)
+			c.start(side.region, 1, kinds...)
+			c.answers(10, side.region.name, kinds...) // workers have joined and hold IDs
+			for _, end := range []struct {
+				name string
+				end  func(*member)
+			}{{"SIGTERM", (*member).stop}, {"SIGKILL", (*member).Kill}} {
+				c.enter("local, then " + end.name)
+				elsewhere, here := answered(p.a...), answered(side.members...)
+				c.answers(200, side.region.name, kinds...)
+				if n := answered(p.a...) - elsewhere; n != 0 {
+					t.Errorf("region a answered %d requests of %s's callers, although workers live there", n, side.region.name)
+				}
+				t.Logf("local: %d requests answered in %s, %d in a", answered(side.members...)-here, side.region.name, answered(p.a...)-elsewhere)
+
+				c.enter("no workers, " + end.name)
+				for _, m := range side.members {
+					end.end(m)
+				}
+				elsewhere = answered(p.a...)
+				c.answers(200, side.region.name, kinds...)
+				t.Logf("%s: region a answered %d requests", end.name, answered(p.a...)-elsewhere)
+
+				c.enter("workers back, " + end.name)
+				side.members = s.workers(side.region)
+				natstest.Eventually(t, "no request leaves the region", func() bool {
+					elsewhere := answered(p.a...)
+					c.answers(50, side.region.name, kinds...)
+					return answered(p.a...) == elsewhere
+				})
+				c.since("local again")
+			}
+			c.check()
+		})
+	}
+}
+
+// TestCut: the links are cut under load and healed. Regions continue with what
+// they have, no ID comes twice, strict tags ascend, and everything answers
+// again.
+func TestCut(t *testing.T) {
+	tier.Release(t)
+	s, p := startAll(t)
+	c := newCallers(t)
+	for _, r := range []*region{s.a, s.b, s.edge} {
+		c.start(r, 1, kinds...)
+		c.answers(100, r.name, kinds...)
+	}
+	for _, cut := range []struct {
+		link  string
+		far   *region // the side without the hub
+		how   string
+		begin func()
+	}{
+		{gatewayLink, s.b, "cut", func() { s.links.Cut(gatewayLink) }},
+		{leafLink, s.edge, "cut", func() { s.links.Cut(leafLink) }},
+		{gatewayLink, s.b, "frozen", func() { s.freeze(gatewayLink) }},
+		{leafLink, s.edge, "frozen", func() { s.freeze(leafLink) }},
+	} {
+		ofEdge := int64(0)
+		c.enter(cut.link + " " + cut.how)
+		cut.begin()
+		// Buffers last for a while, and a worker ID until its fence.
+		c.answers(50, cut.far.name, trend, snowflake)
+		c.sees(1, cut.far.name, "503", strict)
+		c.since("first 503 for a strict tag")
+		if cut.far == s.b {
+			c.sees(1, s.b.name, "no responders", snowflake)
+			c.since("no worker ID")
+		} else {
+			natstest.Eventually(t, "the worker at the edge gives up its worker ID", func() bool {
+				return p.edge[1].metric("idworker_worker_id_held", "") == 0
+			})
+			c.since("no worker ID of the hub at the edge")
+			ofEdge = answered(p.edge[0])
+		}
+		c.sees(1, cut.far.name, "503", trend)
+		c.since("buffer empty")
+		for _, r := range []*region{s.a, s.b, s.edge} {
+			if r != cut.far {
+				c.answers(50, r.name, kinds...)
+			}
+		}
+		if cut.far == s.edge {
+			c.answers(50, s.edge.name, snowflake)
+			if n := answered(p.edge[0]) - ofEdge; n < 50 {
+				t.Errorf("the edge's own process answered %d requests, want all", n)
+			}
+		}
+
+		c.enter(cut.link + " healed after " + cut.how)
+		if err := s.links.Mend(cut.link); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range kinds {
+			c.answers(1, cut.far.name, kind)
+			c.since(kind + " IDs again")
+		}
+		for _, r := range []*region{s.a, s.b, s.edge} {
+			c.answers(50, r.name, kinds...)
+		}
+		elsewhere := answered(p.b...)
+		natstest.Eventually(t, "all of the region's workers answer snowflake requests again", func() bool {
+			return answered(p.b...) > elsewhere
+		})
+	}
+	c.check()
+}
+
+// TestDatacenters: two JetStream domains issue snowflake IDs at once, with one
+// worker ID in different datacenters. No ID comes twice, while the link is cut
+// and healed.
+func TestDatacenters(t *testing.T) {
+	tier.Release(t)
+	s := newSite(t)
+	s.startGateways(1, 1)
+	s.startEdge()
+	s.a.must("admin", "provision", "--part", "ids", "--lease-ttl", leaseTTL)
+	const batch = 1000 // IDs of each millisecond
+	s.a.serve("worker", append([]string{"--worker-id", "7"}, ofHub...)...)
+	s.edge.serve("worker", append([]string{"--worker-id", "7"}, ofEdge...)...)
+	c := newCallers(t)
+	c.start(s.a, batch, snowflake)
+	c.start(s.edge, batch, snowflake)
+	issue := func(phase string) {
+		c.enter(phase)
+		c.answers(200, s.a.name, snowflake)
+		c.answers(200, s.edge.name, snowflake)
+	}
+	issue("linked")
+	s.links.Cut(leafLink)
+	issue("cut")
+	if err := s.links.Mend(leafLink); err != nil {
+		t.Fatal(err)
+	}
+	issue("healed")
+	c.check()
+}
+
+// TestSameDatacenter: a second domain with the same datacenter does not start
+// next to the first. If the link comes later, the younger stands by.
+func TestSameDatacenter(t *testing.T) {
+	tier.Release(t)
+	s := newSite(t)
+	s.startGateways(1, 1)
+	s.startEdge()
+	s.a.must("admin", "provision", "--part", "ids", "--lease-ttl", leaseTTL)
+	s.a.serve("worker", ofHub...)
+	same := []string{"--role", "snowflake", "--layout", "twitter", "--datacenter", "1", "--lease-ttl", leaseTTL}
+	refused := func(message string, args ...string) {
+		t.Helper()
+		p := s.edge.launch("worker", args...)
+		natstest.Eventually(t, "the process ends", p.HasEnded)
+		if code := p.Cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.Stderr.String(), message) {
+			t.Errorf("exit code %d, want 1 and %q:\n%s", code, message, p.Stderr.Tail())
+		}
+		t.Log(p.Stderr.Tail())
+	}
+	refused("datacenter 1 is taken by another installation on the same subjects", same...)
+	refused("has the layout", "--role", "snowflake", "--layout", "discord", "--datacenter", "2", "--lease-ttl", leaseTTL)
+
+	s.links.Cut(leafLink)
+	younger := s.edge.serve("worker", same...)
+	heal := time.Now()
+	if err := s.links.Mend(leafLink); err != nil {
+		t.Fatal(err)
+	}
+	younger.logs("standing by for an older installation")
+	t.Logf("stands by %v after the link came", time.Since(heal).Round(time.Millisecond))
+	natstest.Eventually(t, "the metric shows the conflict", func() bool {
+		return younger.metric("idworker_installation_conflict", "") == 1
+	})
+	s.links.Cut(leafLink)
+	younger.logs("older installation gone, serving again")
+}
