@@ -1,6 +1,7 @@
 package regions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,37 +137,45 @@ func (c *callers) finish() {
 	c.wg.Wait()
 }
 
-// count counts the requests of the phase with an outcome, sent at or after a
-// time.
-func (c *callers) count(since time.Time, region, kind, outcome string) (n int) {
+// ended returns the requests with an outcome that were sent at or after a time,
+// the latest first.
+func (c *callers) ended(since time.Time, region, kind, outcome string) (found []request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range slices.Backward(c.requests) {
 		if r.Received.Before(since) {
-			break // later ones were received even earlier
+			break // all others were received even earlier
 		}
 		if r.region == region && r.Tag == kind && r.outcome == outcome && !r.Sent.Before(since) {
-			n++
+			found = append(found, r)
 		}
 	}
-	return n
+	return found
 }
 
 // answers waits for so many further answers of each kind in a region.
 func (c *callers) answers(n int, region string, kinds ...string) {
 	c.t.Helper()
-	c.sees(n, region, "", kinds...)
-}
-
-// sees waits for so many further requests with an outcome.
-func (c *callers) sees(n int, region, outcome string, kinds ...string) {
-	c.t.Helper()
 	now := time.Now()
 	for _, kind := range kinds {
-		natstest.Eventually(c.t, fmt.Sprintf("%d requests for %s IDs in %s end with %q", n, kind, region, outcome), func() bool {
-			return c.count(now, region, kind, outcome) >= n
+		natstest.Eventually(c.t, fmt.Sprintf("%d answers with %s IDs in %s", n, kind, region), func() bool {
+			return len(c.ended(now, region, kind, "")) >= n
 		})
 	}
+}
+
+// sees waits until a request sent in this phase ends with an outcome, and logs
+// when the first did.
+func (c *callers) sees(region, kind, outcome string) {
+	c.t.Helper()
+	var found []request
+	natstest.Eventually(c.t, fmt.Sprintf("a request for %s IDs in %s ends with %q", kind, region, outcome), func() bool {
+		found = c.ended(c.began, region, kind, outcome)
+		return len(found) > 0
+	})
+	first := found[len(found)-1]
+	c.t.Logf("%s: first %q for %s in %s after %v", *c.phase.Load(), cmp.Or(outcome, "answer"), kind, region,
+		first.Received.Sub(c.began).Round(time.Millisecond))
 }
 
 // check stops the callers, and checks all of their IDs.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -160,6 +161,17 @@ func (s *site) startGateways(serversOfA, serversOfB int) {
 			s.b = r
 		}
 	}
+}
+
+// provision creates the hub's streams and buckets.
+func (s *site) provision() {
+	s.t.Helper()
+	natstest.Eventually(s.t, "JetStream has a leader", func() bool {
+		return slices.ContainsFunc(s.a.servers, func(p *program) bool {
+			return strings.Contains(p.Stderr.String(), "cluster new metadata leader")
+		})
+	})
+	s.a.must("admin", "provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL)
 }
 
 // inDomain is nats.conf with a JetStream domain.
