@@ -1,6 +1,7 @@
 package regions
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func startAll(t *testing.T) (*site, processes) {
 	s.startEdge()
 	p := processes{a: s.workers(s.a), b: s.workers(s.b)}
 	// Small buffers, so that they are used up soon.
-	s.a.serve("loader", "--role", "loader", "--max-step", "500")
+	s.a.serve("loader", "--role", "loader", "--max-step", "500", "--max-batch", "500")
 	s.a.must("admin", "tag", "create", trend, "--step", "300")
 	s.a.must("admin", "tag", "create", strict, "--order", "strict")
 	p.edge = s.workers(s.edge)
@@ -137,6 +138,14 @@ func TestCut(t *testing.T) {
 		if cut.far == s.edge {
 			c.answers(50, s.edge.name, snowflake)
 			t.Logf("%s: the edge's own process answered %d requests", cut.link, answered(p.edge[0])-ofEdge)
+		}
+
+		if cut.how == "frozen" {
+			natstest.Eventually(t, "a server closes the frozen link", func() bool {
+				return slices.ContainsFunc(append(slices.Clone(s.a.servers), cut.far.servers...), func(p *program) bool {
+					return strings.Contains(p.Stderr.String(), "Stale Connection")
+				})
+			})
 		}
 
 		c.enter(cut.link + " healed after " + cut.how)
