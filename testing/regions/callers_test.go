@@ -42,7 +42,7 @@ type request struct {
 }
 
 // callers request IDs in several regions until they are stopped. Each has one
-// request at a time, and does not retry it: failures shall show.
+// request at a time, and does not retry it, so that failures show.
 type callers struct {
 	t     testing.TB
 	phase atomic.Pointer[string]
