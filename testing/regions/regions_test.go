@@ -115,6 +115,13 @@ func TestCut(t *testing.T) {
 		{gatewayLink, s.b, "frozen", func() { s.freeze(gatewayLink) }},
 		{leafLink, s.edge, "frozen", func() { s.freeze(leafLink) }},
 	} {
+		stale := func() (n int) {
+			for _, p := range append(slices.Clone(s.a.servers), cut.far.servers...) {
+				n += strings.Count(p.Stderr.String(), "Stale Connection")
+			}
+			return n
+		}
+		before := stale()
 		c.enter(cut.link + " " + cut.how)
 		cut.begin()
 		ofEdge := answered(p.edge[0])
@@ -129,6 +136,10 @@ func TestCut(t *testing.T) {
 			})
 			c.since("no worker ID of the hub at the edge")
 		}
+		if cut.how == "frozen" {
+			natstest.Eventually(t, "a server closes the frozen link", func() bool { return stale() > before })
+			c.since("closed by a server")
+		}
 		c.sees(cut.far.name, trend, "503")
 		for _, r := range []*region{s.a, s.b, s.edge} {
 			if r != cut.far {
@@ -138,14 +149,6 @@ func TestCut(t *testing.T) {
 		if cut.far == s.edge {
 			c.answers(50, s.edge.name, snowflake)
 			t.Logf("%s: the edge's own process answered %d requests", cut.link, answered(p.edge[0])-ofEdge)
-		}
-
-		if cut.how == "frozen" {
-			natstest.Eventually(t, "a server closes the frozen link", func() bool {
-				return slices.ContainsFunc(append(slices.Clone(s.a.servers), cut.far.servers...), func(p *program) bool {
-					return strings.Contains(p.Stderr.String(), "Stale Connection")
-				})
-			})
 		}
 
 		c.enter(cut.link + " healed after " + cut.how)
