@@ -71,7 +71,7 @@ release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 		{ echo "the commit has no tag v$(VERSION), the version in cmd/idworker/version.go; for any other commit use SNAPSHOT=1"; exit 1; })
 	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
 	$(GO) run ./testing/release/image -dist dist
-	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy nats.conf cluster.conf LICENSE
+	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd nats.conf cluster.conf LICENSE
 	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
 	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt
