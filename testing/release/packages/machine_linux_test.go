@@ -1,0 +1,162 @@
+package packages
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/process"
+)
+
+// machine is a clean Debian, booted with systemd in namespaces of its own.
+type machine struct {
+	*testing.T
+	root string
+	init string // the process ID of its systemd, seen from outside
+}
+
+// tools installs programs on a Debian or Ubuntu, unless they are there.
+func tools(t *testing.T, packageOf map[string]string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("left out: needs root")
+	}
+	for program, pack := range packageOf {
+		if _, err := exec.LookPath(program); err == nil {
+			continue
+		}
+		install := exec.CommandContext(t.Context(), "apt-get", "install", "-y", "--no-install-recommends", pack)
+		install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := install.CombinedOutput(); err != nil {
+			t.Skipf("left out: needs %s, and apt-get install %s failed: %v\n%s", program, pack, err, out)
+		}
+	}
+}
+
+// boot boots a clean Debian, which lives as long as the test. The root is kept
+// in the user's cache, and copied.
+func boot(t *testing.T) *machine {
+	t.Helper()
+	tools(t, map[string]string{"debootstrap": "debootstrap", "systemd-nspawn": "systemd-container", "nsenter": "util-linux"})
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const suite = "trixie"
+	kept := filepath.Join(cache, "idworker", "debian-"+suite)
+	if _, err := os.Stat(kept); errors.Is(err, os.ErrNotExist) {
+		made := kept + ".new"
+		mustRun(t, "rm", "-rf", made)
+		mustRun(t, "mkdir", "-p", filepath.Dir(made))
+		mustRun(t, "debootstrap", "--variant=minbase", "--include=systemd-sysv,dbus", suite, made)
+		if err := os.Rename(made, kept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &machine{T: t, root: filepath.Join(t.TempDir(), "root")}
+	mustRun(t, "cp", "-a", kept, m.root)
+	m.start()
+	return m
+}
+
+// start boots the machine. It has a network of its own with a loopback device.
+func (m *machine) start() {
+	m.Helper()
+	args := []string{"--directory", m.root, "--machine", fmt.Sprintf("idworker-%d", os.Getpid()), "--register=no", "--private-network", "--boot"}
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		args = append(args, "--keep-unit") // no systemd outside that could make one
+	}
+	nspawn, err := process.Settings{
+		Binary: "systemd-nspawn", Env: []string{"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "PATH=" + os.Getenv("PATH")},
+	}.Launch(args...)
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(func() {
+		nspawn.Signal(syscall.SIGTERM) // a shutdown in order
+		natstest.Eventually(m, "the machine's end", nspawn.HasEnded)
+	})
+	outside := nspawn.Cmd.Process.Pid
+	natstest.Eventually(m, "the machine's systemd", func() bool {
+		if nspawn.HasEnded() {
+			m.Fatalf("systemd-nspawn ended:\n%s%s", nspawn.Stdout.String(), nspawn.Stderr.String())
+		}
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", outside, outside))
+		m.init = strings.TrimSpace(string(children))
+		if m.init == "" {
+			return false
+		}
+		state, _ := m.try("systemctl is-system-running")
+		return state == "running" || state == "degraded"
+	})
+}
+
+// try runs a shell command in the machine.
+func (m *machine) try(command string) (stdout string, err error) {
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(m.Context(), "nsenter", "--target", m.init, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
+		"/bin/sh", "-c", command)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive"}
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("%s: %w\n%s%s", command, err, out.String(), said.String())
+	}
+	return strings.TrimSpace(out.String()), err
+}
+
+// run runs a shell command in the machine, which must succeed.
+func (m *machine) run(command string) (stdout string) {
+	m.Helper()
+	out, err := m.try(command)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return out
+}
+
+// put copies a file into the machine.
+func (m *machine) put(from, to string) {
+	m.Helper()
+	mustRun(m.T, "cp", from, filepath.Join(m.root, to))
+}
+
+// property returns a property of a unit.
+func (m *machine) property(unit, name string) string {
+	m.Helper()
+	return m.run("systemctl show --value --property " + name + " " + unit)
+}
+
+// files lists the files and folders of the machine's disk, apart from logs, and
+// what systemd and dpkg keep.
+func (m *machine) files() map[string]bool {
+	m.Helper()
+	list := make(map[string]bool)
+	for name := range strings.Lines(m.run(`find / -xdev \( -path /var/log -o -path /var/lib/systemd -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/backups -o -path /tmp -o -path /var/tmp -o -path /root \) -prune -o -print`)) {
+		list[strings.TrimSpace(name)] = true
+	}
+	return list
+}
+
+// mustRun runs a program to its end, and returns its output.
+func mustRun(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// debOf returns the release's package for this machine.
+func debOf(t *testing.T) string {
+	t.Helper()
+	return one(t, "idworker_*_"+runtime.GOARCH+".deb")
+}
