@@ -3,6 +3,7 @@ package packages
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,19 +44,21 @@ func TestDebian(t *testing.T) {
 		t.Errorf("after the removal run:\n%s", running)
 	}
 	m.run("dpkg -P idworker")
-	var left []string
-	for name := range m.files() {
-		if !before[name] {
-			left = append(left, name)
+	after := m.files()
+	for name, was := range before {
+		if after[name] != was {
+			t.Errorf("changed or gone: %s: %q, before %q", name, after[name], was)
 		}
+		delete(after, name)
 	}
-	slices.Sort(left)
+	left := slices.Sorted(maps.Keys(after))
 	data := 0
 	for _, name := range left {
 		switch {
 		case strings.HasPrefix(name, "/var/lib/private/idworker/"):
 			data++
-		case name == "/var/lib/private", name == "/var/lib/private/idworker", strings.HasPrefix(name, "/var/lib/idworker"):
+		case name == "/var/lib/private", name == "/var/lib/private/idworker",
+			name == "/var/lib/idworker", strings.HasPrefix(name, "/var/lib/idworker/"): // links
 		default:
 			t.Errorf("left behind: %s", name)
 		}

@@ -2,11 +2,14 @@ package packages
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -89,14 +92,28 @@ func (m *machine) start() {
 		if nspawn.HasEnded() {
 			m.Fatalf("systemd-nspawn ended:\n%s%s", nspawn.Stdout.String(), nspawn.Stderr.String())
 		}
-		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", outside, outside))
-		m.init = strings.TrimSpace(string(children))
-		if m.init == "" {
+		if m.init = initOf(outside); m.init == "" {
 			return false
 		}
 		state, _ := m.try("systemctl is-system-running")
 		return state == "running" || state == "degraded"
 	})
+}
+
+// initOf returns the init of a systemd-nspawn, or nothing. While that starts, a
+// child of it is still in this system's namespaces: a command for it would
+// install the package here.
+func initOf(nspawn int) string {
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nspawn, nspawn))
+	ours, _ := os.Readlink("/proc/self/ns/pid")
+	for _, child := range strings.Fields(string(children)) {
+		name, _ := os.ReadFile("/proc/" + child + "/comm")
+		space, _ := os.Readlink("/proc/" + child + "/ns/pid")
+		if string(name) == "systemd\n" && space != "" && space != ours {
+			return child
+		}
+	}
+	return ""
 }
 
 // try runs a shell command in the machine.
@@ -134,13 +151,44 @@ func (m *machine) property(unit, name string) string {
 	return m.run("systemctl show --value --property " + name + " " + unit)
 }
 
-// files lists the files and folders of the machine's disk, apart from logs, and
-// what systemd and dpkg keep.
-func (m *machine) files() map[string]bool {
+// theirs are files that dpkg and systemd write for themselves.
+var theirs = regexp.MustCompile(`^/(?:` + strings.Join([]string{
+	`var/lib/dpkg/(?:status|status-old|lock|lock-frontend|triggers/.*|info|info/format|updates)`,
+	`var/log/(?:dpkg\.log|journal|journal/.*|wtmp\.db|wtmp|btmp|lastlog)`,
+	`var/lib/systemd/(?:random-seed|timers/.*|catalog/database|credential\.secret|linger)`,
+	`var/tmp/systemd-private-.*`,
+	`(?:etc|var)/\.updated`,
+}, "|") + `)$`)
+
+// files describes the files and folders of the machine's disk, apart from
+// those of dpkg and systemd: kind, rights, and checksum.
+func (m *machine) files() map[string]string {
 	m.Helper()
-	list := make(map[string]bool)
-	for name := range strings.Lines(m.run(`find / -xdev \( -path /var/log -o -path /var/lib/systemd -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/backups -o -path /tmp -o -path /var/tmp -o -path /root \) -prune -o -print`)) {
-		list[strings.TrimSpace(name)] = true
+	list := make(map[string]string)
+	err := filepath.WalkDir(m.root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, m.root)
+		if theirs.MatchString(name) {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		list[name] = info.Mode().String()
+		if info.Mode().IsRegular() {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			list[name] += fmt.Sprintf(" %x", sha256.Sum256(content))
+		}
+		return nil
+	})
+	if err != nil {
+		m.Fatal(err)
 	}
 	return list
 }
