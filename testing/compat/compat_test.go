@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -47,7 +48,7 @@ func TestServers(t *testing.T) {
 		{oldestServing, true, false},
 		{"2.11.17", true, false},
 		{oldestEnriching, true, true},
-		{"", true, true}, // as go.mod pins it
+		{server.VERSION, true, true}, // in go.mod
 	} {
 		t.Run("v"+test.version, func(t *testing.T) {
 			s := &site{T: t, idworker: idworker, server: install(t, test.version), seen: make(map[string]bool)}
@@ -61,7 +62,7 @@ func TestServers(t *testing.T) {
 			if err := os.WriteFile(s.conf, []byte(conf), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s.startServer()
+			s.restartServer()
 			if !test.serves {
 				for _, command := range []string{"serve", "provision", "tag create order"} {
 					s.refused("need 2.10 or newer", command)
@@ -82,19 +83,12 @@ func TestServers(t *testing.T) {
 // install returns the path of a nats-server.
 func install(t *testing.T, version string) string {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "nats-server")
-	if version == "" {
-		if _, err := process.Build(dir, "nats-server", process.NATSServer); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	cmd := exec.Command("go", "install", process.NATSServer+"@v"+version)
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go install nats-server %s: %v\n%s", version, err, out)
 	}
-	return path
+	return filepath.Join(dir, "nats-server")
 }
 
 // site is an idworker on a nats-server.
@@ -129,11 +123,12 @@ func (s *site) start(binary, line string, args ...string) *process.Process {
 	return p
 }
 
-func (s *site) startServer() { s.running = s.start(s.server, "Server is ready", "-c", s.conf) }
-
-func (s *site) crashServer() {
-	s.running.Kill()
-	s.startServer()
+// restartServer starts the server, and kills it before.
+func (s *site) restartServer() {
+	if s.running != nil {
+		s.running.Kill()
+	}
+	s.running = s.start(s.server, "Server is ready", "-c", s.conf)
 }
 
 func (s *site) startWorker() *process.Process {
@@ -167,7 +162,7 @@ func (s *site) serve() {
 	s.succeeds("tag create invoice --order strict --if-missing")
 	for range 3 {
 		s.get()
-		s.crashServer()
+		s.restartServer()
 		s.get()
 		worker.Kill()
 		worker = s.startWorker()
@@ -178,18 +173,21 @@ func (s *site) serve() {
 
 // get gets IDs of each kind, and checks that none comes twice.
 func (s *site) get() {
-	for _, command := range []string{"get order 150", "get invoice 20", "get --snowflake 150"} {
+	const strict = "get invoice 20"
+	for _, command := range []string{"get order 150", strict, "get --snowflake 150"} {
 		for id := range strings.FieldsSeq(s.succeeds(command)) {
 			if s.seen[command+id] {
 				s.Errorf("%s: %s came twice", command, id)
 			}
 			s.seen[command+id] = true
-			if n, err := strconv.ParseInt(id, 10, 64); command == "get invoice 20" {
-				if err != nil || n <= s.last {
-					s.Errorf("strict ID %s after %d", id, s.last)
-				}
-				s.last = n
+			if command != strict {
+				continue
 			}
+			n, err := strconv.ParseInt(id, 10, 64)
+			if err != nil || n <= s.last {
+				s.Errorf("strict ID %s after %d", id, s.last)
+			}
+			s.last = n
 		}
 	}
 }
@@ -204,13 +202,12 @@ func (s *site) streams() jetstream.JetStream {
 	}
 	s.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
-	for _, c := range []jetstream.StreamConfig{
-		{Name: "RAW", Subjects: []string{"raw.>"}},
-		{Name: "READY", Subjects: []string{"ready.>"}, AllowAtomicPublish: true},
-	} {
-		if err == nil {
-			_, err = js.CreateStream(s.Context(), c)
-		}
+	if err != nil {
+		s.Fatal(err)
+	}
+	_, err = js.CreateStream(s.Context(), jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.>"}})
+	if err == nil {
+		_, err = js.CreateStream(s.Context(), jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready.>"}, AllowAtomicPublish: true})
 	}
 	if err != nil {
 		s.Fatal(err)
@@ -234,7 +231,7 @@ func (s *site) enrich(js jetstream.JetStream) {
 			return err == nil && ready.CachedInfo().State.Msgs > uint64(round*each)
 		})
 		enricher.Kill()
-		s.crashServer()
+		s.restartServer()
 	}
 	s.start(s.idworker, "\tenriching\t", strings.Fields("enrich run "+enrichment)...)
 	out := s.succeeds("enrich verify --wait 1m " + enrichment)
