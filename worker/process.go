@@ -187,8 +187,8 @@ func (p *Process) parts() []part {
 }
 
 // Start returns when the process works: a worker has then joined the queue
-// group, and a process for snowflake IDs only has tried to. It fails after 30 seconds without progress, or when ctx ends, and then
-// leaves nothing behind.
+// group, and a process for snowflake IDs only has tried to. It fails after 30
+// seconds without progress, or when ctx ends, and then leaves nothing behind.
 func (p *Process) Start(ctx context.Context) error {
 	parts := p.parts()
 	for i, part := range parts {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -130,13 +131,13 @@ func startRegions(t *testing.T) regions {
 	var r regions
 	r.hub = natstest.Start(t, func(o *server.Options) {
 		o.JetStreamDomain = "hub"
-		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", port
+		o.LeafNode.Host, o.LeafNode.Port, o.LeafNode.NoAdvertise = "127.0.0.1", port, true
 	})
 	var address string
 	r.link, address = startLink(t, fmt.Sprint("127.0.0.1:", port))
 	r.leaf = natstest.Start(t, func(o *server.Options) {
 		o.JetStreamDomain = "leaf"
-		o.LeafNode.ReconnectInterval = 50_000_000 // 50ms
+		o.LeafNode.ReconnectInterval = 50 * time.Millisecond
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: address}}}}
 	})
 	return r
@@ -228,7 +229,6 @@ func TestDatacenterIsTaken(t *testing.T) {
 		"datacenter 1 is taken by another installation": ofDatacenter(1),
 		"has the layout 41:1ms/d5/w5/s12@1288834974657": otherEpoch,
 	} {
-		cfg.Prefix = messages.DefaultPrefix
 		_, err := startProcess(t.Context(), configure(t, r.leaf, cfg))
 		if !errors.Is(err, worker.ErrForeign) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
