@@ -44,10 +44,16 @@ func TestDebian(t *testing.T) {
 		t.Errorf("after the removal run:\n%s", running)
 	}
 	m.run("dpkg -P idworker")
+	removed(m, before)
+}
+
+// removed: the disk is as before, but for the data.
+func removed(m *machine, before map[string]string) {
+	m.Helper()
 	after := m.files()
 	for name, was := range before {
 		if after[name] != was {
-			t.Errorf("changed or gone: %s: %q, before %q", name, after[name], was)
+			m.Errorf("changed or gone: %s: %q, before %q", name, after[name], was)
 		}
 		delete(after, name)
 	}
@@ -60,13 +66,13 @@ func TestDebian(t *testing.T) {
 		case name == "/var/lib/private", name == "/var/lib/private/idworker",
 			name == "/var/lib/idworker", strings.HasPrefix(name, "/var/lib/idworker/"): // links
 		default:
-			t.Errorf("left behind: %s", name)
+			m.Errorf("left behind: %s", name)
 		}
 	}
 	if data == 0 {
-		t.Error("the data is gone")
+		m.Error("the data is gone")
 	}
-	t.Logf("purged; left behind: %d files and folders in /var/lib/private/idworker", data)
+	m.Logf("purged; left behind: %d files and folders in /var/lib/private/idworker", data)
 }
 
 // firstID: the package's own process serves at once.
