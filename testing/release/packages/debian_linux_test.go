@@ -183,6 +183,7 @@ systemctl start --no-block idworker@%[1]s`, name, role, 9091+i))
 			m.Errorf("idworker@%s has process %s after the upgrade, %s before", name, now, pids[name])
 		}
 	}
+	inTurn(m)
 	m.run("systemctl stop bench")
 	var report struct {
 		Requests, Failed, IDs int64
@@ -203,5 +204,32 @@ systemctl start --no-block idworker@%[1]s`, name, role, 9091+i))
 	m.Logf("upgrade under load: %d requests in %.1f s, %d failed, %d IDs, %d duplicates", report.Requests, report.Seconds, report.Failed, report.IDs, broken.Duplicates)
 	if report.Requests == 0 || report.Failed > 0 || broken.Duplicates+broken.NoReplies > 0 {
 		m.Errorf("failures %s, broken %s", report.Failures, report.Broken)
+	}
+}
+
+// inTurn: each process served again before the next one stopped. The bench does
+// not show that, as its client tries again while no worker is there.
+func inTurn(m *machine) {
+	m.Helper()
+	type absence struct {
+		name     string
+		from, to int
+	}
+	var absences []absence
+	for _, name := range processes {
+		at := func(property string) int {
+			n, err := strconv.Atoi(m.property("idworker@"+name, property))
+			if err != nil || n == 0 {
+				m.Errorf("idworker@%s: %s is %d, %v", name, property, n, err)
+			}
+			return n
+		}
+		absences = append(absences, absence{name, at("ActiveExitTimestampMonotonic"), at("ActiveEnterTimestampMonotonic")})
+	}
+	slices.SortFunc(absences, func(a, b absence) int { return a.from - b.from })
+	for i, next := range absences[1:] {
+		if before := absences[i]; next.from < before.to {
+			m.Errorf("idworker@%s stopped %d µs before idworker@%s served again", next.name, before.to-next.from, before.name)
+		}
 	}
 }
