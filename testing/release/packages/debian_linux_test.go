@@ -61,10 +61,11 @@ func removed(m *machine, before map[string]string) {
 	data := 0
 	for _, name := range left {
 		switch {
+		// /var/lib/idworker has links to these.
 		case strings.HasPrefix(name, "/var/lib/private/idworker/"):
 			data++
 		case name == "/var/lib/private", name == "/var/lib/private/idworker",
-			name == "/var/lib/idworker", strings.HasPrefix(name, "/var/lib/idworker/"): // links
+			name == "/var/lib/idworker", strings.HasPrefix(name, "/var/lib/idworker/"):
 		default:
 			m.Errorf("left behind: %s", name)
 		}

@@ -77,7 +77,8 @@ func (m *machine) start() {
 	// systemd-nspawn would end.
 	args := []string{"--pdeathsig", "TERM", "systemd-nspawn", "--directory", m.root, "--machine", fmt.Sprintf("idworker-%d", os.Getpid()), "--register=no", "--private-network", "--boot"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		args = append(args, "--keep-unit") // no systemd outside that could make one
+		// No systemd outside could make a unit.
+		args = append(args, "--keep-unit")
 	}
 	nspawn, err := process.Settings{
 		Binary: "setpriv", Env: []string{"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "PATH=" + os.Getenv("PATH")},
