@@ -44,10 +44,16 @@ func TestDebian(t *testing.T) {
 		t.Errorf("after the removal run:\n%s", running)
 	}
 	m.run("dpkg -P idworker")
+	removed(m, before)
+}
+
+// removed: the disk is as before, but for the data.
+func removed(m *machine, before map[string]string) {
+	m.Helper()
 	after := m.files()
 	for name, was := range before {
 		if after[name] != was {
-			t.Errorf("changed or gone: %s: %q, before %q", name, after[name], was)
+			m.Errorf("changed or gone: %s: %q, before %q", name, after[name], was)
 		}
 		delete(after, name)
 	}
@@ -55,18 +61,19 @@ func TestDebian(t *testing.T) {
 	data := 0
 	for _, name := range left {
 		switch {
+		// /var/lib/idworker has links to these.
 		case strings.HasPrefix(name, "/var/lib/private/idworker/"):
 			data++
 		case name == "/var/lib/private", name == "/var/lib/private/idworker",
-			name == "/var/lib/idworker", strings.HasPrefix(name, "/var/lib/idworker/"): // links
+			name == "/var/lib/idworker", strings.HasPrefix(name, "/var/lib/idworker/"):
 		default:
-			t.Errorf("left behind: %s", name)
+			m.Errorf("left behind: %s", name)
 		}
 	}
 	if data == 0 {
-		t.Error("the data is gone")
+		m.Error("the data is gone")
 	}
-	t.Logf("purged; left behind: %d files and folders in /var/lib/private/idworker", data)
+	m.Logf("purged; left behind: %d files and folders in /var/lib/private/idworker", data)
 }
 
 // firstID: the package's own process serves at once.
@@ -177,6 +184,7 @@ systemctl start --no-block idworker@%[1]s`, name, role, 9091+i))
 			m.Errorf("idworker@%s has process %s after the upgrade, %s before", name, now, pids[name])
 		}
 	}
+	inTurn(m)
 	m.run("systemctl stop bench")
 	var report struct {
 		Requests, Failed, IDs int64
@@ -197,5 +205,32 @@ systemctl start --no-block idworker@%[1]s`, name, role, 9091+i))
 	m.Logf("upgrade under load: %d requests in %.1f s, %d failed, %d IDs, %d duplicates", report.Requests, report.Seconds, report.Failed, report.IDs, broken.Duplicates)
 	if report.Requests == 0 || report.Failed > 0 || broken.Duplicates+broken.NoReplies > 0 {
 		m.Errorf("failures %s, broken %s", report.Failures, report.Broken)
+	}
+}
+
+// inTurn: each process served again before the next one stopped. The bench does
+// not show that, as its client tries again while no worker is there.
+func inTurn(m *machine) {
+	m.Helper()
+	type absence struct {
+		name     string
+		from, to int
+	}
+	var absences []absence
+	for _, name := range processes {
+		at := func(property string) int {
+			n, err := strconv.Atoi(m.property("idworker@"+name, property))
+			if err != nil || n == 0 {
+				m.Errorf("idworker@%s: %s is %d, %v", name, property, n, err)
+			}
+			return n
+		}
+		absences = append(absences, absence{name, at("ActiveExitTimestampMonotonic"), at("ActiveEnterTimestampMonotonic")})
+	}
+	slices.SortFunc(absences, func(a, b absence) int { return a.from - b.from })
+	for i, next := range absences[1:] {
+		if before := absences[i]; next.from < before.to {
+			m.Errorf("idworker@%s stopped %d µs before idworker@%s served again", next.name, before.to-next.from, before.name)
+		}
 	}
 }

@@ -73,12 +73,15 @@ func boot(t *testing.T) *machine {
 // start boots the machine. It has a network of its own with a loopback device.
 func (m *machine) start() {
 	m.Helper()
-	args := []string{"--directory", m.root, "--machine", fmt.Sprintf("idworker-%d", os.Getpid()), "--register=no", "--private-network", "--boot"}
+	// If the test is killed, SIGTERM shuts the machine down: with SIGKILL, only
+	// systemd-nspawn would end.
+	args := []string{"--pdeathsig", "TERM", "systemd-nspawn", "--directory", m.root, "--machine", fmt.Sprintf("idworker-%d", os.Getpid()), "--register=no", "--private-network", "--boot"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		args = append(args, "--keep-unit") // no systemd outside that could make one
+		// No systemd outside could make a unit.
+		args = append(args, "--keep-unit")
 	}
 	nspawn, err := process.Settings{
-		Binary: "systemd-nspawn", Env: []string{"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "PATH=" + os.Getenv("PATH")},
+		Binary: "setpriv", Env: []string{"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "PATH=" + os.Getenv("PATH")},
 	}.Launch(args...)
 	if err != nil {
 		m.Fatal(err)
