@@ -167,7 +167,7 @@ type foreignProcess struct {
 // process's own answer is an error: it proves nothing.
 func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
 	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
-	all, err := ListProcesses(ctx, conn, prefix)
+	all, err := listProcesses(ctx, conn, prefix, w.process.timing.quiet)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ func TestLookWithoutOwnAnswer(t *testing.T) {
 	net := NewAccount(t)
 	w := newInstallationWatch(&Process{
 		cfg: Config{Control: net.Connect(t)}.WithDefaults(), self: ProcessIdentity{Instance: "own", Installation: "ours"},
+		timing: timing{quiet: answersQuiet},
 	})
 	look := func() error {
 		foreign, err := w.look(t.Context())

@@ -4,7 +4,7 @@
 # manager must not.
 set -e
 [ -d /run/systemd/system ] || exit 0
-systemctl daemon-reload
+systemctl daemon-reload || :
 units() {
 	systemctl list-units --plain --no-legend --state="$1" 'idworker@*.service' | cut -d ' ' -f 1
 }

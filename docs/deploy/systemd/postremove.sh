@@ -7,5 +7,5 @@ if [ "$1" = purge ]; then
 	rm -f /etc/credstore/idworker.*
 fi
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
+	systemctl daemon-reload || :
 fi
