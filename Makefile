@@ -69,9 +69,10 @@ VERSION = $(shell sed -n 's/^const version = "\(.*\)"/\1/p' cmd/idworker/version
 release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 	@$(if $(SNAPSHOT),,test "$$(git describe --tags --exact-match 2>/dev/null)" = v$(VERSION) || \
 		{ echo "the commit has no tag v$(VERSION), the version in cmd/idworker/version.go; for any other commit use SNAPSHOT=1"; exit 1; })
+	@$(if $(SNAPSHOT),,test -z "$$(git status --porcelain)" || { git status --short; echo "the tree has changes that are not committed"; exit 1; })
 	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
 	$(GO) run ./testing/release/image -dist dist
-	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy nats.conf cluster.conf LICENSE
+	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd nats.conf cluster.conf LICENSE
 	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
 	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt

@@ -123,3 +123,50 @@ func TestIDsOfAMomentByHand(t *testing.T) {
 		t.Errorf("%d to %d", first, last)
 	}
 }
+
+// TestEveryIDOfAMoment puts all IDs of a time unit together from the bits that
+// each layout's origin publishes. FirstAt and LastAt are the lowest and highest.
+func TestEveryIDOfAMoment(t *testing.T) {
+	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC).UnixMilli()
+	for name, public := range map[string]struct {
+		epoch, unit                int64 // milliseconds
+		high, middle, low          int   // bits below the time
+		time                       int
+		lastDatacenter, lastWorker int64
+	}{
+		"default":   {1735689600000, 1, 0, 10, 12, 41, 0, 1023},
+		"js":        {1735689600000, 10, 0, 7, 8, 38, 0, 127},
+		"twitter":   {1288834974657, 1, 5, 5, 12, 41, 31, 31},
+		"discord":   {1420070400000, 1, 5, 5, 12, 41, 31, 31},
+		"instagram": {1314220021721, 1, 0, 13, 10, 40, 0, 8191},
+		"sonyflake": {1409529600000, 10, 0, 8, 16, 39, 0, 65535},
+	} {
+		l, err := ParseLayout(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Spec().Time != public.time || l.MaxDatacenter() != public.lastDatacenter || l.MaxWorkerID() != public.lastWorker {
+			t.Errorf("%s: %+v", name, l.Spec())
+		}
+		timestamp := (at - public.epoch) / public.unit
+		lowest, highest := ID(1<<62), ID(0)
+		for high := range int64(1) << public.high {
+			for middle := range int64(1) << public.middle {
+				for low := range int64(1) << public.low {
+					id := ID(((timestamp<<public.high|high)<<public.middle|middle)<<public.low | low)
+					lowest, highest = min(lowest, id), max(highest, id)
+				}
+			}
+		}
+		first, err := l.FirstAt(time.UnixMilli(at))
+		last, lastErr := l.LastAt(time.UnixMilli(at))
+		if first != lowest || last != highest || err != nil || lastErr != nil {
+			t.Errorf("%s: %d to %d, want %d to %d (%v, %v)", name, first, last, lowest, highest, err, lastErr)
+		}
+		for id, in := range map[ID]bool{first - 1: false, first: true, last: true, last + 1: false} {
+			if is := l.Timestamp(id) == timestamp; is != in {
+				t.Errorf("%s: %d has timestamp %d, and %d is wanted: %v", name, id, l.Timestamp(id), timestamp, in)
+			}
+		}
+	}
+}

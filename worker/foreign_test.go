@@ -84,7 +84,7 @@ func TestRefusesToStart(t *testing.T) {
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
 	startOlder(t, net, false)
-	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
+	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader, worker.RoleSnowflake} {
 		cfg := worker.Config{Role: role, Store: s, Requests: net.Connect(t), Control: net.Connect(t), Version: "0.0.1"}
 		_, err := startProcess(t.Context(), cfg)
 		var foreign *worker.ForeignError

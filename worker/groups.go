@@ -56,8 +56,8 @@ func (s segmentRequests) open() (member, error) {
 
 // Start joins the queue group of segment requests, and returns when the server
 // has confirmed that. The process joins the other group once it holds a worker
-// ID. Start waits for that only if the role answers nothing else, and not if the
-// first claim fails.
+// ID. Start waits for that only if the role answers nothing else, and not if
+// the first claim fails.
 func (g *queueGroups) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.process.timing.start)
 	defer cancel()

@@ -25,8 +25,8 @@ import (
 // An installation is a set of buckets, and buckets belong to one JetStream.
 // Subjects may reach further: a leaf node link carries them from one JetStream
 // domain to the next. Two installations linked in this way would answer each
-// other's callers, and both count from 1. So one of them must not answer, unless
-// their IDs differ anyway; see [ProcessIdentity.conflict].
+// other's callers, and both count from 1. So one of them must not answer,
+// unless their IDs differ anyway; see [ProcessIdentity.conflict].
 //
 // Each process reads the metadata of all processes when it starts, and every 30
 // seconds. The younger installation stands by; at equal ages, the installation
@@ -34,8 +34,8 @@ import (
 // installations never both stand by.
 //
 //   - A process does not start if a conflicting installation serves, or is
-//     older. A younger installation that serves blocks it too: only an operator may
-//     displace it.
+//     older. A younger installation that serves blocks it too: only an operator
+//     may displace it.
 //   - A serving process leaves the queue groups when an older installation
 //     serves. It comes back after several looks in a row that contained its own
 //     answer and no older installation.
@@ -167,7 +167,7 @@ type foreignProcess struct {
 // process's own answer is an error: it proves nothing.
 func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
 	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
-	all, err := ListProcesses(ctx, conn, prefix)
+	all, err := listProcesses(ctx, conn, prefix, w.process.timing.quiet)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -15,6 +16,7 @@ func TestLookWithoutOwnAnswer(t *testing.T) {
 	net := NewAccount(t)
 	w := newInstallationWatch(&Process{
 		cfg: Config{Control: net.Connect(t)}.WithDefaults(), self: ProcessIdentity{Instance: "own", Installation: "ours"},
+		timing: timing{quiet: answersQuiet},
 	})
 	look := func() error {
 		foreign, err := w.look(t.Context())
@@ -47,4 +49,56 @@ func TestLookWithoutOwnAnswer(t *testing.T) {
 	}
 	answer("own")
 	natstest.Eventually(t, "a look that counts", func() bool { return look() == nil })
+}
+
+// TestConflict: processes of two installations conflict if both deal with
+// segments, or if both issue snowflake IDs that may be equal. Without evidence
+// they conflict.
+func TestConflict(t *testing.T) {
+	none := snowflake.Layout{}
+	layouts := []snowflake.Layout{none, snowflake.Default(), snowflake.Twitter(), snowflake.Discord()}
+	var all []ProcessIdentity
+	for _, role := range []Role{RoleAll, RoleWorker, RoleLoader, RoleSnowflake} {
+		for _, layout := range layouts {
+			for datacenter := range min(layout.MaxDatacenter(), 2) + 1 {
+				all = append(all, ProcessIdentity{Role: role, Layout: layout, Datacenter: datacenter})
+			}
+		}
+	}
+	for _, a := range all {
+		for _, b := range all {
+			want := noConflict
+			switch {
+			case a.Role != RoleSnowflake && b.Role != RoleSnowflake:
+				want = segmentConflict
+			case a.Role == RoleLoader || b.Role == RoleLoader:
+			case a.Layout == none || b.Layout == none:
+				want = unknownConflict
+			case a.Layout != b.Layout:
+				want = layoutConflict
+			case a.Datacenter == b.Datacenter:
+				want = datacenterConflict
+			}
+			if got := a.conflict(b); got != want || b.conflict(a) != got {
+				t.Errorf("%s %s %d, %s %s %d: %d and %d, want %d", a.Role, a.Layout, a.Datacenter, b.Role, b.Layout, b.Datacenter, got, b.conflict(a), want)
+			}
+		}
+	}
+}
+
+// TestMalformedDatacenter: what another process reports is used only if it is
+// written as this program writes it.
+func TestMalformedDatacenter(t *testing.T) {
+	twitter := snowflake.Twitter().String()
+	if layout, datacenter := decodeDatacenter(twitter, "31"); layout != snowflake.Twitter() || datacenter != 31 {
+		t.Errorf("%s, %d", layout, datacenter)
+	}
+	for _, c := range [][2]string{
+		{"", ""}, {twitter, ""}, {"", "1"}, {"twitter", "1"}, {"x" + twitter, "1"}, {snowflake.Default().String(), "1"},
+		{twitter, "32"}, {twitter, "-1"}, {twitter, "+1"}, {twitter, "01"}, {twitter, "1 "}, {twitter, "99999999999999999999"},
+	} {
+		if layout, datacenter := decodeDatacenter(c[0], c[1]); !layout.IsZero() || datacenter != 0 {
+			t.Errorf("%q: %s, %d", c, layout, datacenter)
+		}
+	}
 }

@@ -53,10 +53,15 @@ type timing struct {
 	start  time.Duration // bounds each stage of a start
 	store  time.Duration // bounds a call of the store
 	look   time.Duration // between two looks for other installations
+	quiet  time.Duration // without another answer, ends such a look
 	queued time.Duration // bounds the time that requests may queue
 }
 
-var usualTiming = timing{start: 30 * time.Second, store: load.DefaultTimeout, look: 30 * time.Second, queued: time.Second}
+// lookQuiet bounds the round trip to another installation that is detected:
+// links by satellite take 600 ms.
+const lookQuiet = time.Second
+
+var usualTiming = timing{start: 30 * time.Second, store: load.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second}
 
 // part is a service of the process.
 type part interface {
@@ -187,8 +192,8 @@ func (p *Process) parts() []part {
 }
 
 // Start returns when the process works: a worker has then joined the queue
-// group, and a process for snowflake IDs only has tried to. It fails after 30 seconds without progress, or when ctx ends, and then
-// leaves nothing behind.
+// group, and a process for snowflake IDs only has tried to. It fails after 30
+// seconds without progress, or when ctx ends, and then leaves nothing behind.
 func (p *Process) Start(ctx context.Context) error {
 	parts := p.parts()
 	for i, part := range parts {

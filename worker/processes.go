@@ -60,7 +60,13 @@ func ListProcessesRights() rights.Rights { return rights.Publish(askSubject(micr
 // returned "no responders": no process of any prefix is connected. Otherwise,
 // if no process of this prefix answered, the error is [ErrNoReports].
 func ListProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix) ([]ProcessIdentity, error) {
-	answers, err := askProcesses(ctx, conn, p, micro.PingVerb, nil)
+	return listProcesses(ctx, conn, p, answersQuiet)
+}
+
+// listProcesses is [ListProcesses] with a time without another answer. It
+// bounds the round trip to processes that are found.
+func listProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, quiet time.Duration) ([]ProcessIdentity, error) {
+	answers, err := askProcesses(ctx, conn, p, micro.PingVerb, nil, quiet)
 	var all []ProcessIdentity
 	for _, a := range answers {
 		all = append(all, a.process)
@@ -83,7 +89,7 @@ func AskReportsRights() rights.Rights { return rights.Publish(askSubject(micro.S
 // answered for a quarter of a second, when ctx ends, or after three seconds. An
 // empty list and [ErrNoReports] mean the same as for [ListProcesses].
 func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expected []string) ([]Report, error) {
-	answers, err := askProcesses(ctx, conn, p, micro.StatsVerb, expected)
+	answers, err := askProcesses(ctx, conn, p, micro.StatsVerb, expected, answersQuiet)
 	var all []Report
 	for _, a := range answers {
 		var r Report
@@ -131,8 +137,8 @@ type processAnswer struct {
 
 // askProcesses returns the first answer of each process with a prefix, sorted
 // by instance. It waits for the expected instances, and then until no process
-// has answered for answersQuiet.
-func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb micro.Verb, expected []string) ([]processAnswer, error) {
+// has answered for the time quiet.
+func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb micro.Verb, expected []string, quiet time.Duration) ([]processAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	// A new inbox: the subjects of the connection's other replies are secret.
@@ -151,7 +157,7 @@ func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb 
 	for size := 0; size < maxAnswerBytes; {
 		wait := answersWithin
 		if len(found) > 0 && !slices.ContainsFunc(expected, missing) {
-			wait = answersQuiet
+			wait = quiet
 		}
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		msg, err := answers.Next(waiting)

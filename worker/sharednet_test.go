@@ -20,7 +20,7 @@ import (
 
 // patient is patient where the product is not, for busy machines: requests
 // queued for a second get 429, hanging store calls fail, and starts time out.
-var patient = timing{start: natstest.Patience, store: natstest.Patience, look: usualTiming.look, queued: natstest.Patience}
+var patient = timing{start: natstest.Patience, store: natstest.Patience, look: usualTiming.look, quiet: answersQuiet, queued: natstest.Patience}
 
 // NewPatient is [New] for tests on busy machines.
 func NewPatient(ctx context.Context, cfg Config) (*Process, error) {

@@ -20,7 +20,7 @@ import (
 // Start returns: TestMain finds leftover goroutines.
 func TestStartStopStress(t *testing.T) {
 	t.Parallel()
-	const processes, rounds = 6, 3
+	const processes, rounds = 8, 3
 	random := worker.NewRandom(t)
 	net := worker.NewAccount(t)
 	s := newStore(t, net, 1)
@@ -38,7 +38,7 @@ func TestStartStopStress(t *testing.T) {
 			}
 		})
 	}
-	roles := []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader}
+	roles := []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader, worker.RoleSnowflake}
 	var started, failed atomic.Int64
 	var all sync.WaitGroup
 	var conns []*nats.Conn

@@ -269,7 +269,7 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	d.logServing()
 	err := d.answerCallers()
 	if err == nil {
-		d.notify(systemd.SdNotifyReady)
+		d.background.Start(d.notifyReady)
 	}
 	if err == nil && d.cfg.demo {
 		err = d.demo(ctx, out)
@@ -287,6 +287,20 @@ func (d *daemon) run(ctx context.Context, out output) error {
 		d.callers.Stop() // requests in flight need the process
 	}
 	return errors.Join(err, d.process.Stop())
+}
+
+// readyPoll is the interval between checks of a process that is not ready.
+const readyPoll = 250 * time.Millisecond
+
+// notifyReady reports that the process serves. One that issues only snowflake
+// IDs serves once it holds a worker ID.
+func (d *daemon) notifyReady(ctx context.Context) {
+	for d.cfg.worker.Role == worker.RoleSnowflake && d.process.Ready() != nil {
+		if pause.For(ctx, readyPoll); ctx.Err() != nil {
+			return
+		}
+	}
+	d.notify(systemd.SdNotifyReady)
 }
 
 // notify reports a state to systemd, if it started the process: a unit of

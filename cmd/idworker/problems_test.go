@@ -93,7 +93,17 @@ var remedies = []struct {
 	{doctor.ErrDifferent, "provision with these flags"},
 	{doctor.ErrOtherLayout, "give workers the same --layout"},
 	{&worker.ForeignError{Prefix: "ids"}, "give one another --prefix"},
+	{foreignRegion(snowflake.Twitter()), "give each region another --datacenter"},
+	{foreignRegion(snowflake.Discord()), "give all regions one --layout"},
 	{durability.ErrNoSync, "sync_interval: always"},
+}
+
+// foreignRegion is the error about another region's process with a layout.
+func foreignRegion(layout snowflake.Layout) error {
+	own := worker.ProcessIdentity{Role: worker.RoleSnowflake, Layout: snowflake.Twitter()}
+	other := own
+	other.Layout = layout
+	return &worker.ForeignError{Prefix: "ids", Own: own, Other: other}
 }
 
 // Each error with a hint has it once, and has no other hint.

@@ -123,12 +123,7 @@ func TestSmoke(t *testing.T) {
 // notified returns the states of which a program notifies systemd.
 func notified(t *testing.T, cmd *exec.Cmd) <-chan string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "") // the name of a socket is at most 104 bytes long
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	address := &net.UnixAddr{Net: "unixgram", Name: filepath.Join(dir, "notify")}
+	address := &net.UnixAddr{Net: "unixgram", Name: filepath.Join(t.TempDir(), "notify")}
 	socket, err := net.ListenUnixgram("unixgram", address)
 	if err != nil {
 		t.Fatal(err)

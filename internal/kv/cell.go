@@ -37,7 +37,10 @@ func OpenLeases(ctx context.Context, js jetstream.JetStream, name string) (*Buck
 
 func open(ctx context.Context, js jetstream.JetStream, name string, check func(jetstream.StreamConfig) error) (*Bucket, error) {
 	b := &Bucket{js: js}
-	var err error
+	err := checkServer(js.Conn())
+	if err != nil {
+		return nil, err
+	}
 	if b.entries, err = js.KeyValue(ctx, name); err == nil {
 		b.stream, err = js.Stream(ctx, StreamName(name))
 	}

@@ -26,5 +26,6 @@
 // has no leader.
 //
 // Files: resource.go (the interface, and the three kinds), older.go (evidence),
-// cell.go (single keys), feed.go and gate.go (whole buckets), retry.go.
+// cell.go (single keys), feed.go and gate.go (whole buckets), retry.go,
+// version.go (the oldest server).
 package kv

@@ -76,8 +76,11 @@ func Entries(ctx context.Context, js jetstream.JetStream, bucket string) (string
 }
 
 // find looks up the stream. A missing or empty stream is an [*OlderError] if
-// there is evidence of an earlier one.
+// there is evidence of an earlier one. A server that is too old is refused.
 func (s stream) find(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
+	if err := checkServer(js.Conn()); err != nil {
+		return nil, err
+	}
 	found, err := js.Stream(ctx, s.config.Name)
 	gone, missing := isGone(found, err)
 	if !gone {

@@ -9,7 +9,10 @@ import (
 	"github.com/nats-io/nats-server/v2/conf"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/worker"
 )
 
 // nats.conf gives each user the rights that its role needs: none is missing,
@@ -31,6 +34,22 @@ func TestRightsOfEachUser(t *testing.T) {
 	}
 	for name := range given {
 		t.Errorf("user %s: nobody says what it is for", name)
+	}
+}
+
+// The worker's user has all rights of the role snowflake, which needs fewer.
+func TestWorkerCoversSnowflake(t *testing.T) {
+	p := messages.DefaultPrefix
+	need, given := worker.Rights(p, rights.Snowflake), worker.Rights(p, rights.Worker)
+	for _, lists := range [][2][]string{{need.Publish, given.Publish}, {need.Subscribe, given.Subscribe}} {
+		for _, subject := range lists[0] {
+			if !slices.Contains(lists[1], subject) {
+				t.Errorf("%s is no right of a worker", subject)
+			}
+			if strings.Contains(subject, "LOAD") || strings.Contains(subject, "register") || strings.Contains(subject, "segment") {
+				t.Errorf("%s is about segments", subject)
+			}
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ func TestProcesses(t *testing.T) {
 	w := worker.Report{Instance: "w", Role: worker.RoleWorker}
 	l := worker.Report{Instance: "l", Role: worker.RoleLoader}
 	both := worker.Report{Instance: "b", Host: "h", Role: worker.RoleAll}
+	flakes := worker.Report{Instance: "s", Role: worker.RoleSnowflake}
 	id := int64(7)
 	degraded, failing, stopped, overloaded, off := w, l, both, w, w
 	degraded.Degraded = "no loader answers"
@@ -38,6 +39,7 @@ func TestProcesses(t *testing.T) {
 		reports []worker.Report
 		want    []string
 	}{
+		{[]worker.Report{flakes}, []string{"ok snowflake processes: 1 running", "error workers: none reports", "error loaders: none reports"}},
 		{nil, []string{"error workers: none reports, so requests fail", "error loaders: none reports, so workers live on their buffers"}},
 		{[]worker.Report{w, l}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
 		{[]worker.Report{both}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
@@ -125,5 +127,18 @@ func TestRunningOut(t *testing.T) {
 				t.Errorf("%q, want %q", got[n], want[n])
 			}
 		}
+	}
+}
+
+// TestSnowflakeOnly: without a store, processes for snowflake IDs may be all of
+// an installation. A worker beside them needs a loader.
+func TestSnowflakeOnly(t *testing.T) {
+	t.Parallel()
+	flakes, w := worker.Report{Role: worker.RoleSnowflake}, worker.Report{Role: worker.RoleWorker}
+	if found := Judge(time.Now(), []worker.Report{flakes}, false); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+	if found := Judge(time.Now(), []worker.Report{flakes, w}, false); len(found) != 1 || found[0].What != "loaders" {
+		t.Errorf("%+v, want that loaders are missing", found)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -87,6 +88,31 @@ func TestOtherInstallations(t *testing.T) {
 	}
 	if got := troublesOf(i); got != "warning other installations: not counted here: their processes on the same subjects, 1" {
 		t.Error(got)
+	}
+}
+
+// TestOtherRegion: processes that may serve side by side are listed, and are
+// neither counted nor a problem.
+func TestOtherRegion(t *testing.T) {
+	t.Parallel()
+	at := func(datacenter int64) worker.Report {
+		r := reportOf(fmt.Sprint("p", datacenter), worker.RoleSnowflake)
+		r.Layout, r.Datacenter = snowflake.Twitter().String(), &datacenter
+		return r
+	}
+	own, same, other := at(1), at(1), at(2)
+	same.Stats.Installation, other.Stats.Installation = "J", "K"
+	i := merged(now, []worker.Report{own, other, other}, func(c *collection) { c.ID = "I" })
+	var text bytes.Buffer
+	if err := i.View("", ByRate, 5).Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if troublesOf(i) != "" || i.Totals.Workers != 1 || !strings.Contains(text.String(), "2 processes of another installation, datacenter 2\n") {
+		t.Errorf("%+v: %s\n%s", i.Totals, troublesOf(i), text.String())
+	}
+	i = merged(now, []worker.Report{own, same}, func(c *collection) { c.ID = "I" })
+	if !strings.Contains(troublesOf(i), "warning other installations: not counted here") {
+		t.Errorf("the same datacenter: %q", troublesOf(i))
 	}
 }
 

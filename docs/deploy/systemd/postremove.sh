@@ -4,8 +4,8 @@
 set -e
 if [ "$1" = purge ]; then
 	rm -rf /etc/idworker
-	rm -f /etc/credstore/idworker.store /etc/credstore/idworker.password /etc/credstore/idworker.creds
+	rm -f /etc/credstore/idworker.*
 fi
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
+	systemctl daemon-reload || :
 fi

@@ -2,11 +2,11 @@
 // has added the IDs. Run an enricher beside it:
 //
 //	go run ./docs/example/enrich
-//	bin/idworker enrich --from ORDERS --filter 'orders.raw.>' \
-//	    --to 'orders.ready.>' --id segment:order
+//	bin/idworker enrich --from ORDERS --filter 'orders.raw.>' --to 'orders.ready.>' --id segment:order
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -32,12 +32,10 @@ func main() {
 	defer stop()
 	for _, s := range []jetstream.StreamConfig{
 		{Name: "ORDERS", Subjects: []string{"orders.raw.>"}},
-		// Enrichers publish in atomic batches.
 		{Name: "ORDERS_READY", Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true},
 	} {
-		if _, err := js.CreateStream(ctx, s); !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			check(err)
-		}
+		_, err := js.CreateOrUpdateStream(ctx, s)
+		check(err)
 	}
 	for n := range 10 { // in production, another service does that
 		_, err := js.Publish(ctx, "orders.raw.de", fmt.Appendf(nil, `{"customer":"ada","cents":%d}`, 100+n))
@@ -54,15 +52,17 @@ func main() {
 	<-consuming.Closed()
 }
 
-// store inserts an order with its ID as the key, as an SQL database would by
-// INSERT ... ON CONFLICT DO NOTHING. An order that is redelivered, because this
-// process died before the acknowledgement, has the same ID.
+// store inserts an order with its ID as the key. An order that is redelivered,
+// because this process died before the acknowledgement, has the same ID.
 func store(ctx context.Context, table jetstream.KeyValue, msg jetstream.Msg) {
 	id := msg.Headers().Get(enrich.HeaderID)
 	switch _, err := table.Create(ctx, id, msg.Data()); {
 	case err == nil:
 		fmt.Println("stored", id)
 	case errors.Is(err, jetstream.ErrKeyExists):
+		if old, err := table.Get(ctx, id); err != nil || !bytes.Equal(old.Value(), msg.Data()) {
+			log.Fatalf("another order has the ID %s (%v)", id, err)
+		}
 		fmt.Println("known", id)
 	default:
 		log.Print(err)

@@ -39,7 +39,7 @@ func TestComplete(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; run: make release SNAPSHOT=1", err)
 	}
-	defer sums.Close()
+	defer func() { _ = sums.Close() }()
 	for lines := bufio.NewScanner(sums); lines.Scan(); {
 		sum, name, _ := strings.Cut(lines.Text(), "  ")
 		data, err := os.ReadFile(filepath.Join(dist, name))
@@ -119,7 +119,7 @@ func TestBinary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if libraries, err := file.ImportedLibraries(); err != nil || len(libraries) > 0 {
 		t.Errorf("linked to %v, %v", libraries, err)
 	}

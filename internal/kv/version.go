@@ -1,0 +1,32 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/problem"
+)
+
+// oldestMinor is the oldest nats-server 2.x that works: earlier ones drop the
+// metadata that identifies the register, and do not report their time.
+const oldestMinor = 10
+
+// checkServer refuses a server that is too old. The server of the connection
+// stands for its cluster.
+func checkServer(conn *nats.Conn) error {
+	version := conn.ConnectedServerVersion()
+	if !tooOld(version) {
+		return nil
+	}
+	return problem.New(problem.Invalid, fmt.Sprintf("NATS server %s is version %s, need 2.%d or newer",
+		conn.ConnectedServerName(), version, oldestMinor))
+}
+
+// tooOld reports whether a version is below 2.oldestMinor. The version is empty
+// while the connection is lost.
+func tooOld(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return n == 2 && (major < 2 || major == 2 && minor < oldestMinor)
+}

@@ -1,0 +1,20 @@
+package templates_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/idworker/idworker/internal/templates"
+)
+
+// TestFormatOf010: templates of version 0.1.0 are read, and written the same.
+func TestFormatOf010(t *testing.T) {
+	const value = `[{"pattern":"chat.*","step":100,"order":"strict","first":5,"max_tags":7,"new_per_second":3}]`
+	list, err := templates.Decode([]byte(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := json.Marshal(list); err != nil || string(found) != value {
+		t.Errorf("written as %s, %v, want %s", found, err, value)
+	}
+}
