@@ -186,7 +186,7 @@ func TestPageByKeyboard(t *testing.T) {
 		t.Error("the first Tab does not show the link to the tags")
 	}
 	do(t, tab, chromedp.Focus("#q"), chromedp.KeyEvent("shop-00"), chromedp.KeyEvent(kb.Enter))
-	await(t, tab, `location.search.includes("q=shop-00") && document.querySelector("#taglist .note")?.textContent.includes("97 match")`)
+	await(t, tab, `location.search.includes("q=shop-00") && document.querySelector("#taglist .note")?.textContent.includes("97 tags with")`)
 	rings := value[int](t, tab, `[...document.querySelectorAll("a, button:not([hidden]), input, select, .scroll")].filter(e => {
 		e.focus(); return document.activeElement !== e }).length`)
 	if rings > 0 {
