@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -75,6 +76,29 @@ func TestStandsBy(t *testing.T) {
 	for _, w := range processes {
 		natstest.Eventually(t, "the process to be ready", func() bool { return w.Ready() == nil })
 	}
+}
+
+// TestDistantInstallation: an older installation is detected although its answers
+// arrive long after the process's own, as over a link by satellite.
+func TestDistantInstallation(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	w, err := start(t.Context(), configure(t, net, worker.Config{Role: worker.RoleWorker}), worker.NewFarsighted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, w) })
+	const roundTrip = 600 * time.Millisecond
+	distant := net.Connect(t)
+	if _, err := distant.Subscribe("$SRV.PING.idworker-process", func(msg *nats.Msg) {
+		time.AfterFunc(roundTrip, func() {
+			_ = msg.Respond([]byte(`{"name":"idworker-process","metadata":{"prefix":"ids","instance":"W0","installation":"older",` +
+				`"created":"2001-01-01T00:00:00Z","role":"worker"}}`))
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the process to leave", func() bool { return errors.Is(w.Ready(), worker.ErrForeign) })
 }
 
 // TestRefusesToStart: no process starts next to an older installation, whether

@@ -35,6 +35,13 @@ func NewWatchful(ctx context.Context, cfg Config) (*Process, error) {
 	return newProcess(ctx, cfg, watchful)
 }
 
+// NewFarsighted is [NewWatchful], and waits for answers as long as usual.
+func NewFarsighted(ctx context.Context, cfg Config) (*Process, error) {
+	farsighted := patient
+	farsighted.look, farsighted.quiet = 100*time.Millisecond, usualTiming.quiet
+	return newProcess(ctx, cfg, farsighted)
+}
+
 // Account is an account of a server that the tests share. It has its own
 // subjects, streams and services, invisible to other tests.
 type Account struct{ *server.Account }
