@@ -311,31 +311,32 @@ func TestPrefetchWaits(t *testing.T) {
 }
 
 // TestPrefetchLastIDs: at 2^63−1 no ID wraps around, even with many callers.
+// Virtual time keeps a slow reply from being requested again.
 func TestPrefetchLastIDs(t *testing.T) {
-	t.Parallel()
-	srv := natstest.Start(t)
-	respond(t, srv.Connect(t), "order", func(number int64, req *nats.Msg) {
-		if number == 1 {
-			send(t, req, message("9223372036854775807", "", ""))
-			return
-		}
-		send(t, req, message("", "507", "used up"))
-	})
-	p := prefetch(t, srv.Connect(t), "order", messages.PrefetchConfig{Limit: 1})
-	if id, err := p.Next(within(t, long)); id != math.MaxInt64 || err != nil {
-		t.Errorf("%d, %v, want the last ID", id, err)
-	}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 50 {
-				if id, err := p.Next(within(t, long)); id != 0 || !errors.Is(err, messages.ErrExhausted) {
-					t.Errorf("%d, %v, want that IDs are used up", id, err)
-				}
+	virtually(t, func(t *testing.T, srv virtual) {
+		respond(t, srv.Connect(t), "order", func(number int64, req *nats.Msg) {
+			if number == 1 {
+				send(t, req, message("9223372036854775807", "", ""))
+				return
 			}
+			send(t, req, message("", "507", "used up"))
 		})
-	}
-	wg.Wait()
+		p := prefetch(t, srv.Connect(t), "order", messages.PrefetchConfig{Limit: 1})
+		if id, err := p.Next(within(t, long)); id != math.MaxInt64 || err != nil {
+			t.Errorf("%d, %v, want the last ID", id, err)
+		}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 50 {
+					if id, err := p.Next(within(t, long)); id != 0 || !errors.Is(err, messages.ErrExhausted) {
+						t.Errorf("%d, %v, want that IDs are used up", id, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 // TestPrefetchFollowsRate: requests become few when many IDs are taken, and
