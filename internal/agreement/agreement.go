@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -163,6 +164,51 @@ func PeekInstallation(ctx context.Context, js jetstream.JetStream, p messages.Pr
 		return "", fmt.Errorf("bucket %s, key %s: %w", BucketName(p), InstallationKey, err)
 	}
 	return id, nil
+}
+
+// FloorKey is the key of the highest lowest first ID that an administrator
+// decided on, in decimal. It never falls. A register that was restored to a
+// lower one is no longer above all grants.
+const FloorKey = "floor"
+
+// Floor returns the value of [FloorKey], 1 if there is none. A bucket that does
+// not exist has none.
+func Floor(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (int64, error) {
+	value, found, err := Lookup(ctx, js, prefix, FloorKey)
+	if err != nil || !found {
+		return 1, err
+	}
+	floor, err := parseFloor(value)
+	if err != nil {
+		return 0, fmt.Errorf("bucket %s, key %s: %w", BucketName(prefix), FloorKey, err)
+	}
+	return floor, nil
+}
+
+func parseFloor(value string) (int64, error) {
+	floor, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || floor < 1 {
+		return 0, fmt.Errorf("%.40q is no first ID; allowed is 1 to 2^63-1", value)
+	}
+	return floor, nil
+}
+
+// RaiseFloor lifts the value of [FloorKey] to a floor, unless it is higher. It
+// does not replace an unreadable value.
+func (a *Agreement) RaiseFloor(ctx context.Context, floor int64) error {
+	_, err := a.bucket.Edit(ctx, FloorKey, func(e kv.Entry) ([]byte, error) {
+		if e.Exists() {
+			have, err := parseFloor(string(e.Value))
+			if err != nil {
+				return nil, a.keyError(FloorKey, err)
+			}
+			if have >= floor {
+				return nil, nil
+			}
+		}
+		return strconv.AppendInt(nil, floor, 10), nil
+	})
+	return err
 }
 
 // StoreKey is the key of the store's name.

@@ -5,15 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/nats-io/nuid"
-
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/store"
 )
 
@@ -205,7 +199,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 			return nil, nil, corrupt
 		}
 	}
-	entries, err := s.remote.list(ctx)
+	entries, err := s.list(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -253,143 +247,4 @@ func (s *Store) Names(ctx context.Context, see func(tag string), current func())
 			see(strings.Clone(e.Key))
 		}
 	}
-}
-
-// Decide opens a register that may have regressed, or is missing, for
-// [Store.RaiseAll]. It creates a missing bucket.
-func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
-	if err := kv.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas), bucket(cfg.Prefix, replicas, nuid.Next())); err != nil {
-		return nil, err
-	}
-	s, err := open(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	found, err := pollLeader(ctx, cfg.JetStream, s.bucket)
-	if err != nil {
-		return nil, err
-	}
-	s.evidence.adopt(found)
-	return s, nil
-}
-
-// RaiseAll raises every tag by a number of IDs, and the stored next of removed
-// tags, and reports each; a tag with fewer left is exhausted. Then it writes a
-// decision: stopped loaders resume, and tags created from now on begin higher
-// by the same number, because a tag of that name may have been lost. Unreadable
-// entries and rows are not changed, and are an ErrCorrupt: they grant nothing.
-//
-// No loader grants during the raise. It lifts the sequence above the highest
-// seen, so the register would not look regressed. The decision ends that state.
-// After any error but ErrCorrupt there is no decision, and RaiseAll has to be
-// called again.
-func (s *Store) RaiseAll(ctx context.Context, by int64, report func(tag store.Tag, before int64)) error {
-	if by < 1 {
-		return fmt.Errorf("%w: raise by %d, allowed is 1 or more", store.ErrBadTag, by)
-	}
-	if _, _, err := s.tags(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return err // before any change
-	}
-	mark, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	tags, removed, err := s.tags(ctx)
-	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return err
-	}
-	corrupt := []error{err}
-	raise := func(list []store.Tag, do func(context.Context, string, int64) error) error {
-		slices.SortFunc(list, func(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) })
-		for _, tag := range list {
-			before := tag.Next
-			tag.Next = store.Beyond(before, by)
-			switch err := do(ctx, tag.Name, tag.Next); {
-			case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrBadTag): // rows may hold anything
-				corrupt = append(corrupt, err)
-			case errors.Is(err, store.ErrNoTag): // removed since then, and already above
-			case err != nil:
-				return err
-			default:
-				report(tag, before)
-			}
-		}
-		return nil
-	}
-	if err := raise(tags, s.Raise); err != nil {
-		return err
-	}
-	if err := raise(removed, s.RaiseRemoved); err != nil {
-		return err
-	}
-	if err := s.decide(ctx, by, mark); err != nil {
-		return err
-	}
-	if err := errors.Join(corrupt...); err != nil {
-		return fmt.Errorf("%w; the others were raised: %w", store.ErrCorrupt, err)
-	}
-	return nil
-}
-
-// begin marks the register as being raised, and returns the mark.
-func (s *Store) begin(ctx context.Context) (mark string, err error) {
-	s.mu.Lock()
-	s.deciding = true
-	s.mu.Unlock()
-	mark = nuid.Next()
-	replicas, err := s.change(ctx, func(meta map[string]string, _ poll) error {
-		meta[metaRaising] = mark
-		return nil
-	})
-	// A server that becomes the leader may receive entries before the mark.
-	if err == nil && replicas > 1 {
-		pause.For(ctx, pollAge)
-		err = ctx.Err()
-	}
-	return mark, err
-}
-
-// errOther reports that another administrator is raising the tags.
-var errOther = errors.New("another command is raising all tags; retry when it has ended")
-
-// decide writes a new decision to the metadata of the stream, with the identity
-// of the installation's register.
-func (s *Store) decide(ctx context.Context, by int64, mark string) error {
-	_, err := s.change(ctx, func(meta map[string]string, found poll) error {
-		if meta[metaRaising] != mark {
-			return errOther
-		}
-		agreed, err := agreement.Open(ctx, s.cfg.JetStream, s.cfg.Prefix)
-		if err != nil {
-			return err
-		}
-		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.id, nuid.Next())); err != nil {
-			return err
-		}
-		delete(meta, metaRaising)
-		meta[metaDecisions] = strings.Join(append(found.decisions, nuid.Next()), " ")
-		meta[metaFirst] = strconv.FormatInt(store.Beyond(found.first, by), 10)
-		return nil
-	})
-	return err
-}
-
-// change changes the metadata of the stream, and returns its number of
-// replicas.
-func (s *Store) change(ctx context.Context, do func(meta map[string]string, found poll) error) (replicas int, err error) {
-	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(s.bucket))
-	if err != nil {
-		return 0, err
-	}
-	config := stream.CachedInfo().Config
-	if config.Metadata == nil {
-		config.Metadata = make(map[string]string)
-	}
-	if err := do(config.Metadata, pollOf(stream.CachedInfo())); err != nil {
-		return 0, err
-	}
-	if _, err := s.cfg.JetStream.UpdateStream(ctx, config); err != nil {
-		return 0, fmt.Errorf("bucket %s: change its metadata: %w", s.bucket, err)
-	}
-	return config.Replicas, nil
 }

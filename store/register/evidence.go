@@ -28,8 +28,13 @@ const (
 	metaID = "idworker_id" // random, made with the stream
 	// Random; all decisions so far, the latest last.
 	metaDecisions = "idworker_decisions"
-	metaFirst     = "idworker_first"   // lowest first ID of a new tag
-	metaRaising   = "idworker_raising" // set while entries are raised for a decision
+	metaFirst     = "idworker_first" // lowest first ID of a new tag
+	// The latest decision, a space, and its time as in RFC 3339. It counts only
+	// if it names the latest of all decisions: an older version writes none.
+	metaDecided = "idworker_decided"
+	// Set while entries are raised for a decision: a random text, a space, and
+	// the target of the raise, which is its lowest first ID.
+	metaRaising = "idworker_raising"
 )
 
 // poll is a reply of the stream's leader.
@@ -38,6 +43,8 @@ type poll struct {
 	id        string
 	decisions []string
 	raising   bool
+	mark      string // while raising
+	target    int64  // of the mark; 0 if it has none
 	last      uint64
 	entries   uint64
 	first     int64
@@ -50,8 +57,14 @@ func pollOf(info *jetstream.StreamInfo) poll {
 	if err != nil {
 		first = 1
 	}
+	_, text, _ := strings.Cut(meta[metaRaising], " ")
+	target, err := strconv.ParseInt(text, 10, 64)
+	if err != nil { // a mark of version 0.1.0
+		target = 0
+	}
 	return poll{
-		id: meta[metaID], decisions: strings.Fields(meta[metaDecisions]), raising: meta[metaRaising] != "", first: max(1, first),
+		id: meta[metaID], decisions: strings.Fields(meta[metaDecisions]), first: max(1, first),
+		raising: meta[metaRaising] != "", mark: meta[metaRaising], target: target,
 		last: info.State.LastSeq, entries: info.State.Msgs, replicas: info.Config.Replicas,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 )
 
@@ -102,18 +103,19 @@ func (f *fakeServer) read(ctx context.Context, tag string) (storedEntry, error) 
 	return call(ctx, f, func() (storedEntry, error) { return f.keys[tag], nil })
 }
 
-func (f *fakeServer) list(ctx context.Context) (map[string]listed, error) {
+func (f *fakeServer) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
 	// A feed also ends when nothing arrives.
 	ctx, cancel := context.WithTimeout(ctx, 7*time.Second)
 	defer cancel()
-	return call(ctx, f, func() (map[string]listed, error) {
-		all := make(map[string]listed)
-		for tag, r := range f.keys {
-			all[tag] = listed{storedEntry: r}
-		}
-		return all, nil
-	})
+	all, err := call(ctx, f, func() (map[string]storedEntry, error) { return maps.Clone(f.keys), nil })
+	for tag, r := range all {
+		visit(tag, listed{storedEntry: r}, time.Time{})
+	}
+	return err
 }
+
+// updateMany is for administrators, who do not use a fake.
+func (f *fakeServer) updateMany(context.Context, []kv.Change) []kv.Written { panic("unused") }
 
 func (f *fakeServer) reconnects() uint64 {
 	f.mu.Lock()

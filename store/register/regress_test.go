@@ -70,11 +70,21 @@ func (s site) raise(by int64) {
 	s.Helper()
 	admin, err := Decide(s.Context(), connect(s, s.srv), 1)
 	if err == nil {
-		err = admin.RaiseAll(s.Context(), by, func(store.Tag, int64) {})
+		_, err = admin.RaiseAll(s.Context(), raiseBy(s, admin, by), func(store.Tag, int64) {})
 	}
 	if err != nil {
 		s.Fatal(err)
 	}
+}
+
+// raiseBy lifts all tags by a number. It waits for no permits.
+func raiseBy(t testing.TB, admin *Store, n int64) Raise {
+	t.Helper()
+	found, err := admin.remote.poll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Raise{Target: store.Beyond(found.first, n), By: func(string) int64 { return n }, Alone: true}
 }
 
 func (s site) delete() {
@@ -408,7 +418,7 @@ func TestRaiseAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	raised := make(map[string]store.Tag)
-	if err := h.RaiseAll(t.Context(), 100, func(tag store.Tag, _ int64) { raised[tag.Name] = tag }); err != nil {
+	if _, err := h.RaiseAll(t.Context(), raiseBy(t, h, 100), func(tag store.Tag, _ int64) { raised[tag.Name] = tag }); err != nil {
 		t.Fatal(err)
 	}
 	for tag, next := range map[string]int64{"order": 101, "strict": 101, "gone": 101, "full": math.MaxInt64} {
@@ -425,11 +435,11 @@ func TestRaiseAll(t *testing.T) {
 			t.Errorf("%+v is listed, and was raised as %+v", tag, raised[tag.Name])
 		}
 	}
-	if err := h.RaiseAll(t.Context(), 0, nil); !errors.Is(err, store.ErrBadTag) {
+	if _, err := h.RaiseAll(t.Context(), raiseBy(t, h, 0), nil); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("raised by 0: %v", err)
 	}
 	s.put("bad", "{}")
-	if err := h.RaiseAll(t.Context(), 1, func(store.Tag, int64) {}); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := h.RaiseAll(t.Context(), raiseBy(t, h, 1), func(store.Tag, int64) {}); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("with an entry that cannot be read: %v", err)
 	}
 	if found, err := h.remote.poll(t.Context()); err != nil || found.first != 102 || found.raising {

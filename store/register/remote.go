@@ -33,8 +33,13 @@ type remote interface {
 	// read reads an entry from the leader.
 	read(ctx context.Context, tag string) (storedEntry, error)
 
-	// list reads all entries.
-	list(ctx context.Context) (map[string]listed, error)
+	// updateMany is update for up to [kv.MaxBatch] entries of different tags.
+	updateMany(ctx context.Context, changes []kv.Change) []kv.Written
+
+	// each passes all entries to visit, and when each was written, until visit
+	// returns false. The name may be a part of a longer string. An entry that is
+	// written meanwhile may be passed twice, the later one last.
+	each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error
 
 	// reconnects returns the number of reconnects.
 	reconnects() uint64
@@ -51,6 +56,14 @@ func (b bucketOf) poll(ctx context.Context) (poll, error) { return pollLeader(ct
 func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
 	revision, err := b.Update(ctx, tag, value, revision)
 	return revision, errors.Unwrap(err) // tagError adds the bucket
+}
+
+func (b bucketOf) updateMany(ctx context.Context, changes []kv.Change) []kv.Written {
+	written := b.UpdateMany(ctx, changes)
+	for i, w := range written {
+		written[i].Err = errors.Unwrap(w.Err) // tagError adds the bucket
+	}
+	return written
 }
 
 func (b bucketOf) read(ctx context.Context, tag string) (storedEntry, error) {
@@ -71,14 +84,12 @@ const (
 	lagLook     = 250 * time.Millisecond
 )
 
-// list reads all entries, as of a moment after the call began: at least up to
+// each reads all entries, as of a moment after the call began: at least up to
 // the leader's last sequence. The entries come from a replica, which may lag
 // behind.
-func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
+func (b bucketOf) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
 	name := b.Name()
-	fail := func(err error) (map[string]listed, error) {
-		return nil, fmt.Errorf("bucket %s: list: %w", name, err)
-	}
+	fail := func(err error) error { return fmt.Errorf("bucket %s: list: %w", name, err) }
 	found, err := b.poll(ctx)
 	if err != nil {
 		return fail(err)
@@ -88,7 +99,6 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 		return fail(err)
 	}
 	defer feed.Close()
-	entries := make(map[string]listed)
 	at, began := uint64(0), time.Now()
 	for {
 		for !feed.CaughtUp() {
@@ -97,10 +107,12 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 				return fail(err)
 			}
 			at, began = e.Revision, time.Now()
-			entries[strings.Clone(e.Key)] = decodeListed(e)
+			if !visit(e.Key, decodeListed(e), e.Created) {
+				return nil
+			}
 		}
 		if at >= found.last {
-			return entries, nil
+			return nil
 		}
 		if time.Since(began) > lagPatience {
 			return fail(errors.New("the replica lags behind its leader"))
@@ -111,7 +123,9 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 		switch {
 		case err == nil:
 			at, began = e.Revision, time.Now()
-			entries[strings.Clone(e.Key)] = decodeListed(e)
+			if !visit(e.Key, decodeListed(e), e.Created) {
+				return nil
+			}
 			continue
 		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return fail(err)
@@ -128,9 +142,22 @@ func (b bucketOf) list(ctx context.Context) (map[string]listed, error) {
 			return fail(err)
 		}
 		if found.last == before {
-			return entries, nil
+			return nil
 		}
 	}
+}
+
+// list reads all entries.
+func (s *Store) list(ctx context.Context) (map[string]listed, error) {
+	entries := make(map[string]listed)
+	err := s.remote.each(ctx, func(tag string, e listed, _ time.Time) bool {
+		entries[strings.Clone(tag)] = e
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
 }
 
 func decodeListed(e kv.Entry) listed {

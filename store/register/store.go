@@ -230,14 +230,25 @@ func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) er
 	case err != nil:
 		s.doubt()
 		return err
+	}
+	if err := s.confirm(p, revision); err != nil {
+		return err
+	}
+	r.revision = revision
+	s.remember(tag, r)
+	return nil
+}
+
+// confirm judges the reply to a write, which was sent under a permit: its
+// revision. After an error the write counts for nothing.
+func (s *Store) confirm(p sent, revision uint64) error {
+	switch {
 	case revision <= p.seen:
 		return s.stop(&store.RegressionError{Bucket: s.bucket, Seen: p.seen, Found: revision}, true)
 	case time.Since(p.at) > pollAge || s.remote.reconnects() != p.reconnects:
 		s.doubt()
 		return errLate
 	}
-	r.revision = revision
-	s.remember(tag, r)
 	return nil
 }
 

@@ -231,7 +231,7 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]s
 	s.doubts++ // no write during the comparison
 	cache := maps.Clone(s.cache)
 	s.mu.Unlock()
-	entries, err := s.remote.list(ctx)
+	entries, err := s.list(ctx)
 	if err != nil {
 		return nil, err
 	}

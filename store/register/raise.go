@@ -1,0 +1,527 @@
+package register
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/store"
+)
+
+// A raise lifts every tag, because the register may have regressed: some grants
+// are in no entry. It writes a mark into the metadata of the stream, which stops
+// all grants, waits until no permit from before the mark is valid, lifts the
+// entries, and replaces the mark by a decision. docs/proofs/register.md has the
+// argument.
+
+// Raise tells [Store.RaiseAll] how far to lift tags.
+type Raise struct {
+	// Target is the lowest first ID of names without an entry, from the decision
+	// on. Tags below the target are lifted to it. It has to lie above every
+	// earlier target.
+	Target int64
+
+	// By returns the number of IDs by which a tag is lifted instead, or 0. It may
+	// be nil.
+	By func(tag string) int64
+
+	// Held has the ends of segments at or above the target that workers hold, by
+	// tag.
+	Held map[string]int64
+
+	// Now returns the time of the decision (default: time.Now).
+	Now func() time.Time
+
+	// Alone means that no other process is connected, so no permits are valid.
+	Alone bool
+}
+
+// Slack is the number of IDs between what is known of earlier grants and a
+// raise: what tags may have been granted beyond that, in a burst. At a million
+// IDs a second, the rate that targets by time assume at most, it lasts 2.8
+// hours.
+const Slack = 10_000_000_000
+
+// Lift returns the next ID of a tag after the raise. The tag's entry was
+// written at that time; zero means unknown.
+//
+// A tag at or above the target was not begun by time. It may have been granted
+// a million IDs a second since its entry was written, as targets assume of all
+// tags.
+func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
+	if r.By != nil {
+		if by := r.By(tag.Name); by > 0 {
+			return store.Beyond(tag.Next, by)
+		}
+	}
+	if held := r.Held[tag.Name]; max(held, tag.Next) < r.Target {
+		return r.Target
+	} else if held > tag.Next {
+		return store.Beyond(held, Slack)
+	}
+	since := max(0, r.Target-max(0, written.UnixMicro()))
+	return store.Beyond(store.Beyond(tag.Next, since), Slack)
+}
+
+// Decide opens a register that may have regressed, or is missing, for
+// [Store.RaiseAll]. It creates a missing bucket.
+func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
+	if err := kv.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas), bucket(cfg.Prefix, replicas, nuid.Next())); err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pollLeader(ctx, cfg.JetStream, s.bucket)
+	if err != nil {
+		return nil, err
+	}
+	s.evidence.adopt(found)
+	return s, nil
+}
+
+// Marked returns the target of a raise that is unfinished, or 0.
+func (s *Store) Marked(ctx context.Context) (target int64, err error) {
+	found, err := s.remote.poll(ctx)
+	if found.raising {
+		target = max(1, found.target)
+	}
+	return target, err
+}
+
+// PlanRaise passes what [Store.RaiseAll] would do to visit: each tag and removed
+// tag, with its next ID after the raise. Step 0 means that the tag is removed.
+func (s *Store) PlanRaise(ctx context.Context, r Raise, visit func(tag store.Tag, next int64)) error {
+	rows, err := s.rows(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	err = s.remote.each(ctx, func(name string, e listed, written time.Time) bool {
+		if e.err == nil && e.exists() {
+			tag := s.tagOf(name, e.storedEntry, rows)
+			visit(tag, r.Lift(tag, written))
+		}
+		delete(rows, name)
+		return true
+	})
+	for _, row := range rows {
+		visit(row, r.Lift(row, time.Time{}))
+	}
+	return err
+}
+
+// rows returns the rows of the table by name. An error that wraps
+// [store.ErrCorrupt] is about some rows only.
+func (s *Store) rows(ctx context.Context) (map[string]store.Tag, error) {
+	rows := make(map[string]store.Tag)
+	if s.cfg.Table == nil {
+		return rows, nil
+	}
+	list, err := s.cfg.Table.Tags(ctx)
+	for _, row := range list {
+		rows[row.Name] = row
+	}
+	return rows, err
+}
+
+// tagOf returns the tag of an entry and perhaps of a row; a removed tag has
+// step 0.
+func (s *Store) tagOf(name string, e storedEntry, rows map[string]store.Tag) store.Tag {
+	tag := store.Tag{Name: name, Next: e.Next, Order: e.order()}
+	if row, ok := rows[name]; ok {
+		tag.Step, tag.Next = max(1, row.Step), max(row.Next, e.Next)
+	} else if s.cfg.Table == nil && s.live(e) {
+		tag.Step = e.Step
+	}
+	return tag
+}
+
+// RaiseAll lifts every tag, and the stored next of removed tags, and reports
+// each with its next ID before; a tag without IDs left is exhausted. Then it
+// writes a decision: stopped loaders resume, and names without an entry begin
+// at the target, because a tag of such a name may have been lost. It returns the
+// target, which an unfinished earlier raise may have lifted. Unreadable entries
+// and rows are not changed, and are an ErrCorrupt: they grant nothing.
+//
+// No loader grants during the raise. It lifts the sequence above the highest
+// seen, so the register would not look regressed. The decision ends that state.
+// After any error but ErrCorrupt there is no decision, and RaiseAll has to be
+// called again. It waits for pollAge. If it finds that another call raises all
+// tags, it ends with an error.
+func (s *Store) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) (target int64, err error) {
+	var corrupt error
+	target, err = s.DecideAfter(ctx, r, func(ctx context.Context, r Raise) error {
+		corrupt = s.liftAll(ctx, r, report)
+		if errors.Is(corrupt, store.ErrCorrupt) {
+			return nil
+		}
+		return corrupt
+	})
+	if err == nil && corrupt != nil {
+		err = fmt.Errorf("%w; the others were raised: %w", store.ErrCorrupt, corrupt)
+	}
+	return target, err
+}
+
+var (
+	// errOther reports that another administrator is raising the tags.
+	errOther = errors.New("another command is raising all tags; retry when it has ended")
+
+	// errUnmarked means that the mark is gone: the register was restored, or
+	// another command has decided.
+	errUnmarked = errors.New("the mark of the raise is gone")
+)
+
+// DecideAfter does work while no loader grants, and then writes a decision with
+// the target as the lowest first ID of new names. It passes the raise to work
+// with the target of the mark, and returns that. If the mark disappears, it
+// starts over, with the work too.
+func (s *Store) DecideAfter(ctx context.Context, r Raise, work func(context.Context, Raise) error) (target int64, err error) {
+	s.mu.Lock()
+	s.deciding = true
+	s.mu.Unlock()
+	for again := false; ; again = true {
+		target, err = s.tryToDecide(ctx, r, again, work)
+		if !errors.Is(err, errUnmarked) {
+			return target, err
+		}
+	}
+}
+
+func (s *Store) tryToDecide(ctx context.Context, r Raise, again bool, work func(context.Context, Raise) error) (target int64, err error) {
+	mark, err := s.begin(ctx, &r, again)
+	if err != nil {
+		return 0, err
+	}
+	for _, step := range []func() error{
+		func() error { return s.checkMark(ctx, mark) },
+		func() error { return work(ctx, r) },
+		func() error { return s.checkMark(ctx, mark) },
+		func() error { return s.decide(ctx, r, mark) },
+	} {
+		if err := step(); err != nil {
+			return 0, err
+		}
+	}
+	return r.Target, nil
+}
+
+// begin marks the register as being raised, with the target, and returns the
+// mark. A mark of an unfinished raise is replaced, by a higher target: entries
+// may have been lifted to that of the other. Then begin waits until no write
+// with an earlier permit can be granted any more.
+func (s *Store) begin(ctx context.Context, r *Raise, again bool) (mark string, err error) {
+	err = s.change(ctx, func(meta map[string]string, found poll) error {
+		if again { // another command may have decided
+			r.Target = max(r.Target, store.Beyond(found.first, Slack))
+		}
+		if r.Target <= found.first && r.Target < math.MaxInt64 {
+			return fmt.Errorf("%w: raise to %d, but new tags begin at %d already", store.ErrBadTag, r.Target, found.first)
+		}
+		if found.raising {
+			r.Target = max(r.Target, store.Beyond(found.target, 1))
+		}
+		mark = nuid.Next() + " " + strconv.FormatInt(r.Target, 10)
+		meta[metaRaising] = mark
+		return nil
+	})
+	if err == nil && !r.Alone {
+		pause.For(ctx, pollAge)
+		err = ctx.Err()
+	}
+	return mark, err
+}
+
+// checkMark returns an error unless the mark of this raise stands.
+func (s *Store) checkMark(ctx context.Context, mark string) error {
+	found, err := s.remote.poll(ctx)
+	if err != nil || found.mark == mark {
+		return err
+	}
+	return unmarked(found)
+}
+
+// unmarked is the error for a poll without the own mark.
+func unmarked(found poll) error {
+	if found.raising {
+		return errOther
+	}
+	return errUnmarked
+}
+
+// decide writes a new decision to the metadata of the stream, with the identity
+// of the installation's register, after the floor has been written to the
+// installation's config. It reads the decision back, because an update of a
+// stream has no condition.
+func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
+	agreed, err := agreement.Open(ctx, s.cfg.JetStream, s.cfg.Prefix)
+	if err != nil {
+		return err
+	}
+	if err := agreed.RaiseFloor(ctx, r.Target); err != nil {
+		return err
+	}
+	now := time.Now
+	if r.Now != nil {
+		now = r.Now
+	}
+	decision := nuid.Next()
+	err = s.change(ctx, func(meta map[string]string, found poll) error {
+		if found.mark != mark {
+			return unmarked(found)
+		}
+		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.id, nuid.Next())); err != nil {
+			return err
+		}
+		delete(meta, metaRaising)
+		meta[metaDecisions] = strings.Join(append(found.decisions, decision), " ")
+		meta[metaDecided] = decision + " " + now().UTC().Format(time.RFC3339Nano)
+		meta[metaFirst] = strconv.FormatInt(max(found.first, r.Target), 10)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	found, err := s.remote.poll(ctx)
+	if err == nil && !slices.Contains(found.decisions, decision) {
+		return unmarked(found)
+	}
+	return err
+}
+
+// change changes the metadata of the stream. It allows atomic batches, if the
+// server does.
+func (s *Store) change(ctx context.Context, do func(meta map[string]string, found poll) error) error {
+	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(s.bucket))
+	if err != nil {
+		return err
+	}
+	config := stream.CachedInfo().Config
+	if config.Metadata == nil {
+		config.Metadata = make(map[string]string)
+	}
+	if err := do(config.Metadata, pollOf(stream.CachedInfo())); err != nil {
+		return err
+	}
+	if _, err := s.cfg.JetStream.UpdateStream(ctx, config); err != nil {
+		return fmt.Errorf("bucket %s: change its metadata: %w", s.bucket, err)
+	}
+	return nil
+}
+
+// batchesAtOnce is the number of batches of a raise in flight.
+const batchesAtOnce = 4
+
+// lifting is the work of a raise.
+type lifting struct {
+	*Store
+	Raise
+	report func(tag store.Tag, before int64)
+
+	mu      sync.Mutex
+	written uint64 // entries
+	lifts   []lift // of rows, once their entries are lifted
+	corrupt []error
+}
+
+// lift is a tag to be lifted. Its Next is before that.
+type lift struct {
+	store.Tag
+	entry storedEntry
+	to    int64
+	row   bool
+}
+
+// liftAll lifts all entries, and then the rows. The error wraps
+// [store.ErrCorrupt] if all but unreadable entries and rows were lifted.
+func (s *Store) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
+	l := &lifting{Store: s, Raise: r, report: report}
+	rows, err := s.rows(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	l.corrupt = []error{err}
+	if err := l.entries(ctx, rows); err != nil {
+		return err
+	}
+	if err := l.raiseRows(ctx); err != nil {
+		return err
+	}
+	return errors.Join(l.corrupt...)
+}
+
+// entries lifts the entries. If others wrote meanwhile, as a write that was long
+// under way, it lists again, and lifts what is below the target.
+func (l *lifting) entries(ctx context.Context, rows map[string]store.Tag) error {
+	through := uint64(math.MaxUint64)
+	for again := false; ; again = true {
+		found, err := l.remote.poll(ctx)
+		if err != nil || found.last == through {
+			return err
+		}
+		before := l.written
+		if err := l.pass(ctx, rows, found.last, again); err != nil {
+			return err
+		}
+		if again && l.written == before {
+			return nil
+		}
+		through = found.last + l.written - before
+		rows = nil
+	}
+}
+
+// pass lifts the entries that were written up to a sequence, or again those
+// below the target, and creates the missing entries of rows.
+func (l *lifting) pass(ctx context.Context, rows map[string]store.Tag, through uint64, again bool) error {
+	unlisted := maps.Clone(rows)
+	batches, ctx := errgroup.WithContext(ctx)
+	batches.SetLimit(batchesAtOnce)
+	var batch []lift
+	add := func(t lift) {
+		if batch = append(batch, t); len(batch) == kv.MaxBatch {
+			full := batch
+			batches.Go(func() error { return l.write(ctx, full) })
+			batch = nil
+		}
+	}
+	err := l.remote.each(ctx, func(name string, e listed, written time.Time) bool {
+		_, row := rows[name]
+		delete(unlisted, name)
+		switch {
+		case e.revision > through || ctx.Err() != nil:
+			return false
+		case e.err != nil:
+			l.fail(l.tagError(strings.Clone(name), e.err))
+		case e.exists():
+			tag := l.tagOf(strings.Clone(name), e.storedEntry, rows)
+			if to := l.Lift(tag, written); !again || tag.Next < l.Target {
+				add(lift{tag, e.storedEntry, to, row})
+			}
+		}
+		return true
+	})
+	for _, row := range unlisted {
+		row.Step, row.Order = max(1, row.Step), store.Trend
+		add(lift{row, storedEntry{}, l.Lift(row, time.Time{}), true})
+	}
+	if len(batch) > 0 {
+		batches.Go(func() error { return l.write(ctx, batch) })
+	}
+	return cmp.Or(batches.Wait(), err)
+}
+
+// write lifts the entries of a batch.
+func (l *lifting) write(ctx context.Context, batch []lift) error {
+	p, err := l.permit(ctx)
+	if err != nil {
+		return err
+	}
+	var changes []kv.Change
+	var lifts []lift
+	for _, t := range batch {
+		if bad := checkName(t.Name); bad != nil {
+			l.fail(bad)
+			continue
+		}
+		e := t.entry.entry
+		e.Next = t.to
+		if e.Next == t.entry.Next { // exhausted before
+			l.done(t, 0)
+			continue
+		}
+		changes = append(changes, kv.Change{Key: t.Name, Value: e.encode(), Revision: t.entry.revision})
+		lifts = append(lifts, t)
+	}
+	for i, w := range l.remote.updateMany(ctx, changes) {
+		t := lifts[i]
+		err := w.Err
+		if err == nil {
+			err = l.confirm(p, w.Revision)
+		}
+		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // written since it was listed
+			err = l.replace(ctx, t.Name, func(r storedEntry) (entry, error) {
+				r.Next = max(t.to, r.Next+min(1, math.MaxInt64-r.Next))
+				return r.entry, nil
+			})
+		}
+		switch {
+		case errors.Is(err, store.ErrCorrupt):
+			l.fail(l.tagError(t.Name, err))
+		case err != nil:
+			return l.tagError(t.Name, err)
+		default:
+			l.done(t, 1)
+		}
+	}
+	return nil
+}
+
+func (l *lifting) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.corrupt = append(l.corrupt, err)
+}
+
+// done records that an entry was lifted. A tag with a row is reported once that
+// is lifted, too.
+func (l *lifting) done(t lift, written uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written += written
+	if t.row {
+		l.lifts = append(l.lifts, t)
+		return
+	}
+	l.tell(t)
+}
+
+func (l *lifting) tell(t lift) {
+	before := t.Next
+	t.Next = t.to
+	l.report(t.Tag, before)
+}
+
+// rowsAtOnce is the number of rows that are raised at the same time.
+const rowsAtOnce = 16
+
+// raiseRows raises the rows of tags whose entries were lifted. A loader would
+// raise a row before its next grant, but Leaf's servers would not.
+func (l *lifting) raiseRows(ctx context.Context) error {
+	raises, ctx := errgroup.WithContext(ctx)
+	raises.SetLimit(rowsAtOnce)
+	for _, t := range l.lifts {
+		raises.Go(func() error {
+			err := l.cfg.Table.Raise(ctx, t.Name, t.to)
+			switch {
+			case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrBadTag): // rows may hold anything
+				l.fail(err)
+			case errors.Is(err, store.ErrNoTag): // removed since then
+			case err != nil:
+				return err
+			default:
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.tell(t)
+			}
+			return nil
+		})
+	}
+	return raises.Wait()
+}
