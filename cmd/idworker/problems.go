@@ -40,8 +40,8 @@ var exits = []struct {
 }
 
 const (
-	hintRaise     = "raise all tags above every ID granted since: idworker tag raise --all --by N"
-	hintRaiseData = "raise all tags above every issued ID: idworker tag raise --all --by N %s"
+	hintRaise     = "raise all tags above every ID granted since: idworker tag raise --all"
+	hintRaiseData = "raise all tags above every issued ID: idworker tag raise --all %s"
 )
 
 // problems maps each kind of problem to its exit code (default: exitFailure)
@@ -83,11 +83,12 @@ var problems = map[problem.Kind]struct {
 	problem.EntriesExpire: {hint: "run nats stream edit %s --max-age=-1, and check that no entry has expired"},
 	problem.Discards:      {hint: "run nats stream edit %s --discard=new, and check that no entry was discarded"},
 	problem.BucketGone:    {hint: "restore it from a backup"},
+	problem.RaiseUndone:   {exit: exitUsage, hint: "raise without a number: idworker tag raise --all; then single tags further: idworker tag raise TAG --next ID"},
 	problem.ClockGone:     {hint: "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete key clock_id of the config bucket"},
 	problem.RegisterGone:  {hint: "restore its backup, if any, and " + hintRaise},
 	problem.ConfigGone:    {hint: "check that all processes have the same --store and --layout, then run: nats kv add %s"},
 	problem.Regressed:     {hint: hintRaise},
-	problem.NoIdentity:    {hint: "delete it if it is empty; otherwise idworker tag raise --all --by N gives it an identity"},
+	problem.NoIdentity:    {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
 	problem.NotSynced:     {hint: "set sync_interval: always on every server and let this user check it (see nats.conf), or accept it with --allow-unsynced"},
 	problem.StorageFull:   {hint: "set max_file in the account's jetstream block (see nats.conf)"},
 	problem.TooFewCopies:  {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},

@@ -11,71 +11,11 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/problem"
-	"github.com/idworker/idworker/messages"
 )
 
 // newChanges returns a list that prints the changes of tags and templates.
 func newChanges(out output) *list[tags.Change] {
 	return newList[tags.Change](out, "changes")
-}
-
-// tagRaiseCmd skips IDs that may have been issued. It is the end of every
-// restore.
-type tagRaiseCmd struct {
-	tagFlags `embed:""`
-
-	Tag  string `arg:"" optional:"" help:"Tag, unless --all."`
-	All  bool   `help:"Raise every tag."`
-	Next int64  `help:"First ID of the next segment." placeholder:"ID"`
-	By   int64  `help:"Number of IDs to skip." placeholder:"N"`
-
-	offlineFlags `embed:""`
-	printFlags   `embed:""`
-}
-
-// check rejects conflicting arguments.
-func (r *tagRaiseCmd) check() error {
-	switch {
-	case r.All == (r.Tag != ""):
-		return problem.Usage(errors.New("give either a tag or --all"))
-	case (r.Next > 0) == (r.By > 0):
-		return problem.Usage(errors.New("give either --next ID or --by N, 1 or more"))
-	case r.All && r.Next > 0:
-		return problem.Usage(errors.New("--all needs --by, because tags differ in their next ID"))
-	case r.All && r.By > tags.MaxRaiseAll:
-		return problem.Usage(fmt.Errorf("--by %d is too large for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
-	case r.Tag != "":
-		return errors.Join(messages.CheckTag(r.Tag), r.checkOffline())
-	}
-	return r.checkOffline()
-}
-
-// Run raises, and prints a line per tag.
-func (r *tagRaiseCmd) Run(ctx context.Context, out output) error {
-	if err := r.check(); err != nil {
-		return err
-	}
-	source, err := r.backend()
-	if err != nil {
-		return err
-	}
-	if r.Data != "" {
-		return r.raiseFolder(ctx, out, source, r.offlineFlags, r.By)
-	}
-	done := newChanges(out)
-	if r.All {
-		return done.End(r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			return tags.RaiseAll(ctx, js, r.Prefix, source, r.By, done.Add)
-		}))
-	}
-	return done.End(r.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
-		change, err := t.Raise(ctx, r.Tag, r.Next, r.By)
-		if err == nil {
-			done.Add(change)
-		}
-		return err
-	}))
 }
 
 type tagExportCmd struct {

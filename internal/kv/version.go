@@ -30,3 +30,11 @@ func tooOld(version string) bool {
 	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
 	return n == 2 && (major < 2 || major == 2 && minor < oldestMinor)
 }
+
+// AtomicBatches reports whether the server of the connection takes atomic
+// batches, since 2.12.
+func AtomicBatches(conn *nats.Conn) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(conn.ConnectedServerVersion(), "%d.%d", &major, &minor)
+	return n == 2 && (major > 2 || major == 2 && minor >= 12)
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
@@ -94,15 +95,6 @@ func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 	}
 	s.evidence.adopt(found)
 	return s, nil
-}
-
-// Marked returns the target of a raise that is unfinished, or 0.
-func (s *Store) Marked(ctx context.Context) (target int64, err error) {
-	found, err := s.remote.poll(ctx)
-	if found.raising {
-		target = max(1, found.target)
-	}
-	return target, err
 }
 
 // PlanRaise passes what [Store.RaiseAll] would do to visit: each tag and removed
@@ -319,6 +311,7 @@ func (s *Store) change(ctx context.Context, do func(meta map[string]string, foun
 	if err := do(config.Metadata, pollOf(stream.CachedInfo())); err != nil {
 		return err
 	}
+	config.AllowAtomicPublish = kv.AtomicBatches(s.cfg.JetStream.Conn())
 	if _, err := s.cfg.JetStream.UpdateStream(ctx, config); err != nil {
 		return fmt.Errorf("bucket %s: change its metadata: %w", s.bucket, err)
 	}
@@ -524,4 +517,22 @@ func (l *lifting) raiseRows(ctx context.Context) error {
 		})
 	}
 	return raises.Wait()
+}
+
+// State is what a register's stream shows of its decisions, and of the time.
+type State struct {
+	Missing bool
+	Floor   int64     // lowest first ID of names without an entry
+	Marked  int64     // target of an unfinished raise; 0 if there is none
+	Decided time.Time // the latest decision; zero if unknown
+}
+
+// Look returns the state of a register. It changes nothing.
+func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
+	found, err := pollLeader(ctx, js, BucketName(p))
+	st := State{Missing: found.missing, Floor: max(1, found.first), }
+	if found.raising {
+		st.Marked = max(1, found.target)
+	}
+	return st, err
 }

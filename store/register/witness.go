@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -70,6 +71,19 @@ func (w *Witness) Fresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.exists
+}
+
+// Floor returns the lowest first ID of new tags that the witness has noted of a
+// register, 0 if none, and when it last noted anything.
+func (w *Witness) Floor(p messages.Prefix) (floor int64, noted time.Time, err error) {
+	info, err := os.Stat(w.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, noted, nil
+	}
+	if err != nil {
+		return 0, noted, w.failed(err)
+	}
+	return w.evidence(BucketName(p)).First, info.ModTime(), nil
 }
 
 // evidence returns the evidence about a bucket.

@@ -52,7 +52,9 @@ func raise(t *testing.T, cfg Config, by int64) {
 	defer conn.Close()
 	segments, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1)
 	if err == nil {
-		err = segments.RaiseAll(t.Context(), by, func(store.Tag, int64) {})
+		_, err = segments.RaiseAll(t.Context(), register.Raise{
+			Target: segments.Lowest() + by, By: func(string) int64 { return by }, Alone: true,
+		}, func(store.Tag, int64) {})
 	}
 	if err == nil {
 		err = s.Witness().Accept(t.Context(), js, prefix, cfg.Beside...)

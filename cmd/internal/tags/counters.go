@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
@@ -58,76 +55,6 @@ func (c Change) String() string {
 		return fmt.Sprintf("tag %s: next ID %d, unchanged%s", c.Tag, c.Next, order)
 	}
 	return fmt.Sprintf("tag %s: next ID %d, was %d%s", c.Tag, c.Next, c.Before, order)
-}
-
-// MaxRaiseAll bounds a raise of all tags, so that a typing error does not use
-// up tags that are less than half used.
-const MaxRaiseAll = 1 << 62
-
-// RaiseAll skips the next n IDs, 1 to [MaxRaiseAll], of every tag and every
-// removed tag, and reports each; see [register.Store.RaiseAll]. It ends every
-// restore: stopped loaders continue. It creates a missing register.
-func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, n int64, report func(Change)) error {
-	replicas := 1
-	agreed, err := agreement.Open(ctx, js, prefix)
-	if err == nil {
-		replicas, err = agreed.Replicas(), agreed.CheckStore(ctx, source.Name())
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return err
-	}
-	segments, err := source.Decide(ctx, register.Config{JetStream: js, Prefix: prefix}, replicas)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = segments.Close() }() // all replies have arrived
-	return segments.RaiseAll(ctx, n, func(tag store.Tag, before int64) {
-		report(Change{Tag: tag.Name, Before: before, Next: tag.Next, Removed: tag.Step == 0})
-	})
-}
-
-// RaiseFolder is [RaiseAll] for the data folder of a stopped embedded server.
-// The witness then accepts the folder. It returns the folder's path.
-func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend, n int64, report func(Change)) (string, error) {
-	at.Recover = true
-	server, err := embedded.Start(ctx, at)
-	if err != nil {
-		return "", err
-	}
-	defer server.Stop()
-	conn, js, err := server.Connect()
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	if err := checkPrefix(ctx, js, prefix); err != nil {
-		return "", err
-	}
-	err = RaiseAll(ctx, js, prefix, source, n, report)
-	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return "", err
-	}
-	return server.Folder(), errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
-}
-
-// checkPrefix rejects a folder that has registers of other prefixes only.
-func checkPrefix(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	var others []string
-	names := js.StreamNames(ctx)
-	for name := range names.Name() {
-		bucket, isBucket := strings.CutPrefix(name, kv.StreamName(""))
-		other, isRegister := strings.CutSuffix(bucket, register.BucketName(""))
-		switch {
-		case bucket == register.BucketName(prefix) && isBucket:
-			return nil
-		case isBucket && isRegister:
-			others = append(others, other)
-		}
-	}
-	if err := names.Err(); err != nil || len(others) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w: the folder has no register of %s, only of %s", messages.ErrPrefix, prefix, strings.Join(others, ", "))
 }
 
 // ErrLoadersRun means that a loader is connected, which would continue with the

@@ -94,7 +94,7 @@ func TestFolderBesideDatabase(t *testing.T) {
 				t.Fatal("served")
 			}
 			for range 2 {
-				_, err := tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, 1000, func(tags.Change) {})
+				_, _, err := tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, raiseBy(1000))
 				must(t, err)
 			}
 			if segment := f.grant(t, 1); segment.First < 2151 {
@@ -118,6 +118,6 @@ func TestStreamThatIsNoRegister(t *testing.T) {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "customer_register", Subjects: []string{"customers"}})
 		must(t, err)
 	}))
-	_, err = tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, 1000, func(tags.Change) {})
+	_, _, err = tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, raiseBy(1000))
 	must(t, err)
 }

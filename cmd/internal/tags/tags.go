@@ -70,6 +70,7 @@ func (t *Tags) Close() { _ = t.store.Close() } // all replies have arrived
 type List struct {
 	Tags      []store.Tag // by name; a removed tag has step 0
 	Templates templates.List
+	Floor     int64
 }
 
 // List lists tags and templates: those that match a pattern or name, or by

@@ -61,8 +61,14 @@ func (i *installation) open() {
 // raise raises all tags.
 func (i *installation) raise(by int64) {
 	i.Helper()
-	must(i.T, tags.RaiseAll(i.Context(), i.js, prefix, i.source, by, func(tags.Change) {}))
+	_, err := tags.RaiseAll(i.Context(), i.js, prefix, i.source, raiseBy(by))
+	must(i.T, err)
 	i.open()
+}
+
+// raiseBy is a raise of all tags by a number.
+func raiseBy(n int64) tags.Raising {
+	return tags.Raising{By: n, Report: func(tags.Change) {}}
 }
 
 func (i *installation) export() string {

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/format"
+	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/messages"
+)
+
+// tagRaiseCmd skips IDs that may have been issued. It is the end of every
+// restore.
+type tagRaiseCmd struct {
+	tagFlags `embed:""`
+
+	Tags []string `arg:"" optional:"" name:"tag" help:"Tag; with --all, PATTERN=N skips N IDs of matching tags."`
+	All  bool     `help:"Raise every tag above all IDs that were issued (default: by the time)."`
+	Next int64    `help:"First ID of the next segment of a tag." placeholder:"ID"`
+	By   int64    `help:"Number of IDs to skip." placeholder:"N"`
+
+	DryRun  bool `help:"Print the changes and make none."`
+	Yes     bool `help:"Skip the prompt."`
+	Verbose bool `help:"Print a line per tag."`
+
+	Data    string `help:"Data folder of a stopped embedded server." placeholder:"FOLDER" type:"path"`
+	Witness string `help:"Witness of --data (default: FOLDER.witness)." placeholder:"FILE" type:"path"`
+
+	printFlags `embed:""`
+}
+
+// check rejects conflicting arguments.
+func (r *tagRaiseCmd) check() error {
+	switch {
+	case r.Next < 0 || r.By < 0:
+		return problem.Usage(errors.New("--next and --by: allowed is 1 or more"))
+	case !r.All && len(r.Tags) != 1:
+		return problem.Usage(errors.New("give either a tag or --all"))
+	case !r.All && (r.Next > 0) == (r.By > 0):
+		return problem.Usage(errors.New("give either --next ID or --by N, 1 or more"))
+	case r.All && r.Next > 0:
+		return problem.Usage(errors.New("--all needs no number, because tags differ in their next ID"))
+	case r.All && r.By > 0 && len(r.Tags) > 0:
+		return problem.Usage(errors.New("give either --by or PATTERN=N"))
+	case r.All && r.By > tags.MaxRaiseAll:
+		return problem.Usage(fmt.Errorf("--by %d is too large for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
+	case !r.All && (r.DryRun || r.Verbose):
+		return problem.Usage(errors.New("--dry-run and --verbose need --all"))
+	case r.Data == "" && r.Witness != "":
+		return problem.Usage(errors.New("--witness needs --data"))
+	case r.Data != "" && (!r.All || r.named()):
+		return problem.Usage(errors.New("--data needs --all, and excludes --server, --context and their environment variables, such as NATS_URL"))
+	case !r.All:
+		return messages.CheckTag(r.Tags[0])
+	}
+	_, err := r.lifts()
+	return err
+}
+
+// lifts returns the tags that are lifted by a number.
+func (r *tagRaiseCmd) lifts() (lifts []tags.Lift, err error) {
+	for _, arg := range r.Tags {
+		pattern, number, ok := strings.Cut(arg, "=")
+		by, bad := strconv.ParseInt(number, 10, 64)
+		if !ok || bad != nil || by < 1 || by > tags.MaxRaiseAll {
+			return nil, problem.Usage(fmt.Errorf("%.200q: with --all, expected PATTERN=N with N from 1 to %d, as in 'invoice.*=20000'", arg, int64(tags.MaxRaiseAll)))
+		}
+		if err := checkName(pattern); err != nil {
+			return nil, err
+		}
+		lifts = append(lifts, tags.Lift{Pattern: pattern, By: by})
+	}
+	return lifts, nil
+}
+
+// Run raises a tag, or all tags.
+func (r *tagRaiseCmd) Run(ctx context.Context, in input, out output) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.All {
+		return r.raiseAll(ctx, in, out)
+	}
+	done := newChanges(out)
+	return done.End(r.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {
+		change, err := t.Raise(ctx, r.Tags[0], r.Next, r.By)
+		if err == nil {
+			done.Add(change)
+		}
+		return err
+	}))
+}
+
+// raiseAll raises all tags, of a running installation or a folder.
+func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err error) {
+	source, err := r.backend()
+	if err != nil {
+		return err
+	}
+	lifts, err := r.lifts()
+	if err != nil {
+		return err
+	}
+	done := newRaised(out, r.Verbose)
+	raising := tags.Raising{By: r.By, Lifts: lifts, Built: built(), Report: done.Add}
+	raising.Confirm = func(p tags.Plan) error { return r.confirm(ctx, p, in, out, done) }
+	folder := ""
+	progress.Show(func() {
+		if r.Data != "" {
+			at := embedded.Config{Folder: r.Data, Witness: r.Witness, Log: newLogger(zapcore.WarnLevel)}
+			folder, done.target, err = tags.RaiseFolder(ctx, at, r.Prefix, source, raising)
+			return
+		}
+		err = r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {
+			done.target, err = tags.RaiseAll(ctx, js, r.Prefix, source, raising)
+			return err
+		})
+	}, done.progress)
+	if errors.Is(err, errDryRun) {
+		err = nil
+	}
+	if err := done.End(err); err != nil || folder == "" || out.JSON || r.DryRun {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s can be served again; if it issued snowflake IDs, wait 41 s after the last one\n", folder)
+	return err
+}
+
+// errDryRun ends a raise after its plan.
+var errDryRun = errors.New("dry run")
+
+// farAhead is the time without any entry after which the date is confirmed: a
+// clock may be wrong.
+const farAhead = 365 * 24 * time.Hour
+
+// confirm shows what the raise will do, and prompts if that has effects which
+// cannot be undone and which columns or programs may not expect.
+func (r *tagRaiseCmd) confirm(ctx context.Context, p tags.Plan, in input, out output, done *raised) error {
+	to := io.Writer(out)
+	if out.JSON {
+		to = io.Discard
+	}
+	if !p.Time.IsZero() {
+		fmt.Fprintf(to, "raising %s to %d, the microseconds of %s UTC\n", countOf(p), p.Target, p.Time.UTC().Format(time.DateTime))
+	} else {
+		fmt.Fprintf(to, "raising %s by %d; new tags begin at %d\n", countOf(p), r.By, p.Target)
+	}
+	for _, process := range p.Silent {
+		fmt.Fprintf(to, "not asked what it was granted: %s\n", process)
+	}
+	var effects []string
+	add := func(n tags.Named, text string) {
+		if n.Count > 0 {
+			effects = append(effects, fmt.Sprintf("%s %s: %s", format.Of(int64(n.Count), "tag"), text, n))
+		}
+	}
+	add(p.Past31, "will pass 2^31, too large for 32-bit columns")
+	add(p.Past53, "will pass 2^53, inexact in JavaScript")
+	add(p.UsedUp, "will have no IDs left")
+	add(p.Above, "above the target, lifted further by the time since their last grant")
+	if !p.Time.IsZero() && !p.Newest.IsZero() && p.Time.Sub(p.Newest) > farAhead {
+		effects = append(effects, "the latest entry is of "+p.Newest.UTC().Format(time.DateOnly)+": is the date right?")
+	}
+	for _, effect := range effects {
+		fmt.Fprintln(to, effect)
+	}
+	switch {
+	case r.DryRun:
+		return cmp.Or(p.Changes(ctx, done.Add), errDryRun)
+	case len(effects) > 0 && !r.Yes:
+		if err := confirm(ctx, "yes", "Type yes to confirm: ", "nothing was raised", in, out); err != nil {
+			return err
+		}
+	}
+	done.total.Store(int64(p.Tags + p.Removed))
+	return nil
+}
+
+func countOf(p tags.Plan) string {
+	text := format.Of(int64(p.Tags), "tag")
+	if p.Removed > 0 {
+		text += " and " + strconv.Itoa(p.Removed) + " removed"
+	}
+	return text
+}
+
+// maxLines is the number of tags that are listed without --verbose.
+const maxLines = 20
+
+// raised is the result of a raise: the changes, sorted by tag if they are few.
+type raised struct {
+	out     output
+	verbose bool
+	changes []tags.Change
+	target  int64
+	err     error // of printing
+
+	total, count atomic.Int64 // of the raise under way
+}
+
+func newRaised(out output, verbose bool) *raised {
+	return &raised{out: out, verbose: verbose, changes: []tags.Change{}}
+}
+
+// Add adds a change. A single goroutine may call it at a time.
+func (r *raised) Add(c tags.Change) {
+	n := r.count.Add(1)
+	switch {
+	case r.out.JSON, !r.verbose && n <= maxLines:
+		r.changes = append(r.changes, c)
+	case r.verbose && r.err == nil:
+		_, r.err = fmt.Fprintln(r.out, c)
+	}
+}
+
+// progress describes the state on a terminal.
+func (r *raised) progress() string {
+	total := r.total.Load()
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("tag raise: %d of %d tags", r.count.Load(), total)
+}
+
+// End prints the changes that were not printed yet, and joins the error of the
+// work with that of printing.
+func (r *raised) End(failed error) error {
+	slices.SortFunc(r.changes, func(a, b tags.Change) int { return cmp.Compare(a.Tag, b.Tag) })
+	if r.out.JSON {
+		return errors.Join(failed, r.out.encode(struct {
+			Changes []tags.Change `json:"changes"`
+			Floor   int64         `json:"floor,omitempty,string"` // lowest first ID of new tags
+		}{r.changes, r.target}))
+	}
+	for _, c := range r.changes {
+		if r.err == nil {
+			_, r.err = fmt.Fprintln(r.out, c)
+		}
+	}
+	if more := r.count.Load() - int64(len(r.changes)); more > 0 && !r.verbose && r.err == nil {
+		_, r.err = fmt.Fprintf(r.out, "and %s more; --verbose lists all\n", format.Of(more, "tag"))
+	}
+	if r.target > 0 && r.err == nil {
+		_, r.err = fmt.Fprintf(r.out, "raised; tags created from now on begin at %d\n", r.target)
+	}
+	return errors.Join(failed, r.err)
+}
+
+// confirm prompts for a word, and returns an error if another is typed.
+func confirm(ctx context.Context, word, prompt, otherwise string, in input, out output) error {
+	if out.JSON {
+		return problem.Usage(errors.New("--json needs --yes: it cannot prompt"))
+	}
+	fmt.Fprint(out, prompt)
+	typed, err := untilDone(ctx, func() (typed string, _ error) {
+		_, _ = fmt.Fscanln(in, &typed) // an empty line is not the word
+		return typed, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case typed == word:
+		return nil
+	case !progress.IsTerminal(in.Reader):
+		fmt.Fprintln(out)
+		return problem.Usage(fmt.Errorf("not confirmed; %s; use --yes to skip the prompt", otherwise))
+	}
+	return problem.Usage(fmt.Errorf("not confirmed; %s", otherwise))
+}
+
+// built returns the time of the program's source, zero if it is unknown.
+func built() time.Time {
+	at, _ := time.Parse(time.RFC3339, buildOf(readBuildInfo()).Date)
+	return at
+}

@@ -1,0 +1,219 @@
+package tags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
+)
+
+// known is what an installation knows about its earlier raises and the time. A
+// restore can take away any part of it, so the highest counts.
+type known struct {
+	state register.State
+	local func() time.Time
+
+	floor  told[int64]      // the highest floor
+	newest told[time.Time]  // the latest time
+	held   map[string]int64 // ends of segments in workers' buffers, by tag
+	most   []int64          // highest end that each worker holds, below 2^53
+	silent []string         // processes that did not say
+
+	clocks []clock
+}
+
+// told is a value and where it was found.
+type told[T any] struct {
+	value T
+	of    string
+}
+
+// clock is a clock at hand, by its lead over this machine's.
+type clock struct {
+	of    string
+	ahead time.Duration
+}
+
+// maxClockDiff bounds the difference between the clocks at hand.
+const maxClockDiff = 10 * time.Second
+
+func (k *known) addFloor(of string, floor int64) {
+	if floor > k.floor.value {
+		k.floor = told[int64]{floor, of}
+	}
+}
+
+func (k *known) addTime(of string, t time.Time) {
+	if t.After(k.newest.value) {
+		k.newest = told[time.Time]{t, of}
+	}
+}
+
+// now returns the time of the clock that is furthest ahead.
+func (k *known) now() time.Time {
+	ahead := time.Duration(0)
+	for _, c := range k.clocks {
+		ahead = max(ahead, c.ahead)
+	}
+	return k.local().Add(ahead)
+}
+
+// checkTime returns an error if the clocks differ, or are behind a time that the
+// installation knows.
+func (k *known) checkTime() error {
+	now := k.local()
+	first := slices.MinFunc(k.clocks, func(a, b clock) int { return int(a.ahead - b.ahead) })
+	last := slices.MaxFunc(k.clocks, func(a, b clock) int { return int(a.ahead - b.ahead) })
+	show := func(t time.Time) string { return t.UTC().Format(time.DateTime) }
+	if last.ahead-first.ahead > maxClockDiff {
+		return fmt.Errorf("%w: clocks differ by %v: it is %s by that of %s, %s by that of %s (UTC); set them right",
+			ErrClock, (last.ahead - first.ahead).Round(time.Second), show(now.Add(first.ahead)), first.of, show(now.Add(last.ahead)), last.of)
+	}
+	if at := k.now(); at.Before(k.newest.value) {
+		return fmt.Errorf("%w: it is %s, but %s is from %s (UTC); set the clocks right",
+			ErrClock, show(at), k.newest.of, show(k.newest.value))
+	}
+	return nil
+}
+
+// heldBelow returns the highest end of a segment that a worker holds, of those
+// that a raise by time may have granted: up to some hours ahead of the time.
+// Other tags began above it.
+func (k *known) heldBelow(now time.Time) (highest int64) {
+	for _, end := range k.most {
+		if end <= now.UnixMicro()+10*register.Slack {
+			highest = max(highest, end)
+		}
+	}
+	return highest
+}
+
+// ask returns what buckets and processes know.
+func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, now func() time.Time) (*known, error) {
+	k, err := askBuckets(ctx, js, prefix, now)
+	if err != nil {
+		return nil, err
+	}
+	if !allowed(ctx, js, worker.AskReportsRights()) {
+		k.silent = append(k.silent, "all processes (this user may not list them)")
+		return k, nil
+	}
+	var expected []string
+	if allowed(ctx, js, lease.ListRights(prefix)) {
+		holdings, _, err := lease.List(ctx, js, prefix)
+		if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+			return nil, err
+		}
+		for _, h := range holdings {
+			if h.Instance != "" {
+				expected = append(expected, h.Instance)
+			}
+		}
+	}
+	asked := now()
+	reports, err := worker.AskReports(ctx, js.Conn(), prefix, expected)
+	if err != nil && !errors.Is(err, worker.ErrNoReports) {
+		return nil, err
+	}
+	installation, _, err := agreement.Lookup(ctx, js, prefix, agreement.InstallationKey)
+	if err != nil {
+		return nil, err
+	}
+	installation, _, _ = strings.Cut(installation, " ")
+	for _, r := range reports {
+		expected = slices.DeleteFunc(expected, func(instance string) bool { return instance == r.Instance })
+		if installation == "" || r.Stats.Installation == installation {
+			k.addReport(r, asked)
+		}
+	}
+	for _, instance := range expected {
+		k.silent = append(k.silent, instance+" (does not answer)")
+	}
+	return k, nil
+}
+
+// addReport adds what a process knows. It reported after it was asked, and
+// before now.
+func (k *known) addReport(r worker.Report, asked time.Time) {
+	of := "process " + r.Instance
+	if r.Host != "" {
+		of += " on " + r.Host
+	}
+	if r.Time.IsZero() {
+		k.silent = append(k.silent, r.Instance+" (version "+r.Version+" does not say)")
+		return
+	}
+	ahead := time.Duration(0)
+	switch {
+	case r.Time.Before(asked):
+		ahead = r.Time.Sub(asked)
+	case r.Time.After(k.local()):
+		ahead = r.Time.Sub(k.local())
+	}
+	k.clocks = append(k.clocks, clock{of, ahead})
+	k.addFloor(of, r.Floor)
+	k.most = append(k.most, r.Stats.Highest)
+	for _, t := range r.Stats.Tags {
+		k.held[t.Tag] = max(k.held[t.Tag], t.Use.High)
+	}
+}
+
+// askBuckets returns what the buckets of an installation know.
+func askBuckets(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, now func() time.Time) (*known, error) {
+	k := &known{local: now, held: make(map[string]int64), clocks: []clock{{of: "this machine"}}}
+	var err error
+	if k.state, err = register.Look(ctx, js, prefix); err != nil {
+		return nil, err
+	}
+	k.addFloor("the register", k.state.Floor)
+	k.addTime("the latest decision", k.state.Decided)
+	floor, err := agreement.Floor(ctx, js, prefix)
+	if err != nil {
+		return nil, err
+	}
+	k.addFloor("bucket "+agreement.BucketName(prefix), floor)
+	for _, bucket := range []string{
+		register.BucketName(prefix), agreement.BucketName(prefix), lease.ClockBucketName(prefix), enrich.BucketName(prefix),
+	} {
+		stream := kv.StreamName(bucket)
+		if !allowed(ctx, js, rights.Publish(rights.StreamInfo(stream))) {
+			continue // another user's
+		}
+		asked := now()
+		found, err := js.Stream(ctx, stream)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", bucket, err)
+		}
+		info := found.CachedInfo()
+		k.addTime("the latest entry of bucket "+bucket, info.State.LastTime)
+		k.clocks = append(k.clocks, clock{"the NATS server", info.TimeStamp.Sub(asked.Add(now().Sub(asked) / 2))})
+	}
+	return k, nil
+}
+
+// allowed reports whether the user has rights, as far as the server tells. A
+// denied request would never be answered.
+func allowed(ctx context.Context, js jetstream.JetStream, need rights.Rights) bool {
+	if js.Options().Domain+js.Options().APIPrefix != "" {
+		return true // unknown
+	}
+	granted, err := doctor.RequestPermissions(ctx, js.Conn())
+	return err != nil || granted.Check(need) == nil
+}

@@ -1,0 +1,370 @@
+package tags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
+)
+
+// MaxRaiseAll bounds a raise of all tags by a number, so that a typing error
+// does not use up tags that are less than half used.
+const MaxRaiseAll = 1 << 62
+
+var (
+	// ErrUndone means that an earlier raise was undone by a restore, so a number
+	// counted from the entries could repeat IDs.
+	ErrUndone = problem.New(problem.RaiseUndone, "an earlier raise was undone, so a number can repeat IDs")
+
+	// ErrClock means that the time is not to be trusted.
+	ErrClock = problem.New(problem.Invalid, "cannot raise by the time")
+
+	// ErrTooNarrow means that the column max_id cannot hold the raised IDs.
+	ErrTooNarrow = problem.New(problem.Invalid, "the column max_id is too narrow")
+
+	// ErrNotRaised means that loaders were granted more than the raise skipped.
+	ErrNotRaised = problem.New(problem.Regressed, "not raised enough")
+)
+
+// Raising is a raise of every tag and every removed tag. It ends every restore:
+// stopped loaders continue.
+//
+// Without numbers all tags are lifted above the time in microseconds since 1970.
+// Time never comes back: whatever was restored, however often, the next raise
+// lies above all that was granted, as long as no tag reserves more than a
+// million numbers a second on average.
+type Raising struct {
+	By    int64     // IDs to skip of every tag, 1 to [MaxRaiseAll]; 0: by the time
+	Lifts []Lift    // tags that are lifted by a number instead
+	Built time.Time // of this program; zero if unknown
+
+	// Confirm is called before anything is written, if it is not nil. An error
+	// ends the raise.
+	Confirm func(Plan) error
+	Report  func(Change)
+
+	now func() time.Time // of this machine; for tests
+}
+
+// Lift lifts the tags that match a pattern by a number.
+type Lift struct {
+	Pattern string // or a tag
+	By      int64  // 1 to [MaxRaiseAll]
+}
+
+// by returns the number for a tag, or 0: the highest of those that match.
+func (r *Raising) by(tag string) (n int64) {
+	for _, l := range r.Lifts {
+		if templates.Matches(l.Pattern, tag) {
+			n = max(n, l.By)
+		}
+	}
+	return max(n, r.By)
+}
+
+// Plan is what a raise is about to do.
+type Plan struct {
+	Target int64     // the lowest first ID of names without an entry
+	Time   time.Time // behind the target; zero if it is a number
+	Newest time.Time // the latest time that the installation knows; zero if none
+
+	Tags, Removed int
+	Past31        Named // tags lifted from below 2^31 to above
+	Past53        Named // tags lifted above 2^53
+	Above         Named // tags at or above the target before the raise
+	UsedUp        Named // tags without IDs left
+	Silent        []string
+	Changes       func(ctx context.Context, visit func(Change)) error
+}
+
+// Named counts tags, and names the first of them.
+type Named struct {
+	Count int
+	Names []string
+}
+
+// maxNamed bounds the names of [Named].
+const maxNamed = 3
+
+func (n *Named) add(tag string) {
+	if n.Count++; len(n.Names) < maxNamed {
+		n.Names = append(n.Names, strings.Clone(tag))
+	}
+}
+
+// String lists the tags.
+func (n Named) String() string {
+	text := strings.Join(n.Names, ", ")
+	if more := n.Count - len(n.Names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// RaiseAll raises the tags of an installation. It creates a missing register.
+// It returns the target, and after the decision waits for loaders to resume.
+func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, r Raising) (target int64, err error) {
+	k, err := ask(ctx, js, prefix, r.clock())
+	if err != nil {
+		return 0, err
+	}
+	if target, err = r.raise(ctx, js, prefix, source, k, false); err != nil {
+		return target, err
+	}
+	return target, awaitLoaders(ctx, js, prefix)
+}
+
+// RaiseFolder is [RaiseAll] for the data folder of a stopped embedded server.
+// The witness then accepts the folder. It returns the folder's path.
+func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend, r Raising) (folder string, target int64, err error) {
+	at.Recover = true
+	server, err := embedded.Start(ctx, at)
+	if err != nil {
+		return "", 0, err
+	}
+	defer server.Stop()
+	conn, js, err := server.Connect()
+	if err != nil {
+		return "", 0, err
+	}
+	defer conn.Close()
+	if err := checkPrefix(ctx, js, prefix); err != nil {
+		return "", 0, err
+	}
+	k, err := askBuckets(ctx, js, prefix, r.clock())
+	if err != nil {
+		return "", 0, err
+	}
+	floor, noted, err := server.Witness().Floor(prefix)
+	if err != nil {
+		return "", 0, err
+	}
+	k.addFloor("the witness", floor)
+	k.addTime("the witness", noted)
+	target, err = r.raise(ctx, js, prefix, source, k, true)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return "", 0, err
+	}
+	return server.Folder(), target, errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
+}
+
+func (r *Raising) clock() func() time.Time {
+	if r.now != nil {
+		return r.now
+	}
+	return time.Now
+}
+
+// raise plans, asks, and raises. Alone means that no other process is
+// connected.
+func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, k *known, alone bool) (int64, error) {
+	if !r.Built.IsZero() {
+		k.addTime("this program's build", r.Built)
+	}
+	plan, raise, err := r.target(k)
+	if err != nil {
+		return 0, err
+	}
+	raise.Alone = alone
+	segments, err := r.open(ctx, js, prefix, source)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = segments.Close() }() // all replies have arrived
+	if err := r.fill(ctx, &plan, raise, segments); err != nil {
+		return 0, err
+	}
+	if r.Confirm != nil {
+		if err := r.Confirm(plan); err != nil {
+			return 0, err
+		}
+	}
+	if r.By == 0 { // the answer may have taken long
+		raise.Target = max(raise.Target, raise.Now().UnixMicro())
+	}
+	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) { r.Report(changeOf(tag, before)) })
+}
+
+func changeOf(tag store.Tag, before int64) Change {
+	return Change{Tag: tag.Name, Before: before, Next: tag.Next, Removed: tag.Step == 0}
+}
+
+// open opens the store for a raise. The register may be missing.
+func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*backend.Store, error) {
+	replicas := 1
+	agreed, err := agreement.Open(ctx, js, prefix)
+	if err == nil {
+		replicas, err = agreed.Replicas(), agreed.CheckStore(ctx, source.Name())
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, err
+	}
+	return source.Decide(ctx, register.Config{JetStream: js, Prefix: prefix}, replicas)
+}
+
+// target decides how far tags are lifted: above the time, and above whatever is
+// known of an earlier raise.
+func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) {
+	raise = register.Raise{Now: k.now, Held: make(map[string]int64)}
+	if r.By > 0 || len(r.Lifts) > 0 {
+		raise.By = r.by
+		if k.floor.value > max(k.state.Floor, k.state.Marked) {
+			return plan, raise, fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags, and the register has %d",
+				ErrUndone, k.floor.of, k.floor.value, k.state.Floor)
+		}
+	}
+	plan = Plan{Newest: k.newest.value, Silent: k.silent}
+	if r.By > 0 {
+		raise.Target = store.Beyond(k.state.Floor, r.By)
+	} else {
+		if err := k.checkTime(); err != nil {
+			return plan, raise, err
+		}
+		plan.Time = k.now()
+		raise.Target = max(plan.Time.UnixMicro(), store.Beyond(max(k.floor.value, k.heldBelow(plan.Time)), register.Slack))
+		if plan.Time.UnixMicro() < raise.Target {
+			plan.Time = time.UnixMicro(raise.Target)
+		}
+	}
+	plan.Target = raise.Target
+	for tag, end := range k.held {
+		if end >= raise.Target {
+			raise.Held[tag] = end
+		}
+	}
+	return plan, raise, nil
+}
+
+// fill counts what the raise will do, and refuses what it cannot do.
+func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Store) error {
+	limit := int64(0)
+	if segments.Database != nil {
+		var err error
+		if limit, err = int64(0), error(nil); err != nil {
+			return err
+		}
+	}
+	var narrow Named
+	used := make([]bool, len(r.Lifts))
+	err := segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
+		if tag.Step == 0 {
+			plan.Removed++
+		} else {
+			plan.Tags++
+		}
+		for i, l := range r.Lifts {
+			used[i] = used[i] || templates.Matches(l.Pattern, tag.Name)
+		}
+		if tag.Next < 1<<31 && next > 1<<31 {
+			plan.Past31.add(tag.Name)
+		}
+		if tag.Next < 1<<53 && next > 1<<53 {
+			plan.Past53.add(tag.Name)
+		}
+		if raise.By == nil && tag.Next >= raise.Target {
+			plan.Above.add(tag.Name)
+		}
+		if next == store.Beyond(next, 1) {
+			plan.UsedUp.add(tag.Name)
+		}
+		if limit > 0 && next > limit && tag.Step > 0 {
+			narrow.add(tag.Name)
+		}
+	})
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	for tag := range raise.Held {
+		if !slices.Contains(plan.Above.Names, tag) {
+			plan.Above.add(tag)
+		}
+	}
+	if narrow.Count > 0 {
+		return fmt.Errorf("%w: it ends at %d, and %s would pass that; make it BIGINT, or raise those tags by a number: idworker tag raise --all 'PATTERN=N'",
+			ErrTooNarrow, limit, narrow)
+	}
+	for i, l := range r.Lifts {
+		if !used[i] {
+			return fmt.Errorf("%w %s", ErrNoMatch, l.Pattern)
+		}
+	}
+	plan.Changes = func(ctx context.Context, visit func(Change)) error {
+		return segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
+			before := tag.Next
+			tag.Next, tag.Name = next, strings.Clone(tag.Name)
+			visit(changeOf(tag, before))
+		})
+	}
+	return nil
+}
+
+// Loaders poll the register once a second, and then compare their caches.
+const (
+	resumeWithin = 15 * time.Second
+	resumePoll   = time.Second
+)
+
+// awaitLoaders waits until the loaders that answer have resumed. The error is an
+// [ErrNotRaised] if a loader was granted more than was skipped.
+func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	if !allowed(ctx, js, worker.AskReportsRights()) {
+		return nil
+	}
+	for began := time.Now(); ; pause.For(ctx, resumePoll) {
+		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
+		if err != nil {
+			return nil // nobody is there to resume
+		}
+		stopped := ""
+		for _, r := range reports {
+			if r.RaiseBy > 0 {
+				return fmt.Errorf("%w: loader %s was granted %d more IDs of a tag than were skipped: %s", ErrNotRaised, r.Instance, r.RaiseBy, r.Stopped)
+			}
+			if r.Stopped != "" {
+				stopped = r.Instance + ": " + r.Stopped
+			}
+		}
+		if stopped == "" || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Since(began) > resumeWithin {
+			return fmt.Errorf("all tags were raised, but loader %s", stopped)
+		}
+	}
+}
+
+// checkPrefix rejects a folder that has registers of other prefixes only.
+func checkPrefix(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	var others []string
+	names := js.StreamNames(ctx)
+	for name := range names.Name() {
+		bucket, isBucket := strings.CutPrefix(name, kv.StreamName(""))
+		other, isRegister := strings.CutSuffix(bucket, register.BucketName(""))
+		switch {
+		case bucket == register.BucketName(prefix) && isBucket:
+			return nil
+		case isBucket && isRegister:
+			others = append(others, other)
+		}
+	}
+	if err := names.Err(); err != nil || len(others) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: the folder has no register of %s, only of %s", messages.ErrPrefix, prefix, strings.Join(others, ", "))
+}

@@ -1,0 +1,251 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// admin opens the register to raise it.
+func (s site) admin() *Store {
+	s.Helper()
+	admin, err := Decide(s.Context(), connect(s, s.srv), 1)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return admin
+}
+
+// importTags creates n tags t0000, t0001, … that begin at 1.
+func (s site) importTags(n int) {
+	s.Helper()
+	var list []store.Tag
+	for i := range n {
+		list = append(list, store.Tag{Name: fmt.Sprintf("t%04d", i), Step: 10, Next: 1, Order: store.Trend})
+	}
+	err := handle(s, connect(s, s.srv)).Import(s.Context(), list, func() error { return nil }, func(store.Tag, int64) {})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s site) entry(tag string) storedEntry {
+	s.Helper()
+	r, err := s.admin().remote.read(s.Context(), tag)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+func (s site) lastSequence() uint64 {
+	s.Helper()
+	found, err := pollLeader(s.Context(), s.js, BucketName(prefix))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return found.last
+}
+
+// TestRaiseWaitsForPermits: the register was restored and is raised at once. A
+// loader whose permit is older than the restore grants nothing from an entry
+// that is not lifted yet, although the raise has lifted the sequence above all
+// that the loader has seen.
+func TestRaiseWaitsForPermits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const tags = 2*kv.MaxBatch + 1
+	s.importTags(tags)
+	last := fmt.Sprintf("t%04d", tags-1)
+	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
+	granted := s.reserve(handle(t, connect(t, s.srv)), last, 1)
+	loader := handle(t, connect(t, s.srv)) // has not read the tag
+	if err := loader.poll(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	seen := s.lastSequence()
+	older.Restore(t, s.conn)
+	listed := 0
+	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 1_000_000, By: func(string) int64 {
+		if listed++; listed == tags {
+			natstest.Eventually(t, "the sequence is lifted", func() bool { return s.lastSequence() > seen })
+			if seg, err := loader.Reserve(t.Context(), last, 10); err == nil {
+				t.Errorf("DUPLICATE: %v after %v", seg, granted)
+			}
+		}
+		return 0
+	}}, func(store.Tag, int64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if listed < tags {
+		t.Errorf("%d tags listed", listed)
+	}
+	s.reserve(loader, last, 1_000_000)
+}
+
+// TestRaiseInterrupted: a raise whose target is lower than that of an unfinished
+// raise goes above that, because entries were lifted to it.
+func TestRaiseInterrupted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.importTags(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := s.admin().RaiseAll(ctx, Raise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Marked != 5000 || state.Floor != 1 {
+		t.Errorf("interrupted: %+v, %v", state, err)
+	}
+	loader := handle(t, connect(t, s.srv))
+	if seg, err := loader.Reserve(t.Context(), "t0000", 10); !errors.Is(err, store.ErrRegressed) {
+		t.Errorf("under the mark: %v, %v", seg, err)
+	}
+	target, err := s.admin().RaiseAll(t.Context(), Raise{Target: 4000, Alone: true}, func(store.Tag, int64) {})
+	if err != nil || target != 5001 {
+		t.Fatalf("target %d, %v; want 5001", target, err)
+	}
+	state, err := Look(t.Context(), s.js, prefix)
+	if err != nil || state.Marked != 0 || state.Floor != 5001 {
+		t.Errorf("decided: %+v, %v", state, err)
+	}
+	if floor, err := agreement.Floor(t.Context(), s.js, prefix); err != nil || floor != 5001 {
+		t.Errorf("the config has floor %d, %v", floor, err)
+	}
+	s.reserve(handle(t, connect(t, s.srv)), "t0000", 5001)
+	if _, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5001, Alone: true}, nil); !errors.Is(err, store.ErrBadTag) {
+		t.Errorf("raised to the same target: %v", err)
+	}
+}
+
+// TestRaisesAtOnce: of several raises one succeeds, none waits for ever, and all
+// tags lie above its target.
+func TestRaisesAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		s := newSite(t)
+		s.importTags(3)
+		targets, errs := make([]int64, 3), make([]error, 3)
+		var raises sync.WaitGroup
+		for i := range targets {
+			admin := s.admin()
+			raises.Go(func() {
+				targets[i], errs[i] = admin.RaiseAll(t.Context(), Raise{Target: int64(1000 * (i + 1)), Alone: true}, func(store.Tag, int64) {})
+			})
+		}
+		raises.Wait()
+		highest := int64(0)
+		for i, err := range errs {
+			if err != nil && !errors.Is(err, errOther) {
+				t.Error(err)
+			}
+			highest = max(highest, targets[i])
+		}
+		if highest == 0 {
+			t.Fatalf("none succeeded: %v", errs)
+		}
+		h := handle(t, connect(t, s.srv))
+		for i := range 3 {
+			s.reserve(h, fmt.Sprintf("t%04d", i), highest)
+		}
+		if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Marked != 0 || state.Floor < highest {
+			t.Errorf("%+v, %v", state, err)
+		}
+	}
+}
+
+// TestRaiseLosesItsMark: if the register is restored while it is raised, the
+// raise starts over.
+func TestRaiseLosesItsMark(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.importTags(2)
+	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
+	var once sync.Once
+	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5000, Alone: true}, func(store.Tag, int64) {
+		once.Do(func() { older.Restore(t, s.conn) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := handle(t, connect(t, s.srv))
+	s.reserve(h, "t0000", 5000)
+	s.reserve(h, "t0001", 5000)
+}
+
+// TestLift: each tag is lifted above all that it may have been granted.
+func TestLift(t *testing.T) {
+	t.Parallel()
+	const now = 1_795_000_000_000_000
+	r := Raise{Target: now, Held: map[string]int64{"held": now + 500}}
+	hourAgo := time.UnixMicro(now).Add(-time.Hour)
+	for _, c := range []struct {
+		tag     string
+		next    int64
+		written time.Time
+		want    int64
+	}{
+		{"order", 1, hourAgo, now},
+		{"order", now - 1, hourAgo, now},
+		{"order", now, hourAgo, now + time.Hour.Microseconds() + Slack},
+		{"high", 1_700_000_000_000_000_000, hourAgo, 1_700_000_000_000_000_000 + time.Hour.Microseconds() + Slack},
+		{"high", 1_700_000_000_000_000_000, time.UnixMicro(now).Add(time.Hour), 1_700_000_000_000_000_000 + Slack},
+		{"high", now, time.Time{}, 2*now + Slack},
+		{"held", 1, hourAgo, now + 500 + Slack},
+		{"held", now + 500, hourAgo, now + 500 + time.Hour.Microseconds() + Slack},
+		{"full", math.MaxInt64, hourAgo, math.MaxInt64},
+		{"full", math.MaxInt64 - 5, hourAgo, math.MaxInt64},
+	} {
+		if got := r.Lift(store.Tag{Name: c.tag, Next: c.next}, c.written); got != c.want {
+			t.Errorf("%s at %d, written %v: %d, want %d", c.tag, c.next, c.written, got, c.want)
+		}
+	}
+	r.By = func(tag string) int64 { return map[string]int64{"order": 20}[tag] }
+	if got := r.Lift(store.Tag{Name: "order", Next: 5}, hourAgo); got != 25 {
+		t.Errorf("by a number: %d", got)
+	}
+	if got := r.Lift(store.Tag{Name: "other", Next: 5}, hourAgo); got != now {
+		t.Errorf("without a number: %d", got)
+	}
+}
+
+// TestRaiseRewritesEveryEntry: an entry above the target gets a new revision,
+// which no earlier write fits.
+func TestRaiseRewritesEveryEntry(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const high = 1_700_000_000_000_000_000
+	h := handle(t, connect(t, s.srv))
+	if err := h.CreateTag(t.Context(), store.Tag{Name: "high", Step: 10, Next: high}); err != nil {
+		t.Fatal(err)
+	}
+	s.create(h, "order")
+	before := s.entry("high")
+	plan := make(map[string]int64)
+	r := Raise{Target: time.Now().UnixMicro(), Alone: true}
+	admin := s.admin()
+	if err := admin.PlanRaise(t.Context(), r, func(tag store.Tag, next int64) { plan[tag.Name] = next }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RaiseAll(t.Context(), r, func(store.Tag, int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	for tag, next := range plan {
+		if got := s.entry(tag).Next; got != next {
+			t.Errorf("%s is at %d, planned was %d", tag, got, next)
+		}
+	}
+	if after := s.entry("high"); after.Next < high+Slack || after.revision == before.revision || len(plan) != 2 {
+		t.Errorf("%+v, was %+v; planned %v", after, before, plan)
+	}
+}
