@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,21 +66,20 @@ func TestRaiseWaitsForPermits(t *testing.T) {
 	s := newSite(t)
 	const tags = 2*kv.MaxBatch + 1
 	s.importTags(tags)
-	last := fmt.Sprintf("t%04d", tags-1)
 	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
-	granted := s.reserve(handle(t, connect(t, s.srv)), last, 1)
-	loader := handle(t, connect(t, s.srv)) // has not read the tag
+	s.reserve(handle(t, connect(t, s.srv)), "t0000", 1)
+	loader := handle(t, connect(t, s.srv)) // has read no tag
 	if err := loader.poll(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	seen := s.lastSequence()
 	older.Restore(t, s.conn)
 	listed := 0
-	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 1_000_000, By: func(string) int64 {
+	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 1_000_000, By: func(tag string) int64 {
 		if listed++; listed == tags {
 			natstest.Eventually(t, "the sequence is lifted", func() bool { return s.lastSequence() > seen })
-			if seg, err := loader.Reserve(t.Context(), last, 10); err == nil {
-				t.Errorf("DUPLICATE: %v after %v", seg, granted)
+			if seg, err := loader.Reserve(t.Context(), strings.Clone(tag), 10); err == nil {
+				t.Errorf("%s: %v is granted from an entry that was put back", tag, seg)
 			}
 		}
 		return 0
@@ -90,7 +90,7 @@ func TestRaiseWaitsForPermits(t *testing.T) {
 	if listed < tags {
 		t.Errorf("%d tags listed", listed)
 	}
-	s.reserve(loader, last, 1_000_000)
+	s.reserve(loader, "t0000", 1_000_000)
 }
 
 // TestRaiseInterrupted: a raise whose target is lower than that of an unfinished
