@@ -1,0 +1,108 @@
+package tags
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
+)
+
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+// knownAt is what an installation without history knows.
+func knownAt(t time.Time) *known {
+	return &known{
+		state: register.State{Floor: 1}, local: func() time.Time { return t },
+		held: make(map[string]int64), clocks: []clock{{of: "this machine"}},
+	}
+}
+
+// TestTarget: the target lies above the time and 10^10 above any earlier raise,
+// whoever knows of it.
+func TestTarget(t *testing.T) {
+	t.Parallel()
+	now := noon.UnixMicro()
+	for name, c := range map[string]struct {
+		know func(k *known)
+		want int64
+	}{
+		"nothing":                {func(*known) {}, now},
+		"a raise of long ago":    {func(k *known) { k.addFloor("x", now-1e12) }, now},
+		"a raise a minute ago":   {func(k *known) { k.addFloor("x", now-60e6) }, now - 60e6 + register.Slack},
+		"a number of long ago":   {func(k *known) { k.addFloor("x", 1_000_001) }, now},
+		"a process's floor":      {func(k *known) { k.addReport(worker.Report{Time: noon, Floor: now - 1}, noon) }, now - 1 + register.Slack},
+		"a worker's buffers":     {func(k *known) { k.addReport(reportOf(now+5e6), noon) }, now + 5e6 + register.Slack},
+		"a tag begun far above":  {func(k *known) { k.addReport(reportOf(now+20*register.Slack), noon) }, now},
+		"the server's clock":     {func(k *known) { k.clocks = append(k.clocks, clock{"server", 9 * time.Second}) }, now + 9e6},
+		"a slow server's clock":  {func(k *known) { k.clocks = append(k.clocks, clock{"server", -9 * time.Second}) }, now},
+		"an entry from just now": {func(k *known) { k.addTime("x", noon) }, now},
+	} {
+		k := knownAt(noon)
+		c.know(k)
+		plan, raise, err := (&Raising{}).target(k)
+		if err != nil || raise.Target != c.want || plan.Target != c.want {
+			t.Errorf("%s: target %d, %v; want %d", name, raise.Target, err, c.want)
+		}
+	}
+}
+
+func reportOf(highest int64) worker.Report {
+	r := worker.Report{Time: noon}
+	r.Stats.Highest = highest
+	return r
+}
+
+// TestClocks: the time is refused if clocks differ, or if it lies before
+// something that exists.
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	for name, know := range map[string]func(k *known){
+		"the server is an hour behind": func(k *known) { k.clocks = append(k.clocks, clock{"server", -time.Hour}) },
+		"the server is ahead":          func(k *known) { k.clocks = append(k.clocks, clock{"server", 11 * time.Second}) },
+		"a worker is ahead":            func(k *known) { k.addReport(worker.Report{Time: noon.Add(time.Minute)}, noon) },
+		"a worker is behind":           func(k *known) { k.addReport(worker.Report{Time: noon.Add(-time.Minute)}, noon) },
+		"an entry is newer":            func(k *known) { k.addTime("bucket", noon.Add(time.Second)) },
+	} {
+		k := knownAt(noon)
+		know(k)
+		if _, raise, err := (&Raising{}).target(k); !errors.Is(err, ErrClock) {
+			t.Errorf("%s: target %d, %v", name, raise.Target, err)
+		}
+	}
+	k := knownAt(noon)
+	k.clocks = append(k.clocks, clock{"server", -time.Hour})
+	if _, raise, err := (&Raising{By: 1000}).target(k); err != nil || raise.Target != 1001 {
+		t.Errorf("by a number, which needs no time: %d, %v", raise.Target, err)
+	}
+}
+
+// TestNumberAfterUndoneRaise: a number is refused once anything knows a floor
+// above the register's and above that of an unfinished raise.
+func TestNumberAfterUndoneRaise(t *testing.T) {
+	t.Parallel()
+	lift := []Lift{{"invoice.*", 20000}}
+	for _, r := range []Raising{{By: 1e9}, {Lifts: lift}} {
+		k := knownAt(noon)
+		k.state.Floor = 1001
+		k.addFloor("the register", 1001)
+		if _, _, err := r.target(k); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+		k.addFloor("the witness", 5000)
+		if _, _, err := r.target(k); !errors.Is(err, ErrUndone) {
+			t.Errorf("%+v after a raise that was undone: %v", r, err)
+		}
+		k.state.Marked = 5000
+		if _, _, err := r.target(k); err != nil {
+			t.Errorf("%+v, continued: %v", r, err)
+		}
+	}
+	r := Raising{Lifts: append(lift, Lift{"invoice.7", 5}, Lift{"invoice.8", 50000})}
+	for tag, want := range map[string]int64{"invoice.1": 20000, "invoice.7": 20000, "invoice.8": 50000, "order": 0} {
+		if got := r.by(tag); got != want {
+			t.Errorf("%s is lifted by %d, want %d", tag, got, want)
+		}
+	}
+}
