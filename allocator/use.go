@@ -15,7 +15,10 @@ import (
 // in its grants: the numbers between the end of a grant and the beginning of
 // the next were granted to others, or burnt. A gap may also mean that the tag
 // was raised, or that a process died after a large grant. Neither predicts the
-// future, so the gap that counts is the median of the latest few.
+// future, so the gap that counts is the median of the latest few, and a gap that
+// is too large for any use does not count at all: raises may follow each other
+// faster than a worker's grants. IDs handed out are counted, so a raise leaves
+// the measurement as it is.
 //
 // The rate is the lower of two: over the whole window, and over its latter
 // part. So neither a burst that has ended counts as the future, nor a burst
@@ -37,6 +40,10 @@ const (
 
 	leastUse  = 100 // IDs have to be handed out to measure a rate
 	leastGaps = 3   // so that a single gap decides nothing
+
+	// At a worker that gets a grant every quarter of an hour, a gap of this size
+	// means a raise, or that others use more than a million IDs a second.
+	leastRaise = 1_000_000_000
 )
 
 // record moves the window, if it is time for that.
@@ -75,13 +82,13 @@ func (u *use) gap() float64 {
 
 // recordGap takes in a grant before it counts as granted. It needs mu.
 func (t *tag) recordGap(s store.Segment) {
-	if t.high == 0 {
-		return // the previous grant is unknown
+	gap := s.First - t.high
+	if t.high == 0 || gap >= leastRaise {
+		return // the previous grant is unknown, or the tag was raised
 	}
 	if t.use == nil {
 		t.use = new(use)
 	}
-	gap := s.First - t.high
 	t.use.gaps[t.use.seen%len(t.use.gaps)] = float32(gap) / float32(s.Len())
 	t.use.seen++
 }

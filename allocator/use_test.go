@@ -147,3 +147,21 @@ func TestUseSurvivesARaise(t *testing.T) {
 		}
 	}
 }
+
+// TestUseSurvivesDrills: raises of all tags that are hardly apart are no use of
+// numbers, however many of a worker's latest grants follow one.
+func TestUseSurvivesDrills(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, 2)
+	c.ask(1000, 6*time.Hour)
+	for raise := range int64(5) {
+		c.next = 1_800_000_000_000_000 + raise*10_000_000_000
+		before := c.workers[0].Figures()[0].High
+		for c.workers[0].Figures()[0].High == before {
+			c.ask(1000, time.Minute)
+		}
+	}
+	for _, h := range c.workers {
+		c.wants("after five raises", h, 1000, 0.5)
+	}
+}
