@@ -16,6 +16,10 @@ type RegressionError struct {
 	Bucket      string
 	Seen, Found uint64 // sequences of its stream
 	Reason      string // set if the sequences do not show it
+
+	// Short is the number of IDs by which a raise was too small: with that many
+	// more, the register would not look regressed. It is 0 if no raise was.
+	Short int64
 }
 
 func (e *RegressionError) Error() string {

@@ -67,6 +67,11 @@ type Loader interface {
 	// Stopped returns the [*RegressionError] that keeps the store from
 	// granting, or nil.
 	Stopped() error
+
+	// Lowest returns the lowest first ID of a new tag: 1, and more once all
+	// tags were raised. A raise that this process has not adopted yet does not
+	// count.
+	Lowest() int64
 }
 
 // Admin is the part of a store for administrators.

@@ -450,6 +450,66 @@ func TestRaiseAll(t *testing.T) {
 	}
 }
 
+// TestRaisedTooLittle: a loader tells by how much a raise was too small, until
+// the next raise begins. That many IDs more are enough.
+func TestRaisedTooLittle(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := handle(t, connect(t, s.srv))
+	for _, tag := range []string{"order", "busy", "idle"} {
+		s.create(h, tag)
+	}
+	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
+	s.create(h, "late")
+	for tag, grants := range map[string]int{"order": 5, "busy": 20, "late": 10} {
+		for range grants {
+			s.reserve(h, tag, 1)
+		}
+	}
+	short := func() int64 {
+		t.Helper()
+		var wrong *store.RegressionError
+		if err := h.poll(t.Context(), true); err == nil || !errors.As(h.Stopped(), &wrong) {
+			t.Fatalf("the loader goes on: %v, %v", err, h.Stopped())
+		}
+		return wrong.Short
+	}
+	older.Restore(t, s.conn)
+	if n := short(); n != 0 {
+		t.Errorf("short of %d before any raise", n)
+	}
+	s.raise(20)
+	for range 2 { // polls
+		if n := short(); n != 180 {
+			t.Errorf("raised by 20, short of %d, want 180: busy is at 21, and was granted up to 201", n)
+		}
+	}
+	admin := s.admin()
+	mark := func(text string) {
+		t.Helper()
+		if err := admin.change(t.Context(), func(meta map[string]string, _ poll) error { meta[metaRaising] = text; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark("another 1000")
+	if n := short(); n != 0 {
+		t.Errorf("short of %d while another raise may repair it", n)
+	}
+	mark("")
+	s.raise(179)
+	if n := short(); n != 1 {
+		t.Errorf("short of %d, want 1", n)
+	}
+	s.raise(1)
+	if err := h.poll(t.Context(), true); err != nil || h.Stopped() != nil {
+		t.Errorf("raised by enough: %v, %v", err, h.Stopped())
+	}
+	if first := h.Lowest(); first != 201 {
+		t.Errorf("new tags begin at %d, want 201", first)
+	}
+	s.reserve(h, "busy", 201)
+}
+
 // TestConnectionWithoutReconnectBuffer: a connection with a buffer is refused.
 func TestConnectionWithoutReconnectBuffer(t *testing.T) {
 	t.Parallel()

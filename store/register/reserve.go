@@ -230,8 +230,7 @@ func checkOrder(tag store.Tag, r storedEntry) error {
 // errDeleted reports an entry that was deleted by hand.
 var errDeleted = fmt.Errorf("%w: deleted by hand, so its last grant is unknown", store.ErrCorrupt)
 
-// Lowest returns the lowest first ID of a new tag: 1, and more once all tags
-// were raised.
+// Lowest implements [store.Loader].
 func (s *Store) Lowest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,6 +59,7 @@ type Store struct {
 	doubts   int  // raised by every event that a poll has to follow before the next write
 	stopped  *store.RegressionError
 	proven   bool                 // only a decision ends stopped
+	short    int64                // by how much the latest raise was too small; 0 if it was not
 	suspect  time.Time            // since when something looks wrong
 	lower    map[string]time.Time // since when entries read lower than cached
 	replicas int                  // of the stream
@@ -172,7 +173,9 @@ func (s *Store) Stopped() error {
 	if s.stopped == nil {
 		return nil // not a nil *store.RegressionError
 	}
-	return s.stopped
+	wrong := *s.stopped
+	wrong.Short = s.short
+	return &wrong
 }
 
 // live reports whether an entry is that of a tag. An entry without a step was

@@ -158,6 +158,9 @@ func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 	if s.deciding {
 		found.raising = false
 	}
+	if found.raising {
+		s.short = 0
+	}
 	s.replicas = max(1, found.replicas)
 	wrong, decided := s.evidence.check(s.bucket, found, p.seen), s.evidence.decided(found)
 	if s.proven && wrong == nil {
@@ -203,7 +206,7 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 	switch {
 	case s.stopped != nil:
 	case wrong.Reason == beingRaised:
-		s.log.Info("granting paused while tags are raised")
+		s.log.Warn("granting paused while tags are raised")
 	default:
 		s.figures.Regressions++
 		s.log.Error("register regressed; granting stopped", zap.Error(wrong))
@@ -218,7 +221,7 @@ func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 func (s *Store) resume() {
 	s.suspect = time.Time{}
 	if s.stopped != nil {
-		s.stopped, s.proven = nil, false
+		s.stopped, s.proven, s.short = nil, false, 0
 		s.log.Info("register complete again; granting resumed")
 	}
 }
@@ -236,6 +239,7 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]s
 		return nil, err
 	}
 	missing = make(map[string]storedEntry)
+	wrong := &store.RegressionError{Bucket: s.bucket}
 	for tag, had := range cache {
 		has, there := entries[tag]
 		if there && has.err != nil {
@@ -245,9 +249,12 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]s
 		if !there {
 			missing[tag], next = had, lowest
 		}
-		if next < had.Next {
-			return nil, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, next, had.Next)}, true)
+		if short := had.Next - next; short > wrong.Short {
+			wrong.Reason, wrong.Short = fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, next, had.Next), short
 		}
+	}
+	if wrong.Short > 0 {
+		return nil, s.stop(wrong, true)
 	}
 	return missing, nil
 }
@@ -265,15 +272,16 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 	var missing map[string]storedEntry
 	var err error
 	if found.first <= first {
-		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has lowest first ID %d for new tags, was %d", found.first, first)}, true)
+		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has lowest first ID %d for new tags, was %d", found.first, first), Short: first + 1 - found.first}, true)
 	} else {
 		missing, err = s.compare(ctx, found.first)
 	}
-	if errors.Is(err, store.ErrRegressed) {
+	if wrong := new(store.RegressionError); errors.As(err, &wrong) {
 		s.mu.Lock()
 		s.evidence.learn(found) // or a restart would take it for a new decision
+		s.short = wrong.Short
 		s.mu.Unlock()
-		s.log.Error("register was not raised enough", zap.Error(err))
+		s.log.Error("register was not raised enough", zap.Error(err), zap.Int64("raise_by", wrong.Short))
 		return errors.Join(err, s.note(ctx))
 	}
 	if err != nil {
