@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -94,6 +95,41 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// lowRaise is a store that was not raised enough.
+type lowRaise struct{ store.Store }
+
+func (lowRaise) Lowest() int64 { return 5001 }
+
+func (lowRaise) Stopped() error { return &store.RegressionError{Bucket: "ids_register", Short: 180} }
+
+// TestReportAfterRaise: a report has what the next raise of all tags has to know:
+// the time, the lowest first ID of new tags, the highest segment, and how much
+// the latest raise lacked.
+func TestReportAfterRaise(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	s := newStore(t, net, 1)
+	w := startWorker(t, net, worker.Config{Store: lowRaise{s}, StoreName: "jetstream"})
+	createTags(t, s, 100, "order")
+	c := newClient(t, net)
+	c.must("order")
+	var r worker.Report
+	before := time.Now()
+	natstest.Eventually(t, "the report", func() bool {
+		reports := ask(t, c.conn, w.Instance())
+		if len(reports) > 0 {
+			r = reports[0]
+		}
+		return len(reports) > 0
+	})
+	if r.Time.Before(before) || r.Time.After(time.Now()) {
+		t.Errorf("reported at %v, after %v", r.Time, before)
+	}
+	if r.Floor != 5001 || r.RaiseBy != 180 || r.Stats.Highest != 101 {
+		t.Errorf("new tags begin at %d, want 5001; the raise lacked %d, want 180; the highest segment ends at %d, want 101", r.Floor, r.RaiseBy, r.Stats.Highest)
+	}
+}
+
 // TestMostTagsOfAReport: a report with the maximum number of tags, all with the
 // longest names, is well below the limits of servers and readers.
 func TestMostTagsOfAReport(t *testing.T) {
@@ -140,7 +176,7 @@ func TestLyingReports(t *testing.T) {
 		strings.Replace(stats("D", "ids", `{}`), "2026-11-22T12:00:00Z", "yesterday", 1),
 		strings.Replace(stats("E", "ids", `{}`), `"role":"worker"`, `"role":"king"`, 1),
 		stats("E", "ids", `{"host":"`+strings.Repeat("x", 900_000)+`"}`), stats("F", "ids", strings.Repeat("[", 400_000)), stats("F2", "ids", `7`),
-		stats("G", "ids", `{"instance":"H","role":"loader","host":"g","not_ready":"`+strings.Repeat("ö", 50_000)+`","stats":{"tags":[{"tag":"y"},{"tag":"<script>"}]}}`),
+		stats("G", "ids", `{"instance":"H","role":"loader","host":"g","floor":-1,"raise_by":-1,"not_ready":"`+strings.Repeat("ö", 50_000)+`","stats":{"highest":-1,"tags":[{"tag":"y"},{"tag":"<script>"}]}}`),
 		stats("G", "ids", `{"host":"another"}`),
 	}
 	for n := range 2000 {
@@ -156,7 +192,8 @@ func TestLyingReports(t *testing.T) {
 	if len(reports) > 1000 {
 		t.Errorf("%d reports", len(reports))
 	}
-	if g := reports[0]; g.Host != "g" || g.Role != worker.RoleWorker || len(g.NotReady) != 1000 || len(g.Stats.Tags) != 1 || g.Stats.Tags[0].Tag != "y" {
+	if g := reports[0]; g.Host != "g" || g.Role != worker.RoleWorker || len(g.NotReady) != 1000 || len(g.Stats.Tags) != 1 || g.Stats.Tags[0].Tag != "y" ||
+		g.Floor != 0 || g.RaiseBy != 0 || g.Stats.Highest != 0 || !g.Time.IsZero() {
 		t.Errorf("%.300v", g)
 	}
 	for _, r := range reports[1:] {

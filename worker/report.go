@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker/internal/load"
 	"github.com/idworker/idworker/worker/internal/supply"
 )
@@ -18,6 +20,8 @@ type Report struct {
 	Role     Role      `json:"role"`
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"` // by the process's clock
+	// By the same clock, when it reported; zero from version 0.1.0.
+	Time time.Time `json:"time,omitzero"`
 	// False while it starts, or stands by for another installation.
 	Serving bool `json:"serving"`
 	// Of the snowflake IDs that the process issues.
@@ -33,6 +37,11 @@ type Report struct {
 	Clock     *ClockStats    `json:"clock,omitempty"`     // of a worker
 	// Why a loader grants nothing after the register regressed.
 	Stopped string `json:"stopped,omitempty"`
+	// The number of IDs by which the latest raise of all tags was too small, if
+	// it was.
+	RaiseBy int64 `json:"raise_by,omitempty"`
+	// The lowest first ID of new tags that a loader has adopted.
+	Floor int64 `json:"floor,omitempty"`
 	// Of a loader's store.
 	Outages *OutageStats `json:"outages,omitempty"`
 	// Answered since the start, by reply code or ok.
@@ -123,7 +132,7 @@ type OutageStats = load.Outage
 // tags, 0 to 500.
 func (p *Process) Report(tags int) Report {
 	r := Report{
-		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started,
+		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started, Time: time.Now(),
 		Serving: p.watch.serving.Load(),
 		// Tags must not be null.
 		Stats: Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, SupplyFigures: SupplyFigures{Tags: []TagStats{}}},
@@ -135,8 +144,12 @@ func (p *Process) Report(tags int) Report {
 	if p.loader != nil {
 		f := p.loader.Figures()
 		r.Stats.Loads, r.Outages = &f.Loads, &f.Outage
+		r.Floor = p.cfg.Store.Lowest()
 		if err := p.cfg.Store.Stopped(); err != nil {
 			r.Stopped = err.Error()
+			if wrong := new(store.RegressionError); errors.As(err, &wrong) {
+				r.RaiseBy = wrong.Short
+			}
 		}
 	}
 	if p.groups != nil {
@@ -165,7 +178,7 @@ func (p *Process) reportAnswers(r *Report, tags int) {
 // maxOutcomes bounds the outcomes of requests in a report.
 const maxOutcomes = 20
 
-// shorten bounds the texts of a report, and removes invalid tags.
+// shorten bounds the texts of a report, and removes invalid tags and numbers.
 func (r *Report) shorten() {
 	texts := []*string{
 		&r.Host, &r.Version, &r.NotReady, &r.Degraded, &r.Stopped,
@@ -177,6 +190,7 @@ func (r *Report) shorten() {
 	for _, text := range texts {
 		*text = cut(*text)
 	}
+	r.Floor, r.RaiseBy, r.Stats.Highest = max(r.Floor, 0), max(r.RaiseBy, 0), max(r.Stats.Highest, 0)
 	if len(r.Requests) > maxOutcomes {
 		r.Requests = nil
 	}

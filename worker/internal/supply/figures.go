@@ -18,7 +18,16 @@ type Figures struct {
 	Grants   GrantStats `json:"grants"`              // since the start
 	Active   int        `json:"active_tags"`         // buffered tags
 	Tags     []TagStats `json:"tags"`                // the busiest of them
+	// The highest end of a segment granted to a buffered tag, of those at most
+	// aheadOfTime above the microseconds since 1970, where raises begin; 0 if
+	// there is none.
+	Highest int64 `json:"highest,omitempty"`
 }
+
+// aheadOfTime is the number of IDs, and of microseconds, by which raises soon
+// after each other may get ahead of the time: 28 hours. Tags above that were not
+// begun by a raise, and would hide those that were.
+const aheadOfTime = 100_000_000_000
 
 // GrantStats counts the outcomes of the grants that reached this process.
 type GrantStats struct {
@@ -58,7 +67,13 @@ func (s *Supply) Figures(maxTags int) Figures {
 	if err := s.Unanswered(); err != nil {
 		f.NoLoader = err.Error()
 	}
-	for _, t := range busiest(s.alloc.Figures(), maxTags) {
+	all, raised := s.alloc.Figures(), time.Now().UnixMicro()+aheadOfTime
+	for _, t := range all {
+		if t.High <= raised {
+			f.Highest = max(f.Highest, t.High)
+		}
+	}
+	for _, t := range busiest(all, maxTags) {
 		f.Tags = append(f.Tags, TagStats{t.Tag, string(t.Order), t.Step, t.Left, t.Rate, t.Runway.Seconds(), t.Parked, useOf(t)})
 	}
 	return f

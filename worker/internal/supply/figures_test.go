@@ -95,6 +95,27 @@ func TestBusiestTags(t *testing.T) {
 	})
 }
 
+// TestHighestSegment: the highest segment of all tags is reported, listed or
+// not. Tags that were begun far above the time hide no other.
+func TestHighestSegment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(config(&nats.Conn{}))
+		raised := time.Now().UnixMicro() + 10_000_000_000
+		for tag, first := range map[string]int64{"low": 1, "raised": raised, "old snowflake IDs": 1_700_000_000_000_000_000, "above": raised + aheadOfTime} {
+			if _, err := s.alloc.TakeOrPark(allocator.Request{Tag: tag, N: 1}); err != nil {
+				t.Fatal(err)
+			}
+			seq := s.alloc.Effects().Loads[0].Seq
+			s.alloc.CurrentLoad(tag, seq)
+			s.alloc.Grant(tag, seq, allocator.Supply{Segment: store.Segment{First: first, End: first + 1000}, Step: 1000, Order: store.Trend})
+			s.alloc.Effects()
+		}
+		if f := s.Figures(0); f.Highest != raised+1000 {
+			t.Errorf("the highest segment ends at %d, want %d", f.Highest, raised+1000)
+		}
+	})
+}
+
 // TestFiguresAsJSON spells out the names in STATS.
 func TestFiguresAsJSON(t *testing.T) {
 	got, err := json.Marshal(New(config(&nats.Conn{})).Figures(100))
