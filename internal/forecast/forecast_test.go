@@ -39,6 +39,7 @@ func TestDates(t *testing.T) {
 		{"just before 2^31", Use{1<<31 - 1, 1, 60}, []Date{{Int32, in(1)}}},
 		{"at 2^31", Use{1 << 31, 1, 60}, nil},
 		{"2^53, and the end is too far", Use{1<<53 - 1e6*day, 1e6, day}, []Date{{Double, in(day)}}},
+		{"raised to the microseconds since 1970", Use{1_795_435_200_000_000, 1e6, 30 * day}, nil},
 		{"beyond 2^53", Use{math.MaxInt64 - 1e9*year, 1e9, day}, []Date{{End, in(year)}}},
 		{"at the end", Use{math.MaxInt64, 1e9, day}, nil},
 		{"two limits", Use{1<<31 - 1e9, 1e8, day}, []Date{{Int32, in(10)}, {Double, in(math.Floor((1<<53 - 1<<31 + 1e9) / 1e8))}}},

@@ -130,7 +130,7 @@ func (d *Doctor) checks() []check {
 	case d.Role.hasOwnStreams():
 		return []check{d.server, d.rights, d.resources}
 	}
-	return []check{d.server, d.sync, d.rights, d.resources, d.storage, d.clock, d.layout, d.store, d.processes}
+	return []check{d.server, d.sync, d.rights, d.resources, d.raise, d.storage, d.clock, d.layout, d.store, d.processes}
 }
 
 // Examine runs the checks and reports the findings.
@@ -301,6 +301,21 @@ func (d *Doctor) agreed(ctx context.Context, key string) (string, error) {
 		value, _, err := agreement.Lookup(ctx, d.JetStream, d.Prefix, key)
 		return value, err
 	})
+}
+
+// raise reports a raise of all tags that has not ended. A register that cannot be
+// read has been reported before.
+func (d *Doctor) raise(ctx context.Context) []Finding {
+	if stream := kv.StreamName(register.BucketName(d.Prefix)); !d.Role.needs(d.Prefix).Includes(rights.StreamInfo(stream)) {
+		return nil
+	}
+	state, err := query(ctx, d, func(ctx context.Context) (register.State, error) {
+		return register.Look(ctx, d.JetStream, d.Prefix)
+	})
+	if err != nil || state.Marked == 0 {
+		return nil
+	}
+	return []Finding{{Severity: Error, What: "raise", Text: "all tags are being raised, or that was interrupted, and nothing is granted until it ends; unless it still runs: " + raiseAll}}
 }
 
 // nearlyFull is the share of an account's storage that is worth a warning.

@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -99,5 +100,41 @@ func TestSeverity(t *testing.T) {
 		if got := answer("it", "is right", c.err); got.Severity != c.want {
 			t.Errorf("%v: %+v, want %q", c.err, got, c.want)
 		}
+	}
+}
+
+// TestInterruptedRaise: the mark of a raise that did not end is an error, also
+// if no process runs. Roles that may not read the register do not look for it.
+func TestInterruptedRaise(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	look := func(role rights.Role) []string {
+		d := &Doctor{Conn: js.Conn(), JetStream: js, Prefix: messages.DefaultPrefix, Role: Role(role)}
+		return lines(d.raise(t.Context()))
+	}
+	if found := look(rights.Admin); len(found) > 0 {
+		t.Errorf("%q without a raise", found)
+	}
+	stream, err := js.Stream(t.Context(), kv.StreamName(register.BucketName(messages.DefaultPrefix)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	for _, mark := range []string{"random 1800000000000000", "random"} { // version 0.1.0 wrote no target
+		config.Metadata["idworker_raising"] = mark
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range []rights.Role{rights.Admin, rights.Loader} {
+			if found := look(role); len(found) != 1 || !strings.HasPrefix(found[0], "error raise: ") || !strings.HasSuffix(found[0], ": idworker tag raise --all") {
+				t.Errorf("mark %q, role %s: %q", mark, role, found)
+			}
+		}
+	}
+	if found := look(rights.Worker); len(found) > 0 {
+		t.Errorf("a worker: %q", found)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -49,6 +50,9 @@ const (
 	reservedLeast = 10 * time.Second
 )
 
+// raiseAll is the command that ends a regression, and an interrupted raise.
+const raiseAll = "idworker tag raise --all"
+
 // Judge returns the problems of an installation's processes, given all their
 // reports: roles without a process, and processes that do not work. Status and
 // doctor share it. store is false if no loader has ever agreed on a store: then
@@ -67,8 +71,10 @@ func Judge(now time.Time, reports []worker.Report, store bool) (all []Finding) {
 			all = append(all, Finding{Severity: severity, What: Name(r.Role, r.Host, r.Instance), Text: fmt.Sprintf(format, args...)})
 		}
 		switch {
+		case r.RaiseBy > 0:
+			add(Error, "grants nothing: %s; the latest raise was too small by %s; raise all tags again: %s", r.Stopped, format.Of(r.RaiseBy, "ID"), raiseAll)
 		case r.Stopped != "":
-			add(Error, "grants nothing: %s; run idworker tag raise --all --by N", r.Stopped)
+			add(Error, "grants nothing: %s; run %s", r.Stopped, raiseAll)
 		case r.Outages != nil && r.Outages.Now:
 			add(Error, "store %s has failed for %s (%s); %s", r.Stats.Store, format.Duration(now.Sub(r.Outages.Since).Seconds()), r.Outages.Error, memoryEnds(reports))
 		}
@@ -198,6 +204,7 @@ func ofTags(now time.Time, reports []worker.Report) []Finding {
 	default:
 		all = append(all, answer("numbers of tags", first, nil))
 	}
+	all = append(all, aboveTime(now, uses)...)
 	for _, r := range reports {
 		if more := r.Stats.Active - len(r.Stats.Tags); more > 0 {
 			text := fmt.Sprintf("workers report their %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, more)
@@ -205,6 +212,23 @@ func ofTags(now time.Time, reports []worker.Report) []Finding {
 		}
 	}
 	return all
+}
+
+// aboveTime warns of the tags that a raise of all tags without a number cannot
+// lift to the time, because they lie above it.
+func aboveTime(now time.Time, uses map[string]forecast.Use) []Finding {
+	limit := now.UnixMicro() + register.Slack
+	above := slices.DeleteFunc(slices.Sorted(maps.Keys(uses)), func(tag string) bool { return uses[tag].High <= limit })
+	if len(above) == 0 {
+		return nil
+	}
+	named := strings.Join(above[:min(MaxNamed, len(above))], ", ")
+	if more := len(above) - MaxNamed; more > 0 {
+		named += " and " + format.Of(more, "more tag")
+	}
+	text := fmt.Sprintf("above the time in microseconds since 1970: %s; "+
+		"a later raise without a number lifts each by %d and a million for each second since its latest grant; see docs/backup-restore.md", named, register.Slack)
+	return []Finding{{Severity: Warning, What: "numbers of tags", Text: text}}
 }
 
 // MaxNamed is the number of tags that are named for the same problem. The rest

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -27,6 +28,8 @@ func TestProcesses(t *testing.T) {
 	degraded.Degraded = "no loader answers"
 	failing.Stats.Store, failing.Outages = "jetstream", &worker.OutageStats{Now: true, Since: now.Add(-time.Minute), Error: "refused"}
 	stopped.Stopped, stopped.NotReady = "the register regressed", "it grants nothing"
+	short := stopped
+	short.RaiseBy = 1180
 	overloaded.Overloads, overloaded.NotReady = &worker.OverloadStats{Now: true}, "overloaded"
 	off.Stats.WorkerID, off.Clock, off.Stats.Grants.Below = &id, &worker.ClockStats{AheadMS: -1700, ReservedIn: 3}, 2
 	busy, unnamed := w, w
@@ -48,7 +51,8 @@ func TestProcesses(t *testing.T) {
 		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
 		{[]worker.Report{w, failing}, []string{"error loader l: store jetstream has failed for 60 s (refused); no tag is in use"}},
 		{[]worker.Report{busy, failing}, []string{"(refused); no IDs for 1 strict tag in use, buffers run out first for b, in 80 s"}},
-		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker tag raise --all --by N"}},
+		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker tag raise --all"}},
+		{[]worker.Report{short}, []string{"error process h (b): grants nothing: the register regressed; the latest raise was too small by 1,180 IDs; raise all tags again: idworker tag raise --all"}},
 		{[]worker.Report{overloaded, l}, []string{"error worker w: overloaded, and off"}},
 		{[]worker.Report{unnamed, l}, []string{"error worker w: not ready: starting", "warning worker w: no worker ID for snowflake requests: all are taken"}},
 		{[]worker.Report{off, l}, []string{
@@ -126,6 +130,35 @@ func TestRunningOut(t *testing.T) {
 			if !strings.HasPrefix(got[n], want[n]) {
 				t.Errorf("%q, want %q", got[n], want[n])
 			}
+		}
+	}
+}
+
+// TestAboveTime: doctor names the tags that a raise without a number would lift
+// from where they are.
+func TestAboveTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	raised := now.UnixMicro() + register.Slack // by two raises at once
+	report := func(above ...string) (r worker.Report) {
+		r.Stats.Tags = []worker.TagStats{{Tag: "low", Use: forecast.Use{High: 5}}, {Tag: "raised", Use: forecast.Use{High: raised}}}
+		for _, tag := range above {
+			r.Stats.Tags = append(r.Stats.Tags, worker.TagStats{Tag: tag, Use: forecast.Use{High: raised + 1}})
+		}
+		return r
+	}
+	const text = "warning numbers of tags: above the time in microseconds since 1970: "
+	for _, c := range []struct {
+		reports []worker.Report
+		want    string
+	}{
+		{[]worker.Report{report()}, ""},
+		{[]worker.Report{report("b"), report("a", "b")}, text + "a, b; a later raise without a number lifts each by 10000000000 and a million"},
+		{[]worker.Report{report("g", "f", "e", "d", "c", "b", "a")}, text + "a, b, c, d, e and 2 more tags; "},
+	} {
+		got := slices.DeleteFunc(lines(ofTags(now, c.reports)), func(line string) bool { return strings.HasPrefix(line, "ok ") })
+		if len(got) > 1 || !strings.HasPrefix(strings.Join(got, ""), c.want) || len(got) > 0 && c.want == "" {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }
