@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -164,11 +163,9 @@ func remediesOfCounters(t *testing.T) {
 	}
 	s.stop()
 	older.Restore(t, js.Conn())
-	by := int64(1)
 	raise := func(refused result) {
 		t.Helper()
-		by *= 1_000_000 // more than all grants
-		s.must(strings.Join(named(t, refused, "idworker tag raise --all --by N", "N", fmt.Sprint(by)), " "))
+		s.must(strings.Join(named(t, refused, "idworker tag raise --all"), " ") + " --yes")
 	}
 	raise(s.at("serve", witness...))
 	s.serve(witness...)
@@ -277,7 +274,7 @@ func remediesOfFolder(t *testing.T) {
 		{"put back, the witness of another folder", func() { copies(data, backup); copyFile(t, data+".witness", other+".witness") }},
 	} {
 		test.do()
-		args := named(t, refused(), "idworker tag raise --all --by N --data "+data, "N", fmt.Sprint(last))
+		args := append(named(t, refused(), "idworker tag raise --all --data "+data), "--yes")
 		if r := command(t, args...); r.code != exitOK {
 			t.Fatalf("%s: idworker %s: %+v", test.name, strings.Join(args, " "), r)
 		}
@@ -290,7 +287,7 @@ func remediesOfFolder(t *testing.T) {
 	copies(backup, data)
 	serves(data, "--prefix", "mine")
 	copies(data, backup)
-	args := named(t, refused("--prefix", "mine"), "idworker tag raise --all --by N --data "+data+" --prefix mine", "N", "1000000")
+	args := append(named(t, refused("--prefix", "mine"), "idworker tag raise --all --data "+data+" --prefix mine"), "--yes")
 	if r := command(t, args...); r.code != exitOK {
 		t.Fatalf("idworker %s: %+v", strings.Join(args, " "), r)
 	}
