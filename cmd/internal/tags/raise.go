@@ -329,7 +329,7 @@ func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	for began := time.Now(); ; pause.For(ctx, resumePoll) {
 		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
 		if err != nil {
-			return nil // nobody is there to resume
+			return nil // no loader is there to resume
 		}
 		stopped := ""
 		for _, r := range reports {
