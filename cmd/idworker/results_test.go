@@ -176,7 +176,8 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 	says("tag raise order --next 5000", "tag order: next ID 5000, was 1")
 	says("tag raise order --next 50", "tag order: next ID 5000, unchanged")
 	says("tag raise order --by 100", "tag order: next ID 5100, was 5000")
-	if out := s.must("tag raise --all --by 1000"); !strings.HasSuffix(out, "\ntag invoice: next ID 1077, was 77\ntag order: next ID 6100, was 5100\nraised; tags created from now on begin at 1001\n") {
+	if out := s.must("tag raise --all --by 1000"); !strings.HasPrefix(out, "raising 2 tags by 1000\n") ||
+		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, was 77\ntag order: next ID 6100, was 5100\nraised; tags created from now on begin at 1001\n") {
 		t.Errorf("raise: %q", out)
 	}
 	says("tag export", "invoice 10 1077\norder 10 6100")
