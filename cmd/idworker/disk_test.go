@@ -95,7 +95,7 @@ func TestRegisterIsGone(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
 	}
-	const remedy = "idworker tag raise --all --by N"
+	const remedy = "idworker tag raise --all"
 	natstest.Eventually(t, "readyz says it", func() bool {
 		text := fetch(page, "/readyz")
 		return strings.HasPrefix(text, "ready, but the register regressed: ") && strings.Contains(text, remedy)

@@ -63,7 +63,7 @@ var remedies = []struct {
 	{refusedFolder("/data", "/data.witness", embedded.ErrDamaged), "idworker tag raise --all --data /data; or start over"},
 	{refusedFolder("/my data", "/it's", embedded.ErrDamaged), `--data '/my data' --witness '/it'\''s'`},
 	{refusedFolder("/data", "/w", embedded.ErrNoWitness), "set --witness; otherwise raise all tags above every issued ID: idworker tag raise --all --data /data --witness /w"},
-	{&embedded.RecoverError{Err: embedded.ErrDamaged, Flags: "--data /data --prefix x --store DSN"}, "--by N --data /data --prefix x --store DSN; or start over"},
+	{&embedded.RecoverError{Err: embedded.ErrDamaged, Flags: "--data /data --prefix x --store DSN"}, "tag raise --all --data /data --prefix x --store DSN; or start over"},
 	{register.ErrNoIdentity, "delete it if it is empty"},
 	{register.ErrWitness, "a --witness of its own"},
 	{&store.RegressionError{Bucket: "ids_register"}, "above every ID granted since: idworker tag raise --all"},

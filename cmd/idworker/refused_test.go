@@ -91,7 +91,7 @@ func TestBadInput(t *testing.T) {
 		"tag ls, never served":  {at("tag ls")("--prefix", "unused"), failure, "idworker serve"},
 		"raise what":            {at("tag raise")("--by", "1"), usage, "give either a tag or --all"},
 		"raise to what":         {at("tag raise")("order"), usage, "give either --next ID or --by N"},
-		"raise all to":          {at("tag raise")("--all", "--next", "5"), usage, "--all needs --by"},
+		"raise all to":          {at("tag raise")("--all", "--next", "5"), usage, "--all needs no number"},
 		"raise all too far":     {at("tag raise")("--all", "--by", "9223372036854775807"), usage, "too large for all tags"},
 		"raise too far":         {at("tag raise")("order", "--by", "9223372036854775807"), failure, "exhausted"},
 		"raise to the end":      {at("tag raise")("order", "--next", "9223372036854775807"), usage, "leaves no room"},

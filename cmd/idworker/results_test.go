@@ -176,13 +176,16 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 	says("tag raise order --next 5000", "tag order: next ID 5000, was 1")
 	says("tag raise order --next 50", "tag order: next ID 5000, unchanged")
 	says("tag raise order --by 100", "tag order: next ID 5100, was 5000")
-	says("tag raise --all --by 1000", "tag invoice: next ID 1077, was 77\ntag order: next ID 6100, was 5100")
+	if out := s.must("tag raise --all --by 1000"); !strings.HasPrefix(out, "raising 2 tags by 1000\n") ||
+		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, was 77\ntag order: next ID 6100, was 5100\nraised; tags created from now on begin at 1001\n") {
+		t.Errorf("raise: %q", out)
+	}
 	says("tag export", "invoice 10 1077\norder 10 6100")
 	if id := s.ids(s.answered("get order").stdout)[0]; id < 6100 {
 		t.Errorf("ID %d after a raise to 6100", id)
 	}
-	if out := s.must("tag import", writeFile(t, "# comment\n\norder 99 7000\ninvoice 10 5\nshop 20 300\n")); !strings.HasPrefix(out, "tag order: next ID 7000, was 61") ||
-		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, unchanged\ncreated tag shop: next ID 1001\n") {
+	if out := s.must("tag import", writeFile(t, "# comment\n\norder 99 7000\ninvoice 10 5\nshop 20 300\n")); !strings.HasPrefix(out, "tag invoice: next ID 1077, unchanged\ntag order: next ID 7000, was 61") ||
+		!strings.HasSuffix(out, "\ncreated tag shop: next ID 1001\n") {
 		t.Errorf("import: %q", out)
 	}
 	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 1001")

@@ -154,10 +154,13 @@ func (r *tagRaiseCmd) confirm(ctx context.Context, p tags.Plan, in input, out ou
 	if out.JSON {
 		to = io.Discard
 	}
-	if !p.Time.IsZero() {
-		fmt.Fprintf(to, "raising %s to %d, the microseconds of %s UTC\n", countOf(p), p.Target, p.Time.UTC().Format(time.DateTime))
-	} else {
-		fmt.Fprintf(to, "raising %s by %d; new tags begin at %d\n", countOf(p), r.By, p.Target)
+	switch at := p.Time.UTC(); {
+	case p.Time.IsZero():
+		fmt.Fprintf(to, "raising %s by %d\n", countOf(p), r.By)
+	case p.Target > at.UnixMicro():
+		fmt.Fprintf(to, "raising %s to %d, above an earlier raise (it is %s UTC)\n", countOf(p), p.Target, at.Format(time.DateTime))
+	default:
+		fmt.Fprintf(to, "raising %s to %d, the microseconds of %s UTC\n", countOf(p), p.Target, at.Format(time.DateTime))
 	}
 	for _, process := range p.Silent {
 		fmt.Fprintf(to, "not asked what it was granted: %s\n", process)

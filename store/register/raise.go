@@ -359,8 +359,8 @@ func (s *Store) liftAll(ctx context.Context, r Raise, report func(tag store.Tag,
 	return errors.Join(l.corrupt...)
 }
 
-// entries lifts the entries. If others wrote meanwhile, as a write that was long
-// under way, it lists again, and lifts what is below the target.
+// entries lifts the entries. If others wrote since the list began, as a write
+// that was long under way, it lists again, and lifts entries below the target.
 func (l *lifting) entries(ctx context.Context, rows map[string]store.Tag) error {
 	through := uint64(math.MaxUint64)
 	for again := false; ; again = true {
@@ -530,7 +530,7 @@ type State struct {
 // Look returns the state of a register. It changes nothing.
 func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first), }
+	st := State{Missing: found.missing, Floor: max(1, found.first)}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}

@@ -38,7 +38,7 @@ type remote interface {
 
 	// each passes all entries to visit, and when each was written, until visit
 	// returns false. The name may be a part of a longer string. An entry that is
-	// written meanwhile may be passed twice, the later one last.
+	// written during that may be passed twice, the later one last.
 	each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error
 
 	// reconnects returns the number of reconnects.

@@ -19,8 +19,8 @@ func knownAt(t time.Time) *known {
 	}
 }
 
-// TestTarget: the target lies above the time and 10^10 above any earlier raise,
-// whoever knows of it.
+// TestTarget: the target lies above the time, and 10^10 above any earlier raise
+// that something knows of.
 func TestTarget(t *testing.T) {
 	t.Parallel()
 	now := noon.UnixMicro()

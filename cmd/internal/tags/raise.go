@@ -81,7 +81,7 @@ func (r *Raising) by(tag string) (n int64) {
 // Plan is what a raise is about to do.
 type Plan struct {
 	Target int64     // the lowest first ID of names without an entry
-	Time   time.Time // behind the target; zero if it is a number
+	Time   time.Time // the present; zero if all tags are raised by a number
 	Newest time.Time // the latest time that the installation knows; zero if none
 
 	Tags, Removed int
@@ -238,9 +238,6 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 		}
 		plan.Time = k.now()
 		raise.Target = max(plan.Time.UnixMicro(), store.Beyond(max(k.floor.value, k.heldBelow(plan.Time)), register.Slack))
-		if plan.Time.UnixMicro() < raise.Target {
-			plan.Time = time.UnixMicro(raise.Target)
-		}
 	}
 	plan.Target = raise.Target
 	for tag, end := range k.held {
@@ -329,7 +326,7 @@ func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	for began := time.Now(); ; pause.For(ctx, resumePoll) {
 		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
 		if err != nil {
-			return nil // nobody is there to resume
+			return nil // no loader is there to resume
 		}
 		stopped := ""
 		for _, r := range reports {
