@@ -48,12 +48,6 @@ type Report struct {
 	Requests map[string]int64 `json:"requests,omitempty"`
 
 	Stats Stats `json:"stats"`
-	// The process's clock when it reported; zero in version 0.1.0.
-	Time time.Time `json:"time,omitzero"`
-	// Of a loader: the lowest first ID of new tags that it has seen, and how
-	// many more IDs a raise has to skip before it resumes.
-	Floor   int64 `json:"floor,omitempty,string"`
-	RaiseBy int64 `json:"raise_by,omitempty,string"`
 }
 
 // setDatacenter sets the layout and datacenter, unless they are unknown.

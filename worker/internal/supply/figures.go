@@ -12,8 +12,6 @@ import (
 
 // Figures has a worker's figures about its tags and grants, as in STATS.
 type Figures struct {
-	// The highest end of a buffered segment below 2^53.
-	Highest int64 `json:"highest,omitempty,string"`
 	// requests waiting for a segment
 	Parked   int        `json:"parked"`
 	NoLoader string     `json:"no_loader,omitempty"` // why no load is served
