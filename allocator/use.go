@@ -15,10 +15,9 @@ import (
 // in its grants: the numbers between the end of a grant and the beginning of
 // the next were granted to others, or burnt. A gap may also mean that the tag
 // was raised, or that a process died after a large grant. Neither predicts the
-// future, so the gap that counts is the median of the latest few, and a gap that
-// is too large for any use does not count at all: raises may follow each other
-// faster than a worker's grants. IDs handed out are counted, so a raise leaves
-// the measurement as it is.
+// future, so the gap that counts is the median of the latest few, and a gap
+// that is too large for any use does not count at all: several raises may
+// follow each other within a few grants.
 //
 // The rate is the lower of two: over the whole window, and over its latter
 // part. So neither a burst that has ended counts as the future, nor a burst
@@ -41,8 +40,8 @@ const (
 	leastUse  = 100 // IDs have to be handed out to measure a rate
 	leastGaps = 3   // so that a single gap decides nothing
 
-	// At a worker that gets a grant every quarter of an hour, a gap of this size
-	// means a raise, or that others use more than a million IDs a second.
+	// At a worker that gets a grant every quarter of an hour, a gap of this
+	// size means a raise, or that others use more than a million IDs a second.
 	leastRaise = 1_000_000_000
 )
 

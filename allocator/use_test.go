@@ -148,8 +148,8 @@ func TestUseSurvivesARaise(t *testing.T) {
 	}
 }
 
-// TestUseSurvivesDrills: raises of all tags that are hardly apart are no use of
-// numbers, however many of a worker's latest grants follow one.
+// TestUseSurvivesDrills: raises of all tags in quick succession do not change
+// the rate, however many of a worker's latest grants follow one.
 func TestUseSurvivesDrills(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, 2)

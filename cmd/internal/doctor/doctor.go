@@ -303,8 +303,8 @@ func (d *Doctor) agreed(ctx context.Context, key string) (string, error) {
 	})
 }
 
-// raise reports a raise of all tags that has not ended. A register that cannot be
-// read has been reported before.
+// raise reports a raise of all tags that has not ended. An unreadable register
+// has been reported before.
 func (d *Doctor) raise(ctx context.Context) []Finding {
 	if stream := kv.StreamName(register.BucketName(d.Prefix)); !d.Role.needs(d.Prefix).Includes(rights.StreamInfo(stream)) {
 		return nil

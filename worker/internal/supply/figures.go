@@ -24,9 +24,9 @@ type Figures struct {
 	Highest int64 `json:"highest,omitempty"`
 }
 
-// aheadOfTime is the number of IDs, and of microseconds, by which raises soon
-// after each other may get ahead of the time: 28 hours. Tags above that were not
-// begun by a raise, and would hide those that were.
+// aheadOfTime is the number of IDs, and of microseconds, by which several
+// raises in succession may get ahead of the time: 28 hours. Tags above that were
+// not begun by a raise, and would hide those that were.
 const aheadOfTime = 100_000_000_000
 
 // GrantStats counts the outcomes of the grants that reached this process.
