@@ -83,6 +83,7 @@ var problems = map[problem.Kind]struct {
 	problem.EntriesExpire: {hint: "run nats stream edit %s --max-age=-1, and check that no entry has expired"},
 	problem.Discards:      {hint: "run nats stream edit %s --discard=new, and check that no entry was discarded"},
 	problem.BucketGone:    {hint: "restore it from a backup"},
+	problem.Raising:       {exit: exitTryLater, hint: "wait until it has ended, or end it with: idworker tag raise --all"},
 	problem.RaiseUndone:   {exit: exitUsage, hint: "raise without a number: idworker tag raise --all; then single tags further: idworker tag raise TAG --next ID"},
 	problem.ClockGone:     {hint: "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete key clock_id of the config bucket"},
 	problem.RegisterGone:  {hint: "restore its backup, if any, and " + hintRaise},

@@ -15,6 +15,9 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
 )
@@ -166,6 +169,7 @@ func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 	}
 	return &embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
+		Correct: append(lease.Resources(s.Prefix, 0, 0)[:2], register.Bucket(s.Prefix, 0), enrich.Bucket(s.Prefix, 0)), // without the leases
 	}, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
@@ -143,22 +142,15 @@ func TestRestoreWithTemplates(t *testing.T) {
 	s.must("tag create order --step 10")
 	s.must("tag create chat.* --template --step 10")
 	s.must("tag create day.* --template --step 10")
-	for _, tag := range []string{"order", "chat.before", "chat.after", "day.after"} {
-		c.next(tag)
-	}
+	js := natstest.JetStream(t, s.nats.Connect(t))
+	c.next("order")
+	c.next("chat.before")
+	backup := natstest.TakeSnapshot(t, js.Conn(), "KV_"+register.BucketName(messages.DefaultPrefix))
+	c.next("chat.after")
+	c.next("day.after")
 	s.must("tag rm day.* --yes")
 	s.stop()
-	js := natstest.JetStream(t, s.nats.Connect(t))
-	bucket := register.BucketName(messages.DefaultPrefix)
-	stream, err := js.Stream(t.Context(), "KV_"+bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tag := range []string{"chat.after", "day.after"} {
-		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+bucket+"."+tag)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	backup.Restore(t, js.Conn())
 	s.must("tag raise --all --by 1000000")
 	s.must("tag create day.* --template --step 10")
 	s.serve()

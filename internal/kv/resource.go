@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/durability"
@@ -86,9 +88,45 @@ func StreamName(bucket string) string { return "KV_" + bucket }
 // pass [durability.CheckStream]. Its history is always 1, its storage always
 // file, and its entries do not expire. A missing bucket is not created if there
 // is evidence of an earlier one; the error is an [*OlderError] then.
+//
+// The server denies purges and roll-ups, which leave no trace of an entry, and
+// it allows atomic batches, see [Bucket.UpdateMany]. Buckets of version 0.1.0
+// lack that until Apply corrects them.
 func LastingBucket(config jetstream.KeyValueConfig, older ...Evidence) Resource {
 	config.TTL = 0
-	return bucket(config, durability.CheckStream, false, older...)
+	s := bucket(config, durability.CheckStream, false, older...)
+	s.lasts = true
+	s.create = func(ctx context.Context, js jetstream.JetStream) error {
+		// As nats.go's CreateKeyValue, but for what Harden changes: an update
+		// afterwards would leave a moment without it.
+		c := jetstream.StreamConfig{
+			Name: s.config.Name, Description: config.Description, Metadata: config.Metadata, Subjects: []string{"$KV." + config.Bucket + ".>"},
+			Storage: jetstream.FileStorage, Replicas: max(1, config.Replicas),
+			MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1, Duplicates: 2 * time.Minute,
+			DenyDelete: true, AllowDirect: true, Discard: jetstream.DiscardNew,
+		}
+		Harden(&c, js.Conn())
+		_, err := js.CreateStream(ctx, c)
+		return err
+	}
+	return s
+}
+
+// Harden makes the server of a bucket whose entries must last deny purges and
+// roll-ups, and allow atomic batches if it can.
+func Harden(c *jetstream.StreamConfig, conn *nats.Conn) {
+	c.DenyPurge, c.AllowRollup = true, false
+	c.AllowAtomicPublish = c.AllowAtomicPublish || atomicBatches(conn)
+}
+
+// Holds makes a resource that hold refuses to have its settings changed. It is
+// passed the present settings.
+func Holds(r Resource, hold func(jetstream.StreamConfig) error) Resource {
+	if s, ok := r.(stream); ok {
+		s.hold = hold
+		return s
+	}
+	return r
 }
 
 // LeaseBucket is a KV bucket whose entries expire after config.TTL, which must
@@ -98,7 +136,7 @@ func LeaseBucket(config jetstream.KeyValueConfig) Resource {
 	return bucket(config, checkExpires, true)
 }
 
-func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, repairs bool, older ...Evidence) Resource {
+func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, repairs bool, older ...Evidence) stream {
 	config.History, config.Storage = 1, jetstream.FileStorage
 	return stream{
 		name:   "bucket " + config.Bucket,
@@ -136,6 +174,10 @@ type stream struct {
 	check  func(jetstream.StreamConfig) error // of an existing stream
 	// Apply corrects settings that check refuses.
 	repairs bool
+	// Its settings are those of Harden.
+	lasts bool
+	// Refuses a change of the present settings; may be nil.
+	hold func(jetstream.StreamConfig) error
 	// That it existed before, if it is missing.
 	older []Evidence
 }
@@ -186,7 +228,7 @@ func (s stream) Look(ctx context.Context, js jetstream.JetStream) (Found, error)
 	if err := s.check(info.Config); err != nil {
 		return Found{}, err
 	}
-	difference, err := s.compare(info.Config)
+	difference, err := s.compare(info.Config, js.Conn())
 	return Found{difference, missingCopies(info)}, err
 }
 
@@ -218,7 +260,7 @@ func missingCopies(info *jetstream.StreamInfo) string {
 
 // compare describes the changeable settings in which a stream differs. The
 // error names a setting that cannot be changed in place.
-func (s stream) compare(have jetstream.StreamConfig) (difference string, err error) {
+func (s stream) compare(have jetstream.StreamConfig, conn *nats.Conn) (difference string, err error) {
 	if have.Storage != s.config.Storage {
 		return "", fmt.Errorf("storage is %v, must be %v, and cannot be changed in place", have.Storage, s.config.Storage)
 	}
@@ -228,6 +270,12 @@ func (s stream) compare(have jetstream.StreamConfig) (difference string, err err
 	}
 	if have.MaxAge != s.config.MaxAge {
 		changes = append(changes, fmt.Sprintf("ages after %v, was %v", s.config.MaxAge, have.MaxAge))
+	}
+	if s.lasts && (!have.DenyPurge || have.AllowRollup) {
+		changes = append(changes, "purges denied, were allowed")
+	}
+	if s.lasts && !have.AllowAtomicPublish && atomicBatches(conn) {
+		changes = append(changes, "atomic batches allowed")
 	}
 	return strings.Join(changes, ", "), nil
 }
@@ -245,12 +293,20 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	if err := s.check(have); err != nil && !s.repairs {
 		return "", err
 	}
-	changes, err := s.compare(have)
+	changes, err := s.compare(have, js.Conn())
 	if err != nil || changes == "" {
 		if text := missingCopies(found.CachedInfo()); text != "" {
 			return asIs + ", but " + text, err
 		}
 		return asIs, err
+	}
+	if s.hold != nil {
+		if err := s.hold(have); err != nil {
+			return "", err
+		}
+	}
+	if s.lasts {
+		Harden(&have, js.Conn())
 	}
 	have.Replicas, have.MaxAge = cmp.Or(s.config.Replicas, have.Replicas), s.config.MaxAge
 	if have.MaxAge > 0 && have.Duplicates > have.MaxAge {
@@ -259,8 +315,24 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	if _, err := js.UpdateStream(ctx, have); err != nil {
 		return "", err
 	}
-	return "changed: " + changes, nil
+	// An update has no condition: another one may have come between.
+	again, err := js.Stream(ctx, s.config.Name)
+	if err == nil && !maps.Equal(own(again.CachedInfo().Config.Metadata), own(have.Metadata)) {
+		err = errChanged
+	}
+	return "changed: " + changes, err
 }
+
+// own returns the metadata without that of the server.
+func own(metadata map[string]string) map[string]string {
+	all := maps.Clone(metadata)
+	maps.DeleteFunc(all, func(key, _ string) bool { return strings.HasPrefix(key, "_nats.") })
+	return all
+}
+
+// errChanged reports that another process changed the settings at the same
+// time.
+var errChanged = errors.New("its settings were changed by another process at the same time; check it with idworker doctor")
 
 // consumer is a durable pull consumer.
 type consumer struct {

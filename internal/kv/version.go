@@ -31,9 +31,9 @@ func tooOld(version string) bool {
 	return n == 2 && (major < 2 || major == 2 && minor < oldestMinor)
 }
 
-// AtomicBatches reports whether the server of the connection takes atomic
-// batches, since 2.12.
-func AtomicBatches(conn *nats.Conn) bool {
+// atomicBatches reports whether the server of the connection takes atomic
+// batches, as servers since 2.12 do.
+func atomicBatches(conn *nats.Conn) bool {
 	var major, minor int
 	n, _ := fmt.Sscanf(conn.ConnectedServerVersion(), "%d.%d", &major, &minor)
 	return n == 2 && (major > 2 || major == 2 && minor >= 12)

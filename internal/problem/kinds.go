@@ -39,6 +39,7 @@ const (
 	RegisterGone  Kind = "register gone"
 	ConfigGone    Kind = "config gone" // bucket
 	Regressed     Kind = "regressed"
+	Raising       Kind = "raising"
 	RaiseUndone   Kind = "raise undone"
 	NoIdentity    Kind = "no identity"
 	NotSynced     Kind = "not synced"

@@ -33,10 +33,22 @@ func Bucket(p messages.Prefix, replicas int) kv.Resource {
 }
 
 func bucket(p messages.Prefix, replicas int, id string, older ...kv.Evidence) kv.Resource {
-	return kv.LastingBucket(jetstream.KeyValueConfig{
+	return kv.Holds(kv.LastingBucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas,
 		Metadata: map[string]string{metaID: id},
-	}, older...)
+	}, older...), whileRaised)
+}
+
+// ErrRaising means that the settings of the register's stream cannot be changed,
+// because its metadata has the mark of a raise: an update has no condition, and
+// could write the metadata back without the mark.
+var ErrRaising = problem.New(problem.Raising, "all tags are being raised, or a raise was interrupted")
+
+func whileRaised(c jetstream.StreamConfig) error {
+	if c.Metadata[metaRaising] != "" {
+		return ErrRaising
+	}
+	return nil
 }
 
 // Create creates the bucket if it is missing and the installation had none

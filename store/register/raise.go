@@ -297,8 +297,8 @@ func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
 	return err
 }
 
-// change changes the metadata of the stream. It allows atomic batches, if the
-// server does.
+// change changes the metadata of the stream. It also corrects settings, which
+// may be those of an old backup.
 func (s *Store) change(ctx context.Context, do func(meta map[string]string, found poll) error) error {
 	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(s.bucket))
 	if err != nil {
@@ -311,7 +311,7 @@ func (s *Store) change(ctx context.Context, do func(meta map[string]string, foun
 	if err := do(config.Metadata, pollOf(stream.CachedInfo())); err != nil {
 		return err
 	}
-	config.AllowAtomicPublish = kv.AtomicBatches(s.cfg.JetStream.Conn())
+	kv.Harden(&config, s.cfg.JetStream.Conn())
 	if _, err := s.cfg.JetStream.UpdateStream(ctx, config); err != nil {
 		return fmt.Errorf("bucket %s: change its metadata: %w", s.bucket, err)
 	}

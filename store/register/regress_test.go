@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,17 @@ func (s site) raise(by int64) {
 	}
 }
 
+// createOld creates the bucket as version 0.1.0 did. Its server allows purges.
+func (s site) createOld() {
+	s.Helper()
+	_, err := s.js.CreateKeyValue(s.Context(), jetstream.KeyValueConfig{
+		Bucket: BucketName(prefix), Storage: jetstream.FileStorage, Metadata: map[string]string{metaID: "made"},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
 // raiseBy lifts all tags by a number. It waits for no permits.
 func raiseBy(t testing.TB, admin *Store, n int64) Raise {
 	t.Helper()
@@ -137,6 +149,9 @@ func TestRegressions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
+			if strings.HasSuffix(name, "purged") {
+				s.createOld()
+			}
 			one, two := s.loader(connect(t, s.srv)), s.loader(connect(t, s.srv))
 			s.create(one, "order")
 			s.create(one, "idle")

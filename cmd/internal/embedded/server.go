@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -39,6 +40,10 @@ type Config struct {
 	// with the witness before the server listens.
 	Prefix messages.Prefix
 	Beside []string
+
+	// Settings are corrected of those of these that exist, before the server
+	// listens: an update could undo that of another process.
+	Correct []kv.Resource
 
 	// Recover opens a folder that Start would refuse because it has lost data
 	// or its witness. The server does not listen: only this process uses it, to
@@ -113,6 +118,7 @@ func (s *Server) examine(ctx context.Context) error {
 	defer cancel()
 	err = s.data.witness.Compare(ctx, js, s.cfg.Prefix, s.cfg.Beside...)
 	if err == nil {
+		s.correct(ctx, js)
 		var lacks bool
 		if lacks, err = s.data.witness.Lacks(ctx, js, s.cfg.Prefix); lacks {
 			return s.data.recoverError(fmt.Errorf("%w: %s does not cover %s", ErrNoWitness, s.data.witness.Path(), register.BucketName(s.cfg.Prefix)))
@@ -125,6 +131,21 @@ func (s *Server) examine(ctx context.Context) error {
 		return s.data.recoverError(fmt.Errorf("%w: %w", ErrDamaged, err))
 	}
 	return err
+}
+
+// correct corrects the settings of existing buckets, such as those of version
+// 0.1.0. A raise that was interrupted prevents that until it is ended.
+func (s *Server) correct(ctx context.Context, js jetstream.JetStream) {
+	for _, r := range s.cfg.Correct {
+		if found, err := r.Look(ctx, js); err != nil || found.Difference == "" {
+			continue
+		}
+		if did, err := r.Apply(ctx, js); err != nil {
+			s.cfg.Log.Warn("settings not corrected", zap.Stringer("resource", r), zap.Error(err))
+		} else {
+			s.cfg.Log.Info("settings corrected", zap.Stringer("resource", r), zap.String("result", did))
+		}
+	}
 }
 
 // launch starts the server, listening or for this process alone, and returns
