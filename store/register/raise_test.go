@@ -111,6 +111,9 @@ func TestRaiseInterrupted(t *testing.T) {
 	if seg, err := loader.Reserve(t.Context(), "t0000", 10); !errors.Is(err, store.ErrRegressed) {
 		t.Errorf("under the mark: %v, %v", seg, err)
 	}
+	if did, err := Bucket(prefix, 3).Apply(t.Context(), s.js); !errors.Is(err, ErrRaising) {
+		t.Errorf("settings are changed under the mark: %s, %v", did, err)
+	}
 	target, err := s.admin().RaiseAll(t.Context(), Raise{Target: 4000, Alone: true}, func(store.Tag, int64) {})
 	if err != nil || target != 5001 {
 		t.Fatalf("target %d, %v; want 5001", target, err)
