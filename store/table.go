@@ -28,11 +28,20 @@ type Table interface {
 	// CreateTag inserts a row. Errors: ErrTagExists, ErrBadTag, ErrSetup.
 	CreateTag(ctx context.Context, tag Tag) error
 
-	// SetStep, Raise and RemoveTag change a row as in [Admin]. RemoveTag
-	// deletes it, and the table keeps nothing of the tag.
+	// SetStep and Raise change a row as in [Admin].
 	SetStep(ctx context.Context, tag string, step int64) error
 	Raise(ctx context.Context, tag string, next int64) error
-	RemoveTag(ctx context.Context, tag string) error
+
+	// RemoveTag deletes a row whose value is at most next, and the table keeps
+	// nothing of the tag. The caller has stored next: it is not below any range
+	// that came from the row, whoever reserved it. Errors: ErrChanged, if the
+	// row is higher; ErrNoTag, ErrBadTag, ErrCorrupt, ErrSetup.
+	RemoveTag(ctx context.Context, tag string, next int64) error
+
+	// Limit returns the largest value that a row can have, by the type of its
+	// column: at most 2^63 - 1, and less if the column is narrower than BIGINT.
+	// Errors: ErrSetup, also for a type that is no integer.
+	Limit(ctx context.Context) (int64, error)
 }
 
 // Database is a [Table] with the checks that precede its use.
