@@ -42,8 +42,8 @@ func (t *Table) Limit(ctx context.Context) (limit int64, err error) {
 	return limit, err
 }
 
-// limits are the largest numbers of the integer types, by the drivers' names,
-// as far as they fit an int64.
+// limits are the largest numbers of the integer types, at most the largest
+// int64, by the drivers' names.
 var limits = map[string]int64{
 	"TINYINT": math.MaxInt8, "UNSIGNED TINYINT": math.MaxUint8,
 	"SMALLINT": math.MaxInt16, "UNSIGNED SMALLINT": math.MaxUint16, "INT2": math.MaxInt16,
