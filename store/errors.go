@@ -38,6 +38,10 @@ var (
 	// contradicts itself. Nothing was changed; an operator has to inspect it.
 	ErrCorrupt = errors.New("corrupt entry")
 
+	// ErrChanged: another client raised the row since it was read. Nothing was
+	// changed; the call may be retried.
+	ErrChanged = errors.New("another client changed the row; retry")
+
 	// ErrSetup: the database answers but cannot serve as a store: user,
 	// password, privileges, table or columns are wrong, or it is read-only. The
 	// message names the remedy. Nothing was changed; calls fail until an

@@ -4,9 +4,9 @@ import "context"
 
 // Table is a database table with one row per tag, such as Leaf's. It proposes
 // ranges, and the register decides whether they are granted. A table may lose
-// rows, regress, or be the wrong table, and no ID is issued twice. Tags exist
-// if they have a row. Rows have no order: the register stores it, so methods
-// ignore [Tag].Order, and return it empty.
+// rows, regress, or be the wrong table, and the register grants no ID twice.
+// Tags exist if they have a row. Rows have no order: the register stores it, so
+// methods ignore [Tag].Order, and return it empty.
 //
 // Methods are safe for concurrent use by many goroutines and processes. A
 // statement is sent at most once. After an unlisted error the outcome is
@@ -28,11 +28,21 @@ type Table interface {
 	// CreateTag inserts a row. Errors: ErrTagExists, ErrBadTag, ErrSetup.
 	CreateTag(ctx context.Context, tag Tag) error
 
-	// SetStep, Raise and RemoveTag change a row as in [Admin]. RemoveTag
-	// deletes it, and the table keeps nothing of the tag.
+	// SetStep and Raise change a row as in [Admin].
 	SetStep(ctx context.Context, tag string, step int64) error
 	Raise(ctx context.Context, tag string, next int64) error
-	RemoveTag(ctx context.Context, tag string) error
+
+	// RemoveTag deletes a row whose value is at most next, and the table keeps
+	// nothing of the tag. Every range from the row lies below next, those of
+	// Leaf's servers too, so callers store next first. Errors: ErrChanged, if
+	// the row is higher; ErrNoTag, ErrCorrupt, ErrSetup, and ErrBadTag for a
+	// malformed tag or a next below 1.
+	RemoveTag(ctx context.Context, tag string, next int64) error
+
+	// Limit returns the largest value that a row can have, by the type of its
+	// column: at most 2^63 - 1, and less if the column is narrower than BIGINT.
+	// Errors: ErrSetup, also for a type that is no integer.
+	Limit(ctx context.Context) (int64, error)
 }
 
 // Database is a [Table] with the checks that precede its use.

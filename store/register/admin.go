@@ -147,31 +147,41 @@ func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error 
 }
 
 // RemoveTag implements [store.Admin]. The row's max_id goes into the register
-// before the row is deleted. After a lost reply a second call may return
-// ErrNoTag.
+// before the row is deleted, and only a row that is not above it is deleted:
+// ranges of Leaf's servers are recorded nowhere else. After a lost reply a
+// second call may return ErrNoTag.
 func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 	var row store.Tag
-	hasRow := false
-	if s.cfg.Table != nil {
-		var err error
-		row, err = s.cfg.Table.Find(ctx, tag)
-		if err != nil && !errors.Is(err, store.ErrNoTag) {
+	for attempt := 0; ; attempt++ {
+		before, hasRow := row.Next, false
+		if s.cfg.Table != nil {
+			var err error
+			row, err = s.cfg.Table.Find(ctx, tag)
+			if err != nil && !errors.Is(err, store.ErrNoTag) {
+				return err
+			}
+			hasRow = err == nil
+			s.steps.forget(tag)
+		}
+		next := max(1, row.Next)
+		if attempt > 0 { // others may reserve as much again until the row is deleted
+			next = store.Beyond(next, max(0, next-before))
+		}
+		err := s.update(ctx, tag, func(r storedEntry) (entry, error) {
+			if !hasRow && !s.live(r) {
+				return entry{}, store.ErrNoTag
+			}
+			next = max(next, r.Next)
+			r.Next, r.Removed = next, true
+			return r.entry, nil
+		})
+		if err == nil && hasRow {
+			err = s.cfg.Table.RemoveTag(ctx, tag, next)
+		}
+		if !errors.Is(err, store.ErrChanged) {
 			return err
 		}
-		hasRow = err == nil
-		s.steps.forget(tag)
 	}
-	err := s.update(ctx, tag, func(r storedEntry) (entry, error) {
-		if !hasRow && !s.live(r) {
-			return entry{}, store.ErrNoTag
-		}
-		r.Next, r.Removed = max(1, r.Next, row.Next), true
-		return r.entry, nil
-	})
-	if err == nil && hasRow {
-		err = s.cfg.Table.RemoveTag(ctx, tag)
-	}
-	return err
 }
 
 // Tags implements [store.Admin].

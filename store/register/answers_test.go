@@ -122,6 +122,38 @@ func TestRowGoesBack(t *testing.T) {
 	})
 }
 
+// besideLeaf is a table from which Leaf's servers reserve 10 numbers just before
+// a row is deleted.
+type besideLeaf struct {
+	*fakeTable
+	end int64 // of Leaf's last range
+}
+
+func (b *besideLeaf) RemoveTag(ctx context.Context, tag string, next int64) error {
+	seg, err := b.Reserve(ctx, tag, 10)
+	b.end = seg.End
+	return errors.Join(err, b.fakeTable.RemoveTag(ctx, tag, next))
+}
+
+// TestRemoveBesideLeaf: a removed tag comes back above all that Leaf's servers
+// reserved until its row was deleted.
+func TestRemoveBesideLeaf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 1)
+		w.server.loss, w.tables[0].back = 0, 0
+		table := &besideLeaf{fakeTable: w.tables[0]}
+		s := newStore(Config{Prefix: prefix, Log: zap.NewNop(), Table: table}, w.server)
+		if err := errors.Join(s.start(t.Context()), s.RemoveTag(t.Context(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		removed, err := s.Removed(t.Context())
+		if err != nil || len(removed) != 1 || removed[0].Next < table.end {
+			t.Errorf("removed are %v, %v; Leaf's servers have all below %d", removed, err, table.end)
+		}
+	})
+}
+
 // TestProbe: a store with a table answers if its database does. Without a table,
 // the register has to.
 func TestProbe(t *testing.T) {

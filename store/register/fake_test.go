@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -260,15 +261,20 @@ func (f *fakeTable) SetStep(_ context.Context, _ string, step int64) error {
 	return f.change(func() error { f.step = step; return nil })
 }
 
-func (f *fakeTable) RemoveTag(_ context.Context, tag string) error {
+func (f *fakeTable) RemoveTag(_ context.Context, tag string, next int64) error {
 	return f.change(func() error {
-		if f.rows[tag] == 0 {
+		switch {
+		case f.rows[tag] == 0:
 			return store.ErrNoTag
+		case f.rows[tag] > next:
+			return store.ErrChanged
 		}
 		delete(f.rows, tag)
 		return nil
 	})
 }
+
+func (f *fakeTable) Limit(context.Context) (int64, error) { return math.MaxInt64, nil }
 
 func (f *fakeTable) Raise(_ context.Context, tag string, next int64) error {
 	f.mu.Lock()

@@ -119,22 +119,25 @@ func (t *Table) Raise(ctx context.Context, tag string, next int64) error {
 		// MySQL does not count a row that was high enough.
 		have, err := t.next(ctx, conn, tag)
 		if err == nil && have < next {
-			return errChanged
+			return store.ErrChanged
 		}
 		return err
 	})
 }
 
-// RemoveTag implements [store.Table]. A retry after a lost answer may return
-// ErrNoTag for a tag that the first call removed.
-func (t *Table) RemoveTag(ctx context.Context, tag string) error {
-	return t.callTag(ctx, store.Tag{Name: tag, Step: 1, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
-		rows, _, err := t.change(ctx, conn, t.text("DELETE FROM {table} WHERE {tag}"), tag, tag)
+// RemoveTag implements [store.Table]. A next below 1 is ErrBadTag. A retry after
+// a lost answer may return ErrNoTag for a tag that the first call removed.
+func (t *Table) RemoveTag(ctx context.Context, tag string, next int64) error {
+	return t.callTag(ctx, store.Tag{Name: tag, Step: 1, Next: next}, func(ctx context.Context, conn *dbsql.Conn) error {
+		rows, _, err := t.change(ctx, conn, t.text("DELETE FROM {table} WHERE {tag} AND max_id <= {int}"), tag, tag, next)
 		switch {
 		case t.is(err, errNoRight):
 			return fmt.Errorf("%w: %w", errNoDelete, err)
-		case err == nil && rows == 0:
-			return store.ErrNoTag
+		case err != nil || rows > 0:
+			return err
+		}
+		if _, err = t.next(ctx, conn, tag); err == nil {
+			err = store.ErrChanged
 		}
 		return err
 	})

@@ -5,7 +5,7 @@ import (
 	dbsql "database/sql"
 	"errors"
 	"fmt"
-	"regexp"
+	"math"
 	"slices"
 
 	"github.com/idworker/idworker/store"
@@ -16,7 +16,7 @@ import (
 func (t *Table) Check(ctx context.Context) error { return t.call(ctx, "", t.check) }
 
 func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
-	if err := t.checkColumns(ctx, conn); err != nil {
+	if _, err := t.columns(ctx, conn); err != nil {
 		return err
 	}
 	if err := t.checkDurable(ctx, conn); err != nil {
@@ -31,26 +31,46 @@ func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
 	return nil
 }
 
-// integerType matches the drivers' names of integer types.
-var integerType = regexp.MustCompile(`^(UNSIGNED )?(TINY|SMALL|MEDIUM|BIG)?INT[248]?$`)
-
-// checkColumns refuses columns that would round numbers.
-func (t *Table) checkColumns(ctx context.Context, conn *dbsql.Conn) error {
-	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, max_id, step FROM {table} LIMIT 0"))
-	if err != nil {
+// Limit implements [store.Table]. PostgreSQL's domains have the limit of the
+// type below them; other constraints are not examined. It needs the right
+// SELECT.
+func (t *Table) Limit(ctx context.Context) (limit int64, err error) {
+	err = t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) (err error) {
+		limit, err = t.columns(ctx, conn)
 		return err
+	})
+	return limit, err
+}
+
+// limits are the largest numbers of the integer types, at most the largest
+// int64, by the drivers' names.
+var limits = map[string]int64{
+	"TINYINT": math.MaxInt8, "UNSIGNED TINYINT": math.MaxUint8,
+	"SMALLINT": math.MaxInt16, "UNSIGNED SMALLINT": math.MaxUint16, "INT2": math.MaxInt16,
+	"MEDIUMINT": 1<<23 - 1, "UNSIGNED MEDIUMINT": 1<<24 - 1,
+	"INT": math.MaxInt32, "UNSIGNED INT": math.MaxUint32, "INT4": math.MaxInt32,
+	"BIGINT": math.MaxInt64, "UNSIGNED BIGINT": math.MaxInt64, "INT8": math.MaxInt64,
+}
+
+// columns refuses columns that would round numbers, and returns the limit of
+// max_id.
+func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err error) {
+	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, step, max_id FROM {table} LIMIT 0"))
+	if err != nil {
+		return 0, err
 	}
 	defer func() { _ = rows.Close() }()
 	columns, err := rows.ColumnTypes()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, column := range columns[1:] {
-		if kind := column.DatabaseTypeName(); !integerType.MatchString(kind) {
-			return fmt.Errorf("%w: column %s is %s, must be BIGINT", store.ErrSetup, column.Name(), kind)
+		kind := column.DatabaseTypeName()
+		if limit = limits[kind]; limit == 0 {
+			return 0, fmt.Errorf("%w: column %s is %s, must be BIGINT", store.ErrSetup, column.Name(), kind)
 		}
 	}
-	return rows.Err()
+	return limit, rows.Err() // of the last column
 }
 
 // checkDurable refuses a table that may lose rows in a crash or with a
@@ -97,15 +117,17 @@ func (t *Table) errCollation() error {
 // the columns of Leaf's, and a collation that distinguishes Order from order.
 func (t *Table) Migrate(ctx context.Context) error {
 	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
-		if err := t.checkColumns(ctx, conn); !t.is(err, store.ErrNoTable) {
+		if _, err := t.columns(ctx, conn); !t.is(err, store.ErrNoTable) {
 			return err
 		}
 		_, err := conn.ExecContext(ctx, t.text(t.create))
 		// PostgreSQL's IF NOT EXISTS overlooks a table that another process is
 		// about to commit. Its error depends on the progress of that process,
 		// and does not prove that the table exists.
-		if t.is(err, errExists) && t.checkColumns(ctx, conn) == nil {
-			return nil
+		if t.is(err, errExists) {
+			if _, failed := t.columns(ctx, conn); failed == nil {
+				return nil
+			}
 		}
 		return err
 	})

@@ -26,6 +26,7 @@
 //   - The comparison as bytes refuses the row of Order for the tag order,
 //     whatever the collation is. CheckFirst refuses a collation that makes them
 //     equal.
+//   - A row is only deleted if it is not above the value that the caller stored.
 //   - Numbers are exact: Check refuses columns that are not integers.
 //   - The table survives a crash: Check refuses engines without transactions,
 //     UNLOGGED and TEMPORARY tables, views and foreign tables, and looks at

@@ -3,6 +3,7 @@ package sql_test
 import (
 	"errors"
 	"maps"
+	"math"
 	"strings"
 	"testing"
 
@@ -204,5 +205,15 @@ func TestTemporaryTable(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check of the table itself: %v", err)
+	}
+}
+
+// A domain has the limit of the type below it.
+func TestLimitOfADomain(t *testing.T) {
+	db := dbtest.Postgres(t)
+	db.Exec(t, "CREATE DOMAIN number AS integer CHECK (VALUE > 0)", "CREATE DOMAIN max_number AS number")
+	s := counting(t, db, strings.Replace(officialPostgres, "max_id bigint", "max_id max_number", 1))
+	if limit, err := s.Limit(t.Context()); err != nil || limit != math.MaxInt32 {
+		t.Errorf("%d, %v, want 2^31-1", limit, err)
 	}
 }

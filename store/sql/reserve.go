@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	dbsql "database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -28,7 +27,7 @@ func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Seg
 			if err == nil {
 				_, err = store.Following(next, n)
 			}
-			return cmp.Or(err, errChanged)
+			return cmp.Or(err, store.ErrChanged) // it fits by now
 		case rows > 1:
 			return errRows(rows)
 		case maxID == 0:
@@ -41,9 +40,6 @@ func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Seg
 	})
 	return seg, err
 }
-
-// errChanged: the row did not meet a statement's condition, and now does.
-var errChanged = errors.New("another client changed the row; retry")
 
 // next returns the max_id of a row that a statement did not raise. Errors:
 // ErrNoTag, ErrCorrupt.

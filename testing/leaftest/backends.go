@@ -1,6 +1,7 @@
 package leaftest
 
 import (
+	"math"
 	"strings"
 
 	"github.com/idworker/idworker/testing/dbtest"
@@ -17,6 +18,11 @@ var MySQLBackend = Backend{
 	Float:      "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double NOT NULL, step int NOT NULL)",
 	Narrow:     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
 	Wide:       "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NOT NULL)",
+	Limits: map[string]int64{
+		"tinyint": math.MaxInt8, "tinyint unsigned": math.MaxUint8, "smallint": math.MaxInt16, "smallint unsigned": math.MaxUint16,
+		"mediumint": 1<<23 - 1, "mediumint unsigned": 1<<24 - 1, "int": math.MaxInt32, "int unsigned": math.MaxUint32,
+		"int(5) zerofill": math.MaxUint32, "bigint": math.MaxInt64, "bigint unsigned": math.MaxInt64,
+	},
 	Forgetful: map[string][2]string{
 		"ENGINE=MEMORY": {strings.Replace(officialMySQL, "InnoDB", "MEMORY", 1), "DROP TABLE leaf_alloc"},
 		"ENGINE=MyISAM": {strings.Replace(officialMySQL, "InnoDB", "MyISAM", 1), "DROP TABLE leaf_alloc"},
@@ -51,6 +57,7 @@ var PostgresBackend = Backend{
 	Float:  "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double precision NOT NULL, step int NOT NULL)",
 	Narrow: "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
 	Wide:   "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id numeric(20) NOT NULL, step int NOT NULL)",
+	Limits: map[string]int64{"smallint": math.MaxInt16, "integer": math.MaxInt32, "bigint": math.MaxInt64},
 	Forgetful: map[string][2]string{
 		"UNLOGGED": {strings.Replace(officialPostgres, "TABLE", "UNLOGGED TABLE", 1), "DROP TABLE leaf_alloc"},
 		"UNLOGGED (part)": {"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int) PARTITION BY LIST (biz_tag);" +

@@ -3,6 +3,7 @@ package leaftest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,9 @@ func (b *Backend) testMigrate(t *testing.T) {
 	missing("CreateTag", s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}))
 	missing("SetStep", s.SetStep(t.Context(), "order", 1))
 	missing("Raise", s.Raise(t.Context(), "order", 1))
-	missing("RemoveTag", s.RemoveTag(t.Context(), "order"))
+	missing("RemoveTag", s.RemoveTag(t.Context(), "order", 1))
+	_, err = s.Limit(t.Context())
+	missing("Limit", err)
 	missing("Check", s.Check(t.Context()))
 	missing("CheckFirst", s.CheckFirst(t.Context()))
 
@@ -157,9 +160,10 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 			}
 			t.Log(reserve)
 			_, tags := s.Tags(t.Context())
+			_, limit := s.Limit(t.Context())
 			_, find := s.Find(t.Context(), "order")
-			for _, err := range []error{tags, find, s.CheckFirst(t.Context()), s.Durability(t.Context()), s.Migrate(t.Context()), s.SetStep(t.Context(), "order", 20),
-				s.Raise(t.Context(), "order", 20), s.RemoveTag(t.Context(), "order"),
+			for _, err := range []error{tags, limit, find, s.CheckFirst(t.Context()), s.Durability(t.Context()), s.Migrate(t.Context()), s.SetStep(t.Context(), "order", 20),
+				s.Raise(t.Context(), "order", 20), s.RemoveTag(t.Context(), "order", 20),
 				s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})} {
 				mute(t, err)
 			}
@@ -186,7 +190,10 @@ func (b *Backend) testRights(t *testing.T) {
 	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 100 {
 		t.Errorf("Reserve: %v, %v, want [100, 110)", seg, err)
 	}
-	err := s.RemoveTag(t.Context(), "order")
+	if limit, err := s.Limit(t.Context()); err != nil || limit != math.MaxInt64 {
+		t.Errorf("Limit: %d, %v, want 2^63-1", limit, err)
+	}
+	err := s.RemoveTag(t.Context(), "order", 110)
 	mute(t, err)
 	if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "DELETE on the table") || strings.Contains(err.Error(), "INSERT") {
 		t.Errorf("RemoveTag without the right: %v, want ErrSetup that names DELETE only", err)

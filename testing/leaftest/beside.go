@@ -1,6 +1,8 @@
 package leaftest
 
 import (
+	dbsql "database/sql"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -74,4 +76,46 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 		t.Errorf("%d IDs of [1, %d) were handed out, max_id is %d", sum, end, maxID(t, db, "order"))
 	}
 	t.Logf("%d IDs of ours, %d of Leaf's, %d segments", ours.Load(), leafs.Load(), ledger.Len())
+}
+
+// A row is deleted while Leaf's servers use it: all that they got lies below
+// the value with which it was deleted.
+func (b *Backend) testRemoveBesideLeaf(t *testing.T) {
+	db := b.Database(t)
+	s := fresh(t, db, b.Shapes["official"])
+	for range tier.Pick(20, 200) {
+		if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}); err != nil {
+			t.Fatal(err)
+		}
+		var ledger storetest.Ledger
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for {
+					seg, step, err := b.Segment(t.Context(), db.SQL(), "order")
+					if err != nil {
+						if !errors.Is(err, dbsql.ErrNoRows) {
+							t.Errorf("Leaf: %v", err)
+						}
+						return
+					}
+					ledger.Add("order", step, seg)
+				}
+			})
+		}
+		next, err := int64(0), store.ErrChanged
+		for room := int64(0); errors.Is(err, store.ErrChanged); room += 10 {
+			row, failed := s.Find(t.Context(), "order")
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			next = row.Next + room
+			err = s.RemoveTag(t.Context(), "order", next)
+		}
+		wg.Wait()
+		ledger.Check(t)
+		if end := ledger.End("order"); err != nil || end > next {
+			t.Fatalf("DUPLICATE: Leaf got all below %d, the row was deleted as at most %d: %v", end, next, err)
+		}
+	}
 }

@@ -33,6 +33,9 @@ type Backend struct {
 	Narrow     string // max_id has 32 bits
 	Wide       string // max_id has numbers beyond 2^63
 
+	// Limits are the largest values of max_id, by its type.
+	Limits map[string]int64
+
 	// Forgetful tables, by the flaw in the error: statements that create and
 	// remove leaf_alloc.
 	Forgetful map[string][2]string
@@ -61,6 +64,8 @@ func (b *Backend) Run(t *testing.T) {
 		{"UnusableRows", b.testUnusableRows},
 		{"ManyTags", b.testManyTags},
 		{"ColumnsThatCannotCount", b.testColumns},
+		{"Limits", b.testLimits},
+		{"RemoveBesideLeaf", b.testRemoveBesideLeaf},
 		{"TablesThatForget", b.testForgetful},
 		{"Migrate", b.testMigrate},
 		{"MalformedDSN", b.testMalformedDSN},

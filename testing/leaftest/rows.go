@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func (b *Backend) testExactTag(t *testing.T) {
 				t.Errorf("Raise of %s to %d: %v, want ErrNoTag", tag, next, err)
 			}
 		}
-		if err := s.RemoveTag(t.Context(), tag); !errors.Is(err, store.ErrNoTag) {
+		if err := s.RemoveTag(t.Context(), tag, 1); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("RemoveTag of %s: %v, want ErrNoTag", tag, err)
 		}
 	}
@@ -178,13 +179,16 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 	if err := s.Raise(t.Context(), "twice", 1000); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Raise of a tag with two rows: %v, want ErrCorrupt", err)
 	}
-	for _, tag := range []string{"null", "twice", "below"} {
-		if err := s.RemoveTag(t.Context(), tag); err != nil {
+	for _, tag := range []string{"twice", "below"} {
+		if err := s.RemoveTag(t.Context(), tag, 1000); err != nil {
 			t.Errorf("RemoveTag of %s: %v", tag, err)
 		}
-		if err := s.RemoveTag(t.Context(), tag); !errors.Is(err, store.ErrNoTag) {
+		if err := s.RemoveTag(t.Context(), tag, 1000); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("RemoveTag of %s again: %v, want ErrNoTag", tag, err)
 		}
+	}
+	if err := s.RemoveTag(t.Context(), "null", 1000); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("RemoveTag of a row without a number: %v, want ErrCorrupt", err)
 	}
 	if err := s.SetStep(t.Context(), "zero", 1<<40); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("SetStep to more than the column holds: %v, want ErrBadTag", err)
@@ -301,6 +305,9 @@ func (b *Backend) testColumns(t *testing.T) {
 	if err := s.Raise(t.Context(), "order", 9007199254740993); !errors.Is(err, store.ErrSetup) {
 		t.Errorf("Raise of a floating-point max_id: %v, want ErrSetup", err)
 	}
+	if limit, err := s.Limit(t.Context()); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "max_id") {
+		t.Errorf("Limit of a floating-point max_id: %d, %v, want ErrSetup that names the column", limit, err)
+	}
 	db.Exec(t, "DROP TABLE leaf_alloc")
 
 	s = fresh(t, db, b.Narrow)
@@ -318,5 +325,29 @@ func (b *Backend) testColumns(t *testing.T) {
 	}
 	if n := maxID(t, db, "order"); n != 2147483640 {
 		t.Errorf("max_id is %d, was 2147483640", n)
+	}
+}
+
+// A row can be raised to the limit of its column, and no further.
+func (b *Backend) testLimits(t *testing.T) {
+	db := b.Database(t)
+	s := Open(t, db.DSN(), "leaf_alloc")
+	for kind, want := range b.Limits {
+		db.Exec(t, strings.Replace(b.Narrow, "max_id int", "max_id "+kind, 1), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
+		if limit, err := s.Limit(t.Context()); err != nil || limit != want {
+			t.Errorf("limit of %s: %d, %v, want %d", kind, limit, err, want)
+		}
+		if err := s.Raise(t.Context(), "order", want); err != nil {
+			t.Errorf("Raise of %s to its limit: %v", kind, err)
+		}
+		if want < math.MaxInt64 {
+			if err := s.Raise(t.Context(), "order", want+1); !errors.Is(err, store.ErrSetup) {
+				t.Errorf("Raise of %s beyond its limit: %v, want ErrSetup", kind, err)
+			}
+		}
+		if row, err := s.Find(t.Context(), "order"); err != nil || row.Next != want {
+			t.Errorf("%s holds %d, %v, want %d", kind, row.Next, err, want)
+		}
+		db.Exec(t, "DROP TABLE leaf_alloc")
 	}
 }
