@@ -253,7 +253,7 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	limit := int64(0)
 	if segments.Database != nil {
 		var err error
-		if limit, err = int64(0), error(nil); err != nil {
+		if limit, err = segments.Database.Limit(ctx); err != nil {
 			return err
 		}
 	}
