@@ -491,8 +491,15 @@ func (l *lifting) tell(t lift) {
 	l.report(t.Tag, before)
 }
 
-// rowsAtOnce is the number of rows that are raised at the same time.
-const rowsAtOnce = 16
+const (
+	rowsAtOnce = 16 // rows that are raised at the same time
+	rowRaises  = 5  // attempts at a row, which another transaction may lock
+)
+
+// isListed reports whether a retry cannot help.
+func isListed(err error) bool {
+	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrBadTag) || errors.Is(err, store.ErrNoTag) || errors.Is(err, store.ErrSetup)
+}
 
 // raiseRows raises the rows of tags whose entries were lifted. A loader would
 // raise a row before its next grant, but Leaf's servers would not.
@@ -501,7 +508,12 @@ func (l *lifting) raiseRows(ctx context.Context) error {
 	raises.SetLimit(rowsAtOnce)
 	for _, t := range l.lifts {
 		raises.Go(func() error {
-			err := l.cfg.Table.Raise(ctx, t.Name, t.to)
+			var err error
+			for attempt := range rowRaises {
+				if err = l.cfg.Table.Raise(ctx, t.Name, t.to); err == nil || isListed(err) || backOff(ctx, attempt) != nil {
+					break
+				}
+			}
 			switch {
 			case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrBadTag): // rows may hold anything
 				l.fail(err)
