@@ -192,8 +192,8 @@ func (w *world) mustCreate(s *Store, tag store.Tag) {
 }
 
 // TestPausedInAcceptance: a loader is paused while it accepts a decision. The
-// register is restored and raised again. The loader does not put back
-// a tag under the first decision: another loader was granted those IDs.
+// register is restored and raised again. The loader does not put back a tag
+// under the first decision: another loader was granted those IDs.
 func TestPausedInAcceptance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
