@@ -2,6 +2,7 @@ package register
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +70,13 @@ func pollOf(info *jetstream.StreamInfo) poll {
 	}
 }
 
+// follows reports whether a poll shows the register of an earlier poll, under
+// the same decisions and not being raised.
+func (p poll) follows(earlier poll) bool {
+	return !p.missing && !p.raising && p.id == earlier.id && slices.Equal(p.decisions, earlier.decisions) &&
+		p.first == earlier.first && p.last >= earlier.last && p.entries >= earlier.entries
+}
+
 // decided reports whether the register has a decision that is new to this
 // process. Decisions are random, and each process keeps all of them. So a
 // register restored to an older decision does not count as decided.
@@ -80,6 +88,25 @@ func (e *evidence) decided(p poll) bool {
 // foreign reports whether a register is not the register seen, whatever was
 // decided.
 func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
+
+// judge reports whether a poll shows a new decision. It returns nil, or the
+// fault of the decision or of the register.
+func (e *evidence) judge(bucket string, p poll, seen uint64) (decided bool, wrong *store.RegressionError) {
+	if e.decided(p) {
+		return true, e.checkFloor(bucket, p)
+	}
+	return false, e.check(bucket, p, seen)
+}
+
+// checkFloor returns the fault of a new decision that did not raise the lowest
+// first ID above that of the evidence: it was made over a state from before
+// another decision. The highest number cannot be raised.
+func (e *evidence) checkFloor(bucket string, p poll) *store.RegressionError {
+	if p.first > e.First || p.first == math.MaxInt64 {
+		return nil
+	}
+	return &store.RegressionError{Bucket: bucket, Reason: fmt.Sprintf("was not raised enough: its lowest first ID for new tags is %d, and was %d", p.first, e.First), Short: e.First + 1 - p.first}
+}
 
 const beingRaised = "is being raised, or a raise was interrupted"
 
@@ -106,9 +133,10 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 	return &wrong
 }
 
-// adopt makes a poll the evidence from now on.
+// adopt makes a poll the evidence from now on. Sequence and number of entries
+// belong to a decision. The lowest first ID and the list of decisions only rise.
 func (e *evidence) adopt(p poll) {
-	e.ID, e.Seen, e.Entries, e.First = p.id, p.last, p.entries, p.first
+	e.ID, e.Seen, e.Entries, e.First = p.id, p.last, p.entries, max(e.First, p.first)
 	e.learn(p)
 }
 
