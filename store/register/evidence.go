@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,6 +21,8 @@ type evidence struct {
 	Entries   uint64   `json:"entries,omitempty"`
 	First     int64    `json:"first,omitempty"`     // lowest first ID of a new tag
 	Decisions []string `json:"decisions,omitempty"` // every decision ever found
+	// Time of the latest decision in the register; zero if unknown.
+	Decided time.Time `json:"decided,omitzero"`
 }
 
 // Keys in the metadata of the register's stream. A poll reads them with the
@@ -30,6 +33,9 @@ const (
 	metaDecisions = "idworker_decisions"
 	metaFirst     = "idworker_first"   // lowest first ID of a new tag
 	metaRaising   = "idworker_raising" // set while entries are raised for a decision
+	// The latest decision and its time. Version 0.1.0 decides without a time,
+	// so the time is void if it names another decision.
+	metaDecided = "idworker_decided"
 )
 
 // poll is a reply of the stream's leader.
@@ -37,6 +43,7 @@ type poll struct {
 	missing   bool // there is no stream
 	id        string
 	decisions []string
+	decided   time.Time // of the latest decision; zero if unknown
 	raising   bool
 	last      uint64
 	entries   uint64
@@ -50,10 +57,22 @@ func pollOf(info *jetstream.StreamInfo) poll {
 	if err != nil {
 		first = 1
 	}
+	decisions := strings.Fields(meta[metaDecisions])
 	return poll{
-		id: meta[metaID], decisions: strings.Fields(meta[metaDecisions]), raising: meta[metaRaising] != "", first: max(1, first),
+		id: meta[metaID], decisions: decisions, decided: timeOf(decisions, meta[metaDecided]), raising: meta[metaRaising] != "", first: max(1, first),
 		last: info.State.LastSeq, entries: info.State.Msgs, replicas: info.Config.Replicas,
 	}
+}
+
+// timeOf returns the time of the latest decision, or zero if decided is not
+// about that decision.
+func timeOf(decisions []string, decided string) time.Time {
+	decision, text, _ := strings.Cut(decided, " ")
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || len(decisions) == 0 || decision != decisions[len(decisions)-1] {
+		return time.Time{}
+	}
+	return at
 }
 
 // decided reports whether the register has a decision that is new to this
@@ -95,7 +114,7 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 
 // adopt makes a poll the evidence from now on.
 func (e *evidence) adopt(p poll) {
-	e.ID, e.Seen, e.Entries, e.First = p.id, p.last, p.entries, p.first
+	e.ID, e.Seen, e.Entries, e.First, e.Decided = p.id, p.last, p.entries, p.first, p.decided
 	e.learn(p)
 }
 
