@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -21,6 +22,8 @@ type evidence struct {
 	Entries   uint64   `json:"entries,omitempty"`
 	First     int64    `json:"first,omitempty"`     // lowest first ID of a new tag
 	Decisions []string `json:"decisions,omitempty"` // every decision ever found
+	// Time of the latest decision in the register; zero if unknown.
+	Decided time.Time `json:"decided,omitzero"`
 }
 
 // Keys in the metadata of the register's stream. A poll reads them with the
@@ -31,7 +34,7 @@ const (
 	metaDecisions = "idworker_decisions"
 	metaFirst     = "idworker_first" // lowest first ID of a new tag
 	// The latest decision, a space, and its time as in RFC 3339. It counts only
-	// if it names the latest of all decisions: an older version writes none.
+	// if it names the latest of all decisions: version 0.1.0 writes none.
 	metaDecided = "idworker_decided"
 	// Set while entries are raised for a decision: a random text, a space, and
 	// the target of the raise, which is its lowest first ID.
@@ -43,6 +46,7 @@ type poll struct {
 	missing   bool // there is no stream
 	id        string
 	decisions []string
+	decided   time.Time // of the latest decision; zero if unknown
 	raising   bool
 	mark      string // while raising
 	target    int64  // of the mark; 0 if it has none
@@ -63,11 +67,23 @@ func pollOf(info *jetstream.StreamInfo) poll {
 	if err != nil { // a mark of version 0.1.0
 		target = 0
 	}
+	decisions := strings.Fields(meta[metaDecisions])
 	return poll{
-		id: meta[metaID], decisions: strings.Fields(meta[metaDecisions]), first: max(1, first),
+		id: meta[metaID], decisions: decisions, decided: timeOf(decisions, meta[metaDecided]), first: max(1, first),
 		raising: meta[metaRaising] != "", mark: meta[metaRaising], target: target,
 		last: info.State.LastSeq, entries: info.State.Msgs, replicas: info.Config.Replicas,
 	}
+}
+
+// timeOf returns the time of the latest decision, or zero if decided is not
+// about that decision.
+func timeOf(decisions []string, decided string) time.Time {
+	decision, text, _ := strings.Cut(decided, " ")
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || len(decisions) == 0 || decision != decisions[len(decisions)-1] {
+		return time.Time{}
+	}
+	return at
 }
 
 // follows reports whether a poll shows the register of an earlier poll, under
@@ -134,9 +150,13 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 }
 
 // adopt makes a poll the evidence from now on. Sequence and number of entries
-// belong to a decision. The lowest first ID and the list of decisions only rise.
+// belong to a decision. The lowest first ID, the list of decisions and the time
+// of the latest only rise; an unknown time stands for the latest possible.
 func (e *evidence) adopt(p poll) {
 	e.ID, e.Seen, e.Entries, e.First = p.id, p.last, p.entries, max(e.First, p.first)
+	if p.decided.IsZero() || p.decided.After(e.Decided) {
+		e.Decided = p.decided
+	}
 	e.learn(p)
 }
 

@@ -555,7 +555,7 @@ type State struct {
 // Look returns the state of a register. It changes nothing.
 func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first)}
+	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}
