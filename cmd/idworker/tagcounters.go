@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -61,11 +62,8 @@ type tagImportCmd struct {
 // Run reads the whole list before it changes anything. It prints a line per tag
 // and per created template.
 func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
-	text, err := i.read(ctx, in)
-	if err != nil {
-		return err
-	}
-	list, err := tags.Parse(text)
+	debug.SetGCPercent(frugal)
+	list, err := i.read(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -85,14 +83,17 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 }
 
 // read reads the file, or standard input.
-func (i *tagImportCmd) read(ctx context.Context, in input) (string, error) {
+func (i *tagImportCmd) read(ctx context.Context, in input) (tags.List, error) {
 	if i.File != "" && i.File != "-" {
-		data, err := os.ReadFile(i.File)
-		return string(data), err
+		file, err := os.Open(i.File)
+		if err != nil {
+			return tags.List{}, err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		return tags.Parse(file)
 	}
 	if progress.IsTerminal(in.Reader) {
 		fmt.Fprintln(os.Stderr, "reading standard input until Ctrl-D")
 	}
-	data, err := untilDone(ctx, func() ([]byte, error) { return io.ReadAll(in) })
-	return string(data), err
+	return untilDone(ctx, func() (tags.List, error) { return tags.Parse(in) })
 }

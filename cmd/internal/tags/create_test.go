@@ -164,7 +164,7 @@ func TestFloorOfAList(t *testing.T) {
 	if got := i.export(); got != raised {
 		t.Errorf("after a decision:\n%s", got)
 	}
-	all, err := tags.Parse(raised)
+	all, err := tags.Parse(strings.NewReader(raised))
 	must(t, err)
 	want := templates.Template{Pattern: "day.*", Step: 10, Order: store.Strict, First: 7, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}}
 	if all.Floor != 1001 || len(all.Tags) != 1 || all.Tags[0].Name != "floor" || len(all.Templates) != 1 || all.Templates[0] != want {
@@ -191,7 +191,7 @@ func TestSeveralFloors(t *testing.T) {
 	t.Parallel()
 	const low, high = "floor 5 2026-11-21T00:00:00Z\n", "floor 6 2026-11-20T00:00:00Z\n"
 	for _, text := range []string{low + high, high + low} {
-		all, err := tags.Parse(text)
+		all, err := tags.Parse(strings.NewReader(text))
 		if must(t, err); all.Floor != 6 || all.Decided.Format(time.DateOnly) != "2026-11-21" {
 			t.Errorf("%q: %d, %v", text, all.Floor, all.Decided)
 		}

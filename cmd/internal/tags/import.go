@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +29,6 @@ import (
 // earlier, such an import is a raise: no loader grants until the floor is
 // decided.
 func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error {
-	slices.SortFunc(list.Tags, byName)
 	here, err := register.Look(ctx, t.JetStream, t.Prefix)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package tags_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func TestSwitchStore(t *testing.T) {
 	must(t, i.importText(exported))
 	for again := range 2 {
 		for _, to := range []backend.Backend{database, jetStream} {
-			all, err := tags.Parse(i.export())
+			all, err := tags.Parse(strings.NewReader(i.export()))
 			must(t, err)
 			must(t, tags.SwitchStore(t.Context(), i.js, prefix, to, all, func(c tags.Change) {
 				if again == 0 && c.Tag == "plain" && to.Kind() != backend.JetStream && c.String() != "moved tag plain: next ID 6" {
@@ -53,7 +54,7 @@ func TestSwitchStoreBesideLoaders(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
 	must(t, i.importText(exported))
-	all, err := tags.Parse(i.export())
+	all, err := tags.Parse(strings.NewReader(i.export()))
 	must(t, err)
 	switchStore := func() error {
 		return tags.SwitchStore(t.Context(), i.js, prefix, i.source, all, func(tags.Change) {})

@@ -2,6 +2,7 @@ package tags
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -111,27 +112,64 @@ func (l List) Text(w io.Writer) error {
 	return buf.Flush()
 }
 
-// Parse reads the output of [List.Text]. It skips blank lines, and lines that
-// begin with #. The error has all malformed lines; do not use the list then.
-func Parse(text string) (list List, err error) {
+// maxBad bounds the malformed lines that [Parse] reports.
+const maxBad = 100
+
+// Parse reads the output of [List.Text], and sorts it. It skips blank lines, and
+// lines that begin with #. The error is that of reading, or has the malformed
+// lines; do not use the list then.
+func Parse(from io.Reader) (list List, err error) {
 	var bad []error
-	names := make(map[string]bool)
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		if err := list.parseLine(line, names); err != nil {
+	if file, ok := from.(io.ReadSeeker); ok { // as a list grows, it needs twice the memory
+		n, err := countLines(file)
+		if err != nil {
+			return list, err
+		}
+		list.Tags = make([]store.Tag, 0, n)
+	}
+	lines := bufio.NewReader(from)
+	for n := 1; len(bad) < maxBad; n++ {
+		line, err := lines.ReadString('\n')
+		if err != nil && err != io.EOF {
+			return list, err
+		}
+		if line == "" {
+			break
+		}
+		if err := list.parseLine(line); err != nil {
 			bad = append(bad, fmt.Errorf("%w: line %d: %w", ErrFormat, n, err))
 		}
 	}
-	if len(names)+len(bad) == 0 && list.Floor == 0 {
+	slices.SortStableFunc(list.Tags, byName)
+	for i, tag := range list.Tags[min(1, len(list.Tags)):] {
+		if tag.Name == list.Tags[i].Name {
+			bad = append(bad, fmt.Errorf("%w: tag %s is listed twice", ErrFormat, tag.Name))
+		}
+	}
+	if len(list.Tags)+len(list.Templates)+len(bad) == 0 && list.Floor == 0 {
 		bad = append(bad, fmt.Errorf("%w: it has no tags; did the export fail?", ErrFormat))
 	}
 	return list, errors.Join(bad...)
 }
 
-// parseLine adds the tag, the template or the floor of a line to the list. A
-// repeated name is an error.
-func (l *List) parseLine(line string, names map[string]bool) error {
+// countLines counts the lines of a file, and returns to its beginning.
+func countLines(file io.ReadSeeker) (n int, err error) {
+	buf := make([]byte, 64<<10)
+	for {
+		read, err := file.Read(buf)
+		n += bytes.Count(buf[:read], []byte{'\n'})
+		if err == io.EOF {
+			_, err = file.Seek(0, io.SeekStart)
+			return n, err
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// parseLine adds the tag, the template or the floor of a line to the list.
+func (l *List) parseLine(line string) error {
 	line, whole := strings.CutSuffix(line, "\n")
 	fields := strings.Fields(line)
 	switch {
@@ -141,10 +179,7 @@ func (l *List) parseLine(line string, names map[string]bool) error {
 		return nil
 	case l.parseFloor(fields):
 		return nil
-	case names[fields[0]]:
-		return errors.New("tag " + fields[0] + " is listed twice")
 	}
-	names[fields[0]] = true
 	if templates.IsPattern(fields[0]) {
 		return l.parseTemplate(line, fields)
 	}
@@ -171,14 +206,16 @@ func (l *List) parseFloor(fields []string) bool {
 }
 
 func (l *List) parseTag(line string, fields []string) error {
-	tag := store.Tag{Name: fields[0], Order: store.Trend}
+	tag := store.Tag{Name: strings.Clone(fields[0]), Order: store.Trend}
 	if err := messages.CheckTag(tag.Name); err != nil {
 		return err
 	}
 	switch len(fields) {
 	case 3:
 	case 4:
-		tag.Order = store.Order(fields[3])
+		if tag.Order = store.Order(strings.Clone(fields[3])); tag.Order == store.Strict {
+			tag.Order = store.Strict // one text for all tags
+		}
 	default:
 		return fmt.Errorf("%.60q has %d fields, expected name, step, next ID and optionally %s",
 			line, len(fields), store.Strict)
@@ -211,6 +248,9 @@ func (l *List) parseTemplate(line string, fields []string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if _, err := l.Templates.Named(t.Pattern); err == nil {
+		return errors.New("template " + t.Pattern + " is listed twice")
 	}
 	l.Templates = append(l.Templates, t)
 	return t.Check()

@@ -82,7 +82,7 @@ func (i *installation) export() string {
 
 func (i *installation) importText(text string) error {
 	i.Helper()
-	all, err := tags.Parse(text)
+	all, err := tags.Parse(strings.NewReader(text))
 	must(i.T, err)
 	return i.tags.Import(i.Context(), all, func(tags.Change) {})
 }
@@ -138,7 +138,7 @@ func TestImportedUpward(t *testing.T) {
 func TestImportTagsFirst(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
-	all, err := tags.Parse(exported)
+	all, err := tags.Parse(strings.NewReader(exported))
 	must(t, err)
 	must(t, i.tags.Import(t.Context(), all, func(r tags.Change) {
 		made, err := i.tags.Templates(t.Context())
@@ -204,7 +204,7 @@ func TestReadTransfer(t *testing.T) {
 		"chat.* 10 trend 0 0 1 yyyyMMdd", "chat.* 10 trend 0 0 1 yyyyMMdd 0", "chat.* 10 trend 0 0 1 yyyyMMdd x", "chat.* 10 trend 0 0 1 MMdd 5", "chat.* 10 trend 0 0 1 yyyyMMdd 5 5",
 		"chat.* 0 trend 0 0 1", "chat.* 10 trend -1 0 1", "chat.* 10 trend 0 0", "chat.* 10 trend 0 0 -1", "chat.* 10 trend 0 0 1 removed", "cha*t 10 trend 0 0 1", "chat.* 10 trend 0 0 x",
 	} {
-		if _, err := tags.Parse("ok 10 1\n" + line + "\n"); !errors.Is(err, tags.ErrFormat) || !strings.Contains(err.Error(), "line 2") {
+		if _, err := tags.Parse(strings.NewReader("ok 10 1\n" + line + "\n")); !errors.Is(err, tags.ErrFormat) || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
