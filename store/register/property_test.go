@@ -32,6 +32,7 @@ type world struct {
 	highest map[string]int64 // end of the highest grant so far
 	stores  []*Store
 	ordered bool // ranges ascend: nothing regressed
+	creates bool // tags come into being
 }
 
 // loader opens a register in a world.
@@ -58,11 +59,17 @@ func (w *world) loader(n int) *Store {
 func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 	for ctx.Err() == nil {
 		tag, n := tags[random.IntN(len(tags))], 1+random.Int64N(20)
+		if w.creates && random.IntN(4) == 0 {
+			tag = fmt.Sprint("new.", w.granted.Len()/1000)
+		}
 		w.mu.Lock()
 		before := w.highest[tag]
 		w.mu.Unlock()
 		call, cancel := context.WithTimeout(ctx, 3*time.Second)
 		seg, err := s.Reserve(call, tag, n)
+		if w.creates && errors.Is(err, store.ErrNoTag) {
+			seg, err = s.ReserveFirst(call, store.Tag{Name: tag, Step: 10, Next: 1}, n)
+		}
 		cancel()
 		if err != nil {
 			time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
@@ -144,7 +151,7 @@ func TestRegisterGoesBack(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, seed, int(seed%3))
-				w.ordered = false
+				w.ordered, w.creates = false, true
 				random := rand.New(rand.NewPCG(seed, 3))
 				w.run(1+int(seed%3), func() {
 					for by := int64(1e6); by < 1e16; by *= 1000 { // more than all before
