@@ -313,7 +313,7 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 
 // Loaders poll the register once a second, and then compare their caches.
 const (
-	resumeWithin = 15 * time.Second
+	resumeWithin = time.Minute // with a million tags
 	resumePoll   = time.Second
 )
 
