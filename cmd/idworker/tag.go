@@ -310,7 +310,7 @@ func (r *tagRmCmd) Run(ctx context.Context, in input, out output) error {
 	return r.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {
 		effect, err := r.effect(ctx, t)
 		if err == nil && effect != "" && !r.Yes {
-			err = typeName(ctx, r.Tag, effect, "removed", in, out)
+			err = confirm(ctx, r.Tag, effect+typeName, "removed", in, out)
 		}
 		if err != nil {
 			return err
@@ -365,27 +365,30 @@ func (r *tagRmCmd) effect(ctx context.Context, t *tags.Tags) (string, error) {
 	return fmt.Sprintf("Requests for %s will fail.", r.Tag), err
 }
 
-// typeName prompts for a name, and returns an error if another is typed: then
+// typeName ends a prompt for the name of a tag.
+const typeName = " Type its name to confirm: "
+
+// confirm prompts for a word, and returns an error if another is typed: then
 // nothing was done.
-func typeName(ctx context.Context, name, effect, done string, in input, out output) error {
+func confirm(ctx context.Context, word, prompt, done string, in input, out output) error {
 	if out.JSON {
 		return problem.Usage(errors.New("--json needs --yes: it cannot prompt"))
 	}
-	fmt.Fprintf(out, "%s Type its name to confirm: ", effect)
+	fmt.Fprintf(out, "%s", prompt)
 	typed, err := untilDone(ctx, func() (typed string, _ error) {
-		_, _ = fmt.Fscanln(in, &typed) // an empty line is not the name
+		_, _ = fmt.Fscanln(in, &typed) // an empty line is not the word
 		return typed, nil
 	})
 	switch {
 	case err != nil:
 		return err
-	case typed == name:
+	case typed == word:
 		return nil
 	case !progress.IsTerminal(in.Reader):
 		fmt.Fprintln(out)
-		return problem.Usage(fmt.Errorf("the name does not match; nothing was %s; use --yes to skip the prompt", done))
+		return problem.Usage(fmt.Errorf("not confirmed; nothing was %s; use --yes to skip the prompt", done))
 	}
-	return problem.Usage(fmt.Errorf("the name does not match; nothing was %s", done))
+	return problem.Usage(fmt.Errorf("not confirmed; nothing was %s", done))
 }
 
 // untilDone returns the result of read, or the error of ctx once that ends.

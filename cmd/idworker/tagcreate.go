@@ -108,7 +108,7 @@ func (c *tagCreateCmd) confirmUnused(ctx context.Context, t *tags.Tags, in input
 	if !heard {
 		effect += " No process reported whether the register regressed."
 	}
-	return typeName(ctx, c.Tag, effect, "created", in, out)
+	return confirm(ctx, c.Tag, effect+typeName, "created", in, out)
 }
 
 // create creates the tag, at the lowest first ID that is allowed unless the

@@ -191,7 +191,7 @@ func (r *tagRaiseCmd) confirm(ctx context.Context, p tags.Plan, in input, out ou
 	case r.DryRun:
 		return cmp.Or(p.Changes(ctx, done.Add), errDryRun)
 	case len(effects) > 0 && !r.Yes:
-		if err := confirm(ctx, "yes", "Type yes to confirm: ", "nothing was raised", in, out); err != nil {
+		if err := confirm(ctx, "yes", "Type yes to confirm: ", "raised", in, out); err != nil {
 			return err
 		}
 	}
@@ -267,28 +267,6 @@ func (r *raised) End(failed error) error {
 		_, r.err = fmt.Fprintf(r.out, "raised; tags created from now on begin at %d\n", r.target)
 	}
 	return errors.Join(failed, r.err)
-}
-
-// confirm prompts for a word, and returns an error if another is typed.
-func confirm(ctx context.Context, word, prompt, otherwise string, in input, out output) error {
-	if out.JSON {
-		return problem.Usage(errors.New("--json needs --yes: it cannot prompt"))
-	}
-	fmt.Fprint(out, prompt)
-	typed, err := untilDone(ctx, func() (typed string, _ error) {
-		_, _ = fmt.Fscanln(in, &typed) // an empty line is not the word
-		return typed, nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case typed == word:
-		return nil
-	case !progress.IsTerminal(in.Reader):
-		fmt.Fprintln(out)
-		return problem.Usage(fmt.Errorf("not confirmed; %s; use --yes to skip the prompt", otherwise))
-	}
-	return problem.Usage(fmt.Errorf("not confirmed; %s", otherwise))
 }
 
 // built returns the time of the program's source, zero if it is unknown.

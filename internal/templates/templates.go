@@ -76,7 +76,7 @@ func (t Template) Check() error {
 	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
 		return fmt.Errorf("%w: %d new tags a second, allowed is 0 (no limit) to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
 	}
-	return t.Dates.check()
+	return t.check()
 }
 
 // List is all templates: a more specific template precedes a less specific

@@ -27,7 +27,7 @@ const heldTags = 64
 
 func heldTag(n int) string { return fmt.Sprintf("t%02d", n) }
 
-func (s heldServer) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
+func (s heldServer) update(_ context.Context, tag string, value []byte, revision uint64) (uint64, error) {
 	<-s.release
 	var place int
 	if _, err := fmt.Sscanf(tag, "t%d", &place); err != nil {

@@ -325,8 +325,8 @@ func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	}
 	for began := time.Now(); ; pause.For(ctx, resumePoll) {
 		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
-		if err != nil {
-			return nil // no loader is there to resume
+		if err != nil && !errors.Is(err, worker.ErrNoReports) {
+			return err
 		}
 		stopped := ""
 		for _, r := range reports {

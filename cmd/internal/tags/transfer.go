@@ -130,7 +130,7 @@ func Parse(from io.Reader) (list List, err error) {
 	lines := bufio.NewReader(from)
 	for n := 1; len(bad) < maxBad; n++ {
 		line, err := lines.ReadString('\n')
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return list, err
 		}
 		if line == "" {
@@ -158,7 +158,7 @@ func countLines(file io.ReadSeeker) (n int, err error) {
 	for {
 		read, err := file.Read(buf)
 		n += bytes.Count(buf[:read], []byte{'\n'})
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			_, err = file.Seek(0, io.SeekStart)
 			return n, err
 		}
