@@ -3,6 +3,8 @@ package snowflake
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/idworker/idworker/internal/boottime"
 )
 
 // Clock returns the time: Unix time in nanoseconds. A [Generator] reads it in
@@ -34,7 +36,7 @@ func WatchedClock(jumped func()) Clock {
 	c := &systemClock{
 		base:   start.UnixNano(),
 		mono:   func() int64 { return int64(time.Since(start)) },
-		boot:   sinceBoot(),
+		boot:   boottime.Elapsed(),
 		wall:   func() int64 { return time.Now().UnixNano() },
 		jumped: jumped,
 	}

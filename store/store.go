@@ -89,8 +89,8 @@ type Admin interface {
 
 	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag, ErrSetup,
 	// ErrRegressed; ErrOrder, if a tag of that name had the other order; and
-	// ErrBelow, if a tag of that name was removed, or may have been lost, and
-	// issued more.
+	// ErrBelow, if a tag of that name was removed, or may have been lost
+	// (see Tag.Earliest), and issued more.
 	CreateTag(ctx context.Context, tag Tag) error
 
 	// SetStep changes the configured step of a tag. Issued IDs are not

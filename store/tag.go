@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Tag is a store's data about a sequence of IDs.
 //
@@ -22,7 +25,15 @@ type Tag struct {
 	// keeps it even after the tag is removed. When a tag is created, "" means
 	// Trend.
 	Order Order
+
+	// Earliest, for CreateTag and ReserveFirst, is a time before which the name
+	// was not used, or NeverUsed; zero if unknown. A raise of all tags before
+	// that time does not make the tag begin higher.
+	Earliest time.Time
 }
+
+// NeverUsed is the Tag.Earliest of a name under which nothing was ever issued.
+var NeverUsed = time.Unix(1<<40, 0).UTC()
 
 // Order is the order in which the IDs of a tag are issued.
 type Order string

@@ -52,14 +52,9 @@ const demoBatch = 100
 func (d *daemon) demo(ctx context.Context, out output) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	tag := store.Tag{Name: "order", Step: 1000, Next: 1}
+	tag := store.Tag{Name: "order", Step: 1000}
 	err := d.at.withTags(ctx, d.cfg.source, func(ctx context.Context, t *tags.Tags) error {
-		err := t.Create(ctx, tag)
-		// As after a restore.
-		if below := new(store.BelowError); errors.As(err, &below) {
-			tag.Next = below.Floor
-			err = t.Create(ctx, tag)
-		}
+		_, err := t.CreateLowest(ctx, tag)
 		return err
 	})
 	if err != nil && !errors.Is(err, store.ErrTagExists) {

@@ -180,7 +180,13 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 		!strings.HasSuffix(out, "\ntag invoice: next ID 1077, was 77\ntag order: next ID 6100, was 5100\nraised; tags created from now on begin at 1001\n") {
 		t.Errorf("raise: %q", out)
 	}
-	says("tag export", "invoice 10 1077\norder 10 6100")
+	exports := func(want string) {
+		t.Helper()
+		if out := s.must("tag export"); !strings.HasPrefix(out, "floor 1001 20") || !strings.HasSuffix(out, "Z\n"+want+"\n") {
+			t.Errorf("export: %q, want %q after the floor", out, want)
+		}
+	}
+	exports("invoice 10 1077\norder 10 6100")
 	if id := s.ids(s.answered("get order").stdout)[0]; id < 6100 {
 		t.Errorf("ID %d after a raise to 6100", id)
 	}
@@ -188,13 +194,13 @@ func TestCountersOnlyMoveUp(t *testing.T) {
 		!strings.HasSuffix(out, "\ncreated tag shop: next ID 1001\n") {
 		t.Errorf("import: %q", out)
 	}
-	says("tag export", "invoice 10 1077\norder 10 7000\nshop 20 1001")
+	exports("invoice 10 1077\norder 10 7000\nshop 20 1001")
 	says("tag rm order --yes", "removed tag order; workers were notified, and disconnected ones use up their buffers")
-	if r := s.at("tag create order"); r.code != exitUsage || !strings.Contains(r.stderr, "have issued IDs below 7000") {
+	if r := s.at("tag create order --first 1"); r.code != exitUsage || !strings.Contains(r.stderr, "have issued IDs below 7000") {
 		t.Errorf("create again: %+v", r)
 	}
 	if r := s.at("tag rm order --yes"); r.code != exitNoTag {
 		t.Errorf("rm again: %+v", r)
 	}
-	s.must("tag create order --first 7000")
+	says("tag create order", "created tag order: step 1000, first ID 7000, because a tag of that name may have issued those below")
 }

@@ -95,6 +95,7 @@ type templateInfo struct {
 	// The number of its tags, if counted.
 	Tags    *int64 `json:"tags,omitempty"`
 	Created *bool  `json:"created,omitempty"`
+	templates.Dates
 }
 
 // infoOf describes a template. The format gets its pattern and settings.
@@ -107,10 +108,22 @@ func infoOf(t templates.Template, layout string) templateInfo {
 		rate = "at most " + format.Of(t.NewPerSecond, "new tag") + " a second"
 	}
 	settings := fmt.Sprintf("step %d, order %s, %s, %s", t.Step, t.Order, most, rate)
+	if dates := datesOf(t.Dates); dates != "" {
+		settings += ", " + dates
+	}
 	return templateInfo{
 		sentence: sentence(fmt.Sprintf(layout, t.Pattern, settings)),
 		Pattern:  t.Pattern, Step: t.Step, Order: t.Order, First: t.FirstID(), MaxTags: t.MaxTags, NewPerSecond: t.NewPerSecond,
+		Dates: t.Dates,
 	}
+}
+
+// datesOf describes the dates of a template, or returns "" if it has none.
+func datesOf(d templates.Dates) string {
+	if d.Dated == "" {
+		return ""
+	}
+	return fmt.Sprintf("dated %s, used %s ahead", d.Dated, format.Duration(float64(d.Ahead)))
 }
 
 // tagList is tags and templates in JSON.
@@ -156,7 +169,11 @@ func (l tagList) Text(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nTEMPLATE\tSTEP\tORDER\tTAGS\tMAX TAGS\tNEW PER SECOND")
 	for _, t := range l.Templates {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%s\n", t.Pattern, t.Step, t.Order, *t.Tags, limit(t.MaxTags), limit(t.NewPerSecond))
+		dates := datesOf(t.Dates)
+		if dates != "" {
+			dates = "\t" + dates
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%s%s\n", t.Pattern, t.Step, t.Order, *t.Tags, limit(t.MaxTags), limit(t.NewPerSecond), dates)
 	}
 	return w.Flush()
 }
@@ -250,6 +267,7 @@ func (s *tagSetCmd) changeTemplate(ctx context.Context, t *tags.Tags, out output
 	if err != nil {
 		return err
 	}
+	now.First = max(now.FirstID(), t.Lowest())
 	return out.Print(infoOf(now, "template %s: %s"))
 }
 
@@ -292,7 +310,7 @@ func (r *tagRmCmd) Run(ctx context.Context, in input, out output) error {
 	return r.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {
 		effect, err := r.effect(ctx, t)
 		if err == nil && effect != "" && !r.Yes {
-			err = r.confirm(ctx, effect, in, out)
+			err = typeName(ctx, r.Tag, effect, "removed", in, out)
 		}
 		if err != nil {
 			return err
@@ -347,8 +365,9 @@ func (r *tagRmCmd) effect(ctx context.Context, t *tags.Tags) (string, error) {
 	return fmt.Sprintf("Requests for %s will fail.", r.Tag), err
 }
 
-// confirm prompts for the name, and returns an error if another is typed.
-func (r *tagRmCmd) confirm(ctx context.Context, effect string, in input, out output) error {
+// typeName prompts for a name, and returns an error if another is typed: then
+// nothing was done.
+func typeName(ctx context.Context, name, effect, done string, in input, out output) error {
 	if out.JSON {
 		return problem.Usage(errors.New("--json needs --yes: it cannot prompt"))
 	}
@@ -360,13 +379,13 @@ func (r *tagRmCmd) confirm(ctx context.Context, effect string, in input, out out
 	switch {
 	case err != nil:
 		return err
-	case typed == r.Tag:
+	case typed == name:
 		return nil
 	case !progress.IsTerminal(in.Reader):
 		fmt.Fprintln(out)
-		return problem.Usage(errors.New("the name does not match; nothing was removed; use --yes to skip the prompt"))
+		return problem.Usage(fmt.Errorf("the name does not match; nothing was %s; use --yes to skip the prompt", done))
 	}
-	return problem.Usage(errors.New("the name does not match; nothing was removed"))
+	return problem.Usage(fmt.Errorf("the name does not match; nothing was %s", done))
 }
 
 // untilDone returns the result of read, or the error of ctx once that ends.

@@ -15,7 +15,7 @@ func TestReadsEndWithContext(t *testing.T) {
 	cancel()
 	silent, w := io.Pipe()
 	t.Cleanup(func() { _ = w.Close() })
-	if err := (&tagRmCmd{Tag: "order"}).confirm(ctx, "", input{silent}, output{Writer: io.Discard}); !errors.Is(err, context.Canceled) {
+	if err := typeName(ctx, "order", "", "removed", input{silent}, output{Writer: io.Discard}); !errors.Is(err, context.Canceled) {
 		t.Errorf("tag rm: %v", err)
 	}
 	if _, err := (&tagImportCmd{}).read(ctx, input{silent}); !errors.Is(err, context.Canceled) {

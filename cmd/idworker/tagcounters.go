@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -28,7 +29,7 @@ type tagExportCmd struct {
 func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 	return e.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {
 		list, err := t.Export(ctx)
-		exported := tagExport{listOf(list), list}
+		exported := tagExport{listOf(list), list.Floor, list.Decided, list}
 		for i, tag := range list.Tags {
 			exported.Tags[i].Removed = tag.Step == 0
 		}
@@ -39,7 +40,9 @@ func (e *tagExportCmd) Run(ctx context.Context, out output) error {
 // tagExport is the output of tag export; its text is the input of tag import.
 type tagExport struct {
 	tagList
-	list tags.List
+	Floor   int64     `json:"floor,string,omitempty"`
+	Decided time.Time `json:"decided,omitzero"`
+	list    tags.List
 }
 
 // Text implements report.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/problem"
@@ -20,7 +22,7 @@ type tagCreateCmd struct {
 	Tag     string `arg:"" help:"Name, or with --template a pattern such as 'chat.*'."`
 	Step    *int64 `help:"IDs per segment (default: 1000)." placeholder:"N"`
 	MaxStep int64  `help:"Largest allowed step, as serve --max-step." default:"1000000"`
-	First   int64  `help:"First ID; of a template, each tag's." default:"1"`
+	First   *int64 `help:"First ID; of a template, each tag's (default: lowest allowed)." placeholder:"ID"`
 
 	Order store.Order `help:"Order: trend or strict (default: the template's, or trend)." placeholder:"ORDER"`
 
@@ -28,7 +30,12 @@ type tagCreateCmd struct {
 	MaxTags      *int64 `help:"Template: most tags (0: unlimited)." placeholder:"N"`
 	NewPerSecond *int64 `help:"Template: new tags a second per loader (0: unlimited; default: 1000)." placeholder:"N"`
 
+	Dated string         `help:"Template: date format of the last token." placeholder:"yyyyMMdd"`
+	Ahead *time.Duration `help:"Template: earliest use before a date (default: 24h)." placeholder:"24h"`
+
 	IfMissing bool `help:"Succeed if it exists with these settings."`
+	Unused    bool `help:"Begin at 1: the name was never used." env:"-"`
+	Yes       bool `help:"Skip the prompt of --unused." env:"-"`
 
 	printFlags `embed:""`
 }
@@ -43,7 +50,7 @@ const (
 )
 
 // Run creates a tag or a template.
-func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
+func (c *tagCreateCmd) Run(ctx context.Context, in input, out output) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -51,38 +58,74 @@ func (c *tagCreateCmd) Run(ctx context.Context, out output) error {
 		if c.Template {
 			return c.createTemplate(ctx, t, out)
 		}
+		if c.Unused {
+			if err := c.confirmUnused(ctx, t, in, out); err != nil {
+				return err
+			}
+		}
 		return c.createTag(ctx, t, out)
 	})
 }
 
 // check rejects conflicting arguments and impossible tags.
 func (c *tagCreateCmd) check() error {
-	step := orDefault(c.Step, defaultStep)
+	step, first := orDefault(c.Step, defaultStep), orDefault(c.First, 1)
 	switch pattern := templates.IsPattern(c.Tag); {
 	case c.Order.Check() != nil:
 		return problem.Usage(fmt.Errorf("--order: %w", c.Order.Check()))
-	case c.Template && c.First < 1:
-		return problem.Usage(fmt.Errorf("--first %d: allowed is 1 or more", c.First))
+	case c.Template && first < 1:
+		return problem.Usage(fmt.Errorf("--first %d: allowed is 1 or more", first))
+	case c.Unused && (c.Template || c.IfMissing):
+		return problem.Usage(errors.New("--unused excludes --template and --if-missing: it holds only now, and for this name"))
+	case c.Ahead != nil && c.Dated == "":
+		return problem.Usage(errors.New("--ahead needs --dated"))
 	case c.Template && !pattern:
 		return problem.Usage(fmt.Errorf("%.200q is not a pattern; use * for a token or > for the rest, or omit --template", c.Tag))
 	case c.Template:
-		return cmp.Or(templates.CheckPattern(c.Tag), checkStep(step, c.MaxStep))
-	case c.MaxTags != nil || c.NewPerSecond != nil:
-		return problem.Usage(errors.New("--max-tags and --new-per-second need --template"))
+		return cmp.Or(templates.CheckPattern(c.Tag), checkStep(step, c.MaxStep), c.template().Check())
+	case c.MaxTags != nil || c.NewPerSecond != nil || c.Dated != "":
+		return problem.Usage(errors.New("--max-tags, --new-per-second and --dated need --template"))
 	case pattern:
 		return problem.Usage(fmt.Errorf("%s is a pattern; add --template to create a template", c.Tag))
 	}
-	if err := cmp.Or(messages.CheckTag(c.Tag), checkStep(step, c.MaxStep), store.Tag{Step: step, Next: c.First}.Check()); err != nil {
+	if err := cmp.Or(messages.CheckTag(c.Tag), checkStep(step, c.MaxStep), store.Tag{Step: step, Next: first}.Check()); err != nil {
 		return err
 	}
-	if _, err := store.Following(c.First, step); err != nil {
-		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, c.First, step)
+	if _, err := store.Following(first, step); err != nil {
+		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", store.ErrBadTag, first, step)
 	}
 	return nil
 }
 
+// confirmUnused prompts for the name, unless tags that were in use may still be
+// missing.
+func (c *tagCreateCmd) confirmUnused(ctx context.Context, t *tags.Tags, in input, out output) error {
+	heard, err := t.CheckUnused(ctx)
+	if err != nil || c.Yes {
+		return err
+	}
+	effect := fmt.Sprintf("If IDs of %s were ever issued, they will be issued again.", c.Tag)
+	if !heard {
+		effect += " No process reported whether the register regressed."
+	}
+	return typeName(ctx, c.Tag, effect, "created", in, out)
+}
+
+// create creates the tag, at the lowest first ID that is allowed unless the
+// user chose another.
+func (c *tagCreateCmd) create(ctx context.Context, t *tags.Tags, tag store.Tag) (store.Tag, error) {
+	if c.First == nil && !c.Unused {
+		return t.CreateLowest(ctx, tag)
+	}
+	tag.Next = orDefault(c.First, 1)
+	if c.Unused {
+		tag.Earliest = store.NeverUsed
+	}
+	return tag, t.Create(ctx, tag)
+}
+
 func (c *tagCreateCmd) createTag(ctx context.Context, t *tags.Tags, out output) error {
-	tag := store.Tag{Name: c.Tag, Step: orDefault(c.Step, defaultStep), Next: c.First, Order: c.Order}
+	tag := store.Tag{Name: c.Tag, Step: orDefault(c.Step, defaultStep), Order: c.Order}
 	if tag.Order == "" {
 		all, err := t.Templates(ctx)
 		if err != nil {
@@ -93,15 +136,19 @@ func (c *tagCreateCmd) createTag(ctx context.Context, t *tags.Tags, out output) 
 			tag.Order = template.Order
 		}
 	}
-	err := t.Create(ctx, tag)
+	tag, err := c.create(ctx, t, tag)
 	if had := new(store.OrderError); c.Order == "" && errors.As(err, &had) {
 		tag.Order = had.Was // a name keeps its order
-		err = t.Create(ctx, tag)
+		tag, err = c.create(ctx, t, tag)
 	}
 	switch {
 	case err == nil:
+		text := fmt.Sprintf("created %s %s: step %d, first ID %d", kindOf(tag), tag.Name, tag.Step, tag.Next)
+		if c.First == nil && tag.Next > 1 {
+			text += ", because a tag of that name may have issued those below"
+		}
 		return out.Print(tagInfo{
-			sentence: sentence(fmt.Sprintf("created %s %s: step %d, first ID %d", kindOf(tag), tag.Name, tag.Step, tag.Next)),
+			sentence: sentence(text),
 			Tag:      tag.Name, Step: tag.Step, First: tag.Next, Order: tag.Order, Created: new(true),
 		})
 	case c.IfMissing && (errors.Is(err, store.ErrTagExists) || errors.Is(err, store.ErrOrder)):
@@ -123,13 +170,15 @@ func kindOf(tag store.Tag) string {
 }
 
 func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out output) error {
-	template := templates.Template{
-		Pattern: c.Tag, Step: orDefault(c.Step, defaultStep), Order: cmp.Or(c.Order, store.Trend), First: c.First,
-		MaxTags: orDefault(c.MaxTags, 0), NewPerSecond: orDefault(c.NewPerSecond, defaultNewPerSecond),
-	}
+	template := c.template()
 	switch err := t.CreateTemplate(ctx, template); {
 	case err == nil:
-		made := infoOf(template, "created template %s: %s")
+		layout := "created template %s: %s"
+		if lowest := t.Lowest(); template.FirstID() < lowest {
+			template.First = lowest
+			layout += fmt.Sprintf(", first ID %d, because tags may have been lost", lowest)
+		}
+		made := infoOf(template, layout)
 		made.Created = new(true)
 		return out.Print(made)
 	case c.IfMissing && errors.Is(err, templates.ErrTemplateExists):
@@ -139,6 +188,27 @@ func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out out
 	default:
 		return err
 	}
+}
+
+// template returns the template to be created.
+func (c *tagCreateCmd) template() templates.Template {
+	template := templates.Template{
+		Pattern: c.Tag, Step: orDefault(c.Step, defaultStep), Order: cmp.Or(c.Order, store.Trend), First: orDefault(c.First, 0),
+		MaxTags: orDefault(c.MaxTags, 0), NewPerSecond: orDefault(c.NewPerSecond, defaultNewPerSecond),
+	}
+	if c.Dated != "" {
+		template.Dates = templates.Dates{Dated: c.Dated, Ahead: c.ahead()}
+	}
+	return template
+}
+
+// ahead returns --ahead in seconds, rounded up.
+func (c *tagCreateCmd) ahead() int64 {
+	ahead := templates.DefaultAhead
+	if c.Ahead != nil {
+		ahead = *c.Ahead
+	}
+	return int64(math.Ceil(ahead.Seconds()))
 }
 
 // findTag prints an existing tag if it has the given settings, or returns the
@@ -154,8 +224,8 @@ func (c *tagCreateCmd) findTag(ctx context.Context, t *tags.Tags, out output, be
 	if err != nil {
 		return err
 	}
-	if tag.Next < c.First {
-		return fmt.Errorf("tag %s exists with next ID %d, below --first %d; to change it: idworker tag raise %[1]s --next %[3]d", c.Tag, tag.Next, c.First)
+	if first := orDefault(c.First, 1); tag.Next < first {
+		return fmt.Errorf("tag %s exists with next ID %d, below --first %d; to change it: idworker tag raise %[1]s --next %[3]d", c.Tag, tag.Next, first)
 	}
 	return out.Print(tagInfo{
 		sentence: sentence(fmt.Sprintf("%s %s exists: step %d, next ID %d", kindOf(tag), c.Tag, tag.Step, tag.Next)),
@@ -176,8 +246,8 @@ func (c *tagCreateCmd) findTemplate(ctx context.Context, t *tags.Tags, out outpu
 	if err != nil {
 		return err
 	}
-	if have.First < c.First {
-		return fmt.Errorf("template %s exists with first ID %d, below --first %d; recreate it, or: idworker tag raise --all --by N", c.Tag, have.First, c.First)
+	if first := orDefault(c.First, 1); have.First < first {
+		return fmt.Errorf("template %s exists with first ID %d, below --first %d; recreate it, or: idworker tag raise --all --by N", c.Tag, have.First, first)
 	}
 	found := infoOf(have, "template %s exists: %s")
 	found.Created = new(false)
@@ -200,6 +270,9 @@ func (c *tagCreateCmd) compare(kind string, have templates.Template) error {
 	}
 	number("max tags", c.MaxTags, have.MaxTags)
 	number("new per second", c.NewPerSecond, have.NewPerSecond)
+	if want := c.template().Dates; c.Dated != "" && want != have.Dates {
+		different = append(different, fmt.Sprintf("%s, not %s", cmp.Or(datesOf(have.Dates), "no dates"), datesOf(want)))
+	}
 	if len(different) == 0 {
 		return nil
 	}

@@ -18,3 +18,16 @@ func TestFormatOf010(t *testing.T) {
 		t.Errorf("written as %s, %v, want %s", found, err, value)
 	}
 }
+
+// TestFormatOfDates: the fields of dates are written only with dates, because
+// version 0.1.0 refuses them.
+func TestFormatOfDates(t *testing.T) {
+	const value = `[{"pattern":"day.*","step":100,"order":"strict","dated":"yyyyMMdd","ahead":86400}]`
+	list, err := templates.Decode([]byte(value))
+	if err != nil || list[0].Dates != (templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}) {
+		t.Fatalf("read as %+v, %v", list, err)
+	}
+	if found, err := json.Marshal(list); err != nil || string(found) != value {
+		t.Errorf("written as %s, %v, want %s", found, err, value)
+	}
+}

@@ -54,6 +54,7 @@ type Template struct {
 	MaxTags int64       `json:"max_tags,omitempty"` // 0: any number
 	// Limit for each loader; 0: any number.
 	NewPerSecond int64 `json:"new_per_second,omitempty"`
+	Dates
 }
 
 // FirstID returns the first ID of a new tag.
@@ -75,7 +76,7 @@ func (t Template) Check() error {
 	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
 		return fmt.Errorf("%w: %d new tags a second, allowed is 0 (no limit) to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
 	}
-	return nil
+	return t.Dates.check()
 }
 
 // List is all templates: a more specific template precedes a less specific
@@ -127,11 +128,16 @@ func (l List) With(t Template) (List, error) {
 }
 
 // Join returns the list with the templates of another list, and the additions.
-// A template in both lists stays, with the higher first ID of the two.
+// A template in both lists stays, with the higher first ID of the two. Its
+// dates must not promise anything about tags of the other list that the other
+// template does not promise.
 func (l List) Join(other List) (joined, added List, err error) {
 	joined = slices.Clone(l)
 	for _, t := range other {
 		if i := joined.index(t.Pattern); i >= 0 {
+			if dates := joined[i].Dates; dates != (Dates{}) && dates != t.Dates {
+				return nil, nil, fmt.Errorf("%w: %s is dated otherwise in the list", ErrTemplate, t.Pattern)
+			}
 			joined[i].First = max(joined[i].First, t.First)
 			continue
 		}

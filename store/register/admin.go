@@ -77,13 +77,13 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 
 // checkCreate reports whether a tag may be created over its entry.
 func (s *Store) checkCreate(tag store.Tag, r storedEntry) error {
-	floor := max(r.Next, s.Lowest())
+	floor := max(r.Next, s.lowest(tag))
 	switch {
 	case s.live(r) && s.cfg.Table == nil:
 		return store.ErrTagExists
 	case checkOrder(tag, r) != nil:
 		return checkOrder(tag, r)
-	case r.deleted() && tag.Next == 1: // the default, so surely a mistake
+	case r.deleted() && (tag.Next == 1 || !tag.Earliest.IsZero()): // no choice of a first ID
 		return fmt.Errorf("%w: deleted by hand; first ID must be above all IDs in use", store.ErrBadTag)
 	case tag.Next < floor:
 		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: floor}

@@ -85,19 +85,22 @@ func (f *fakeServer) poll(ctx context.Context) (poll, error) {
 }
 
 func (f *fakeServer) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
-	return call(ctx, f, func() (uint64, error) {
-		if f.keys[tag].revision != revision {
-			return 0, jetstream.ErrKeyRevisionMismatch
-		}
-		e, err := decode(value)
-		if err != nil {
-			return 0, err
-		}
-		f.now.last++
-		f.keys[tag] = storedEntry{e, f.now.last}
-		f.now.entries = uint64(len(f.keys))
-		return f.now.last, nil
-	})
+	return call(ctx, f, func() (uint64, error) { return f.write(tag, value, revision) })
+}
+
+// write is an update that has arrived. The caller holds the lock.
+func (f *fakeServer) write(tag string, value []byte, revision uint64) (uint64, error) {
+	if f.keys[tag].revision != revision {
+		return 0, jetstream.ErrKeyRevisionMismatch
+	}
+	e, err := decode(value)
+	if err != nil {
+		return 0, err
+	}
+	f.now.last++
+	f.keys[tag] = storedEntry{e, f.now.last}
+	f.now.entries = uint64(len(f.keys))
+	return f.now.last, nil
 }
 
 func (f *fakeServer) read(ctx context.Context, tag string) (storedEntry, error) {

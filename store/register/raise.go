@@ -89,12 +89,26 @@ func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := pollLeader(ctx, cfg.JetStream, s.bucket)
-	if err != nil {
+	if err := s.restart(ctx); err != nil {
 		return nil, err
 	}
-	s.evidence.adopt(found)
 	return s, nil
+}
+
+// restart makes the present state of the register, which may have regressed,
+// that of an administrator who raises it.
+func (s *Store) restart(ctx context.Context) error {
+	found, err := s.remote.poll(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overtake()
+	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
+	s.evidence.adopt(found)
+	s.stopped, s.proven = nil, false
+	return nil
 }
 
 // PlanRaise passes what [Store.RaiseAll] would do to visit: each tag and removed
@@ -155,16 +169,23 @@ func (s *Store) tagOf(name string, e storedEntry, rows map[string]store.Tag) sto
 // seen, so the register would not look regressed. The decision ends that state.
 // After any error but ErrCorrupt there is no decision, and RaiseAll has to be
 // called again. It waits for pollAge. If it finds that another call raises all
-// tags, it ends with an error.
+// tags, it ends with an error. If its mark disappears, it starts over.
 func (s *Store) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) (target int64, err error) {
 	var corrupt error
-	target, err = s.DecideAfter(ctx, r, func(ctx context.Context, r Raise) error {
+	work := func(ctx context.Context, r Raise) error {
 		corrupt = s.liftAll(ctx, r, report)
 		if errors.Is(corrupt, store.ErrCorrupt) {
 			return nil
 		}
 		return corrupt
-	})
+	}
+	target, err = s.DecideAfter(ctx, r, work)
+	for errors.Is(err, errUnmarked) {
+		if err = s.restart(ctx); err == nil { // another command may have decided
+			r.Target = max(r.Target, store.Beyond(s.Lowest(), Slack))
+			target, err = s.DecideAfter(ctx, r, work)
+		}
+	}
 	if err == nil && corrupt != nil {
 		err = fmt.Errorf("%w; the others were raised: %w", store.ErrCorrupt, corrupt)
 	}
@@ -182,29 +203,24 @@ var (
 
 // DecideAfter does work while no loader grants, and then writes a decision with
 // the target as the lowest first ID of new names. It passes the raise to work
-// with the target of the mark, and returns that. If the mark disappears, it
-// starts over, with the work too.
+// with the target of the mark, and returns that.
 func (s *Store) DecideAfter(ctx context.Context, r Raise, work func(context.Context, Raise) error) (target int64, err error) {
 	s.mu.Lock()
 	s.deciding = true
 	s.mu.Unlock()
-	for again := false; ; again = true {
-		target, err = s.tryToDecide(ctx, r, again, work)
-		if !errors.Is(err, errUnmarked) {
-			return target, err
-		}
-	}
-}
-
-func (s *Store) tryToDecide(ctx context.Context, r Raise, again bool, work func(context.Context, Raise) error) (target int64, err error) {
-	mark, err := s.begin(ctx, &r, again)
+	mark, err := s.begin(ctx, &r)
 	if err != nil {
 		return 0, err
 	}
 	for _, step := range []func() error{
 		func() error { return s.checkMark(ctx, mark) },
-		func() error { return work(ctx, r) },
-		func() error { return s.checkMark(ctx, mark) },
+		func() error {
+			err := work(ctx, r)
+			if gone := s.checkMark(ctx, mark); err == nil || errors.Is(gone, errUnmarked) || errors.Is(gone, errOther) {
+				return gone
+			}
+			return err
+		},
 		func() error { return s.decide(ctx, r, mark) },
 	} {
 		if err := step(); err != nil {
@@ -218,11 +234,8 @@ func (s *Store) tryToDecide(ctx context.Context, r Raise, again bool, work func(
 // mark. A mark of an unfinished raise is replaced, by a higher target: entries
 // may have been lifted to that of the other. Then begin waits until no write
 // with an earlier permit can be granted any more.
-func (s *Store) begin(ctx context.Context, r *Raise, again bool) (mark string, err error) {
+func (s *Store) begin(ctx context.Context, r *Raise) (mark string, err error) {
 	err = s.change(ctx, func(meta map[string]string, found poll) error {
-		if again { // another command may have decided
-			r.Target = max(r.Target, store.Beyond(found.first, Slack))
-		}
 		if r.Target <= found.first && r.Target < math.MaxInt64 {
 			return fmt.Errorf("%w: raise to %d, but new tags begin at %d already", store.ErrBadTag, r.Target, found.first)
 		}
@@ -542,7 +555,7 @@ type State struct {
 // Look returns the state of a register. It changes nothing.
 func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first)}
+	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}

@@ -182,7 +182,7 @@ func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.G
 			return store.Grant{}, err
 		}
 		e := entry{Step: tag.Step, Order: stored(tag.Order)}
-		granted, err := s.grant(ctx, p, tag.Name, r, e, max(tag.Next, r.Next, s.Lowest()), n)
+		granted, err := s.grant(ctx, p, tag.Name, r, e, max(tag.Next, r.Next, s.lowest(tag)), n)
 		if !errors.Is(err, errStale) {
 			return granted, err
 		}
@@ -230,11 +230,36 @@ func checkOrder(tag store.Tag, r storedEntry) error {
 // errDeleted reports an entry that was deleted by hand.
 var errDeleted = fmt.Errorf("%w: deleted by hand, so its last grant is unknown", store.ErrCorrupt)
 
-// Lowest implements [store.Loader].
-func (s *Store) Lowest() int64 {
+// Lowest returns the lowest first ID of a new tag: 1, and more once all tags
+// were raised.
+func (s *Store) Lowest() int64 { return s.lowest(store.Tag{}) }
+
+// lowest returns the lowest first ID of a tag without an entry. A tag that was
+// not used before the latest decision cannot have lost IDs in the regression
+// that the decision ended. Only the decision's time counts, and no clock of
+// this process.
+//
+// A caller that writes calls it after its permit: once this process adopts
+// another decision, the permit is void.
+func (s *Store) lowest(tag store.Tag) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	decided := s.evidence.Decided
+	unused := !decided.IsZero() && tag.Earliest.After(decided)
+	if unused || tag.Earliest.Equal(store.NeverUsed) {
+		return 1
+	}
 	return max(1, s.evidence.First)
+}
+
+// Floor polls the register, and returns [Store.Lowest] and the time of the
+// decision about it, zero if unknown. It is an error if the register is being
+// raised or has regressed.
+func (s *Store) Floor(ctx context.Context) (lowest int64, decided time.Time, err error) {
+	err = s.poll(ctx, true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(1, s.evidence.First), s.evidence.Decided, err
 }
 
 // tagLocks serializes the reservations of each tag in this process: they would

@@ -112,7 +112,7 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Gr
 	if err != nil {
 		return store.Grant{}, err
 	}
-	seg, err := store.Following(max(tag.Next, s.cached(tag.Name).Next, s.Lowest()), n)
+	seg, err := store.Following(max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag)), n)
 	if err != nil {
 		return store.Grant{}, err
 	}
@@ -139,7 +139,7 @@ func (s *Store) announce(ctx context.Context, tag store.Tag, check func(storedEn
 		if err := check(r); err != nil || r.exists() {
 			return r.entry, err
 		}
-		next := s.Lowest()
+		next := s.lowest(tag)
 		// The last grant is unknown, and the caller has chosen a first ID.
 		if r.deleted() {
 			next = tag.Next

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/boottime"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -47,16 +48,20 @@ type Store struct {
 	bucket string
 	remote remote
 	log    *zap.Logger
+	now    func() time.Time // includes the time in suspend
 
 	locks   tagLocks
 	steps   steps
 	polling chan struct{} // holds a token while a poll is in flight
+	noting  sync.Mutex    // held from reading evidence until the witness is written
 
 	mu       sync.Mutex
 	cache    map[string]storedEntry // latest entries read or written; never lower
 	evidence evidence
 	polled   sent // the last good poll
 	doubts   int  // raised by every event that a poll has to follow before the next write
+	epoch    int  // raised by every event that discards the writes in flight
+	decided  int  // the epoch in which the latest decision was accepted
 	stopped  *store.RegressionError
 	proven   bool                 // only a decision ends stopped
 	short    int64                // by how much the latest raise was too small; 0 if it was not
@@ -113,12 +118,14 @@ func open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore(cfg, bucketOf{cfg.JetStream, bucket}), nil
+	s := newStore(cfg, bucketOf{cfg.JetStream, bucket})
+	s.now = boottime.Clock()
+	return s, nil
 }
 
 func newStore(cfg Config, r remote) *Store {
 	return &Store{
-		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, polling: make(chan struct{}, 1),
+		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, now: time.Now, polling: make(chan struct{}, 1),
 		cache: make(map[string]storedEntry), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
 	}
 }
@@ -131,12 +138,11 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	s.replicas = max(1, found.replicas)
-	switch wrong := s.evidence.check(s.bucket, found, s.evidence.Seen); {
-	case s.evidence.decided(found) && found.first <= s.evidence.First:
-		return &store.RegressionError{Bucket: s.bucket, Reason: "was not raised enough"}
-	case s.evidence.decided(found):
+	decided, wrong := s.evidence.judge(s.bucket, found, s.evidence.Seen)
+	switch {
+	case decided && wrong == nil:
 		s.evidence.adopt(found)
-		return s.acceptWitness(ctx)
+		return s.acceptWitness(ctx, s.evidence.clone())
 	case wrong != nil && found.raising:
 		_ = s.stop(wrong, false)
 		return nil
@@ -147,11 +153,11 @@ func (s *Store) start(ctx context.Context) error {
 	return s.note(ctx)
 }
 
-func (s *Store) acceptWitness(ctx context.Context) error {
+func (s *Store) acceptWitness(ctx context.Context, e evidence) error {
 	if s.cfg.Witness == nil {
 		return nil
 	}
-	return s.cfg.Witness.Accept(ctx, s.cfg.JetStream, s.cfg.Prefix, s.cfg.Beside...)
+	return s.cfg.Witness.accept(ctx, s.cfg.JetStream, s.bucket, e, s.cfg.Beside...)
 }
 
 // Close writes the witness. Call it once nothing reserves any more.
@@ -194,14 +200,19 @@ func (s *Store) cached(tag string) storedEntry {
 	return s.cache[tag]
 }
 
-// remember caches an entry, unless a newer entry is cached.
-func (s *Store) remember(tag string, r storedEntry) {
+// remember caches an entry that was read or written since an epoch, unless a
+// newer entry is cached.
+func (s *Store) remember(epoch int, tag string, r storedEntry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.epoch != epoch {
+		return errOvertaken
+	}
 	s.evidence.Seen = max(s.evidence.Seen, r.revision)
 	if r.exists() && r.revision > s.cache[tag].revision {
 		s.cache[tag] = r
 	}
+	return nil
 }
 
 var (
@@ -212,12 +223,19 @@ var (
 	// errLate means that a reply came too long after the poll that preceded the
 	// write.
 	errLate = errors.New("write confirmed too late")
+
+	// errOvertaken means that the loader stopped, compared its entries, or
+	// accepted a decision while a request was in flight.
+	errOvertaken = errors.New("granting stopped while the request was in flight")
 )
 
 // write replaces the entry of a tag, if its revision is still that of r, and
 // caches it. The permit is from before r was read. The entry counts as written
 // only if the error is nil. After errStale nothing was written; after any other
 // error the outcome is unknown.
+//
+// Many writes may be in flight when a restore ends. They lift the sequence, so
+// only the first answers prove the regression. The later ones are discarded.
 func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) error {
 	s.mu.Lock()
 	p.seen = s.evidence.Seen
@@ -238,8 +256,7 @@ func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) er
 		return err
 	}
 	r.revision = revision
-	s.remember(tag, r)
-	return nil
+	return s.remember(p.epoch, tag, r)
 }
 
 // confirm judges the reply to a write, which was sent under a permit: its
@@ -247,13 +264,20 @@ func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) er
 func (s *Store) confirm(p sent, revision uint64) error {
 	switch {
 	case revision <= p.seen:
-		return s.stop(&store.RegressionError{Bucket: s.bucket, Seen: p.seen, Found: revision}, true)
-	case time.Since(p.at) > pollAge || s.remote.reconnects() != p.reconnects:
+		return s.prove(p.epoch, &store.RegressionError{Bucket: s.bucket, Seen: p.seen, Found: revision})
+	case s.late(p):
 		s.doubt()
 		return errLate
 	}
-	return nil
+	return s.remember(p.epoch, "", storedEntry{revision: revision}) // the revision alone
 }
+
+// late reports whether an answer came too long after the permit of its write.
+func (s *Store) late(p sent) bool {
+	return s.since(p.at) > pollAge || s.remote.reconnects() != p.reconnects
+}
+
+func (s *Store) since(t time.Time) time.Duration { return s.now().Sub(t) }
 
 // errBehind reports a server that returned more before.
 var errBehind = errors.New("the server lags behind its earlier replies")
@@ -262,7 +286,18 @@ var errBehind = errors.New("the server lags behind its earlier replies")
 // entry, the register regressed; on a replicated stream, only if it stays
 // lower.
 func (s *Store) read(ctx context.Context, tag string) (storedEntry, error) {
-	had := s.cached(tag)
+	for {
+		r, err := s.readOnce(ctx, tag)
+		if !errors.Is(err, errOvertaken) {
+			return r, err
+		}
+	}
+}
+
+func (s *Store) readOnce(ctx context.Context, tag string) (storedEntry, error) {
+	s.mu.Lock()
+	epoch, had := s.epoch, s.cache[tag]
+	s.mu.Unlock()
 	r, err := s.remote.read(ctx, tag)
 	if err != nil {
 		return r, err
@@ -273,12 +308,11 @@ func (s *Store) read(ctx context.Context, tag string) (storedEntry, error) {
 		s.doubt()
 		return r, fmt.Errorf("%w: next was %d, now %d", errBehind, had.Next, r.Next)
 	case r.exists():
-		return r, s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, r.Next, had.Next)}, true)
+		return r, s.prove(epoch, &store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, r.Next, had.Next)})
 	default:
 		return r, fmt.Errorf("%w: deleted by hand, was granted up to %d", store.ErrCorrupt, had.Next)
 	}
-	s.remember(tag, r)
-	return r, nil
+	return r, s.remember(epoch, tag, r)
 }
 
 // isLower returns the time since which the entry of a tag reads lower than
@@ -291,9 +325,9 @@ func (s *Store) isLower(tag string, lower bool) time.Duration {
 		return 0
 	}
 	if s.lower[tag].IsZero() {
-		s.lower[tag] = time.Now()
+		s.lower[tag] = s.now()
 	}
-	return max(1, time.Since(s.lower[tag]))
+	return max(1, s.since(s.lower[tag]))
 }
 
 func (s *Store) copies() int {

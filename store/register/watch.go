@@ -19,7 +19,20 @@ type sent struct {
 	at         time.Time
 	reconnects uint64
 	doubts     int
+	epoch      int
 	seen       uint64
+}
+
+// sending returns the present state. The caller holds the lock.
+func (s *Store) sending() sent {
+	return sent{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.evidence.Seen}
+}
+
+// permits reports whether a write may be sent after a poll: it is younger than
+// age, and nothing has happened since that requires another. The caller holds
+// the lock.
+func (s *Store) permits(p sent, age time.Duration) bool {
+	return s.since(p.at) < age && p.doubts == s.doubts && p.reconnects == s.remote.reconnects()
 }
 
 // The register is polled at least every pollEvery. A range is granted only
@@ -64,6 +77,8 @@ func (s *Store) note(ctx context.Context) error {
 	if s.cfg.Witness == nil {
 		return nil
 	}
+	s.noting.Lock()
+	defer s.noting.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	all := make(map[string]evidence)
@@ -93,7 +108,7 @@ func (s *Store) permit(ctx context.Context) (sent, error) {
 		s.mu.Lock()
 		now := s.polled
 		now.seen = s.evidence.Seen
-		valid := time.Since(now.at) < age && now.doubts == s.doubts && now.reconnects == s.remote.reconnects()
+		valid := s.permits(now, age)
 		wrong, proven := s.stopped, s.proven
 		s.mu.Unlock()
 		if wrong != nil && proven {
@@ -112,7 +127,7 @@ func (s *Store) permit(ctx context.Context) (sent, error) {
 func (s *Store) checkPolled() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if age := time.Since(s.polled.at); s.stopped == nil && age > pollAge+pollTimeout {
+	if age := s.since(s.polled.at); s.stopped == nil && age > pollAge+pollTimeout {
 		return fmt.Errorf("register not read for %v", age.Round(time.Second))
 	}
 	return nil
@@ -125,10 +140,17 @@ func (s *Store) doubt() {
 	s.doubts++
 }
 
+// overtake requires a poll before the next write, and discards the writes in
+// flight. The caller holds the lock.
+func (s *Store) overtake() {
+	s.doubts++
+	s.epoch++
+}
+
 // poll reads the register's state from its leader. Unless forced, it accepts a
 // poll that another caller sent after this call began.
 func (s *Store) poll(ctx context.Context, force bool) error {
-	came := time.Now()
+	came := s.now()
 	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	select {
@@ -138,48 +160,58 @@ func (s *Store) poll(ctx context.Context, force bool) error {
 	}
 	defer func() { <-s.polling }()
 	s.mu.Lock()
-	p := sent{time.Now(), s.remote.reconnects(), s.doubts, s.evidence.Seen}
+	p := s.sending()
 	done := s.stopped == nil && s.polled.at.After(came) && s.polled.doubts == p.doubts
 	s.mu.Unlock()
 	if done && !force {
 		return nil
 	}
-	found, err := s.remote.poll(pollCtx)
+	found, err := s.ask(pollCtx)
 	if err != nil {
 		return err
 	}
 	return s.judge(ctx, found, p)
 }
 
+// ask polls. To an administrator who raises the tags, the register is not being
+// raised.
+func (s *Store) ask(ctx context.Context) (poll, error) {
+	found, err := s.remote.poll(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found.raising = found.raising && !s.deciding
+	return found, err
+}
+
 // judge draws the conclusion from a poll. Only a decision ends a proven
 // regression.
 func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 	s.mu.Lock()
-	if s.deciding {
-		found.raising = false
-	}
 	if found.raising {
 		s.short = 0
 	}
 	s.replicas = max(1, found.replicas)
-	wrong, decided := s.evidence.check(s.bucket, found, p.seen), s.evidence.decided(found)
-	if s.proven && wrong == nil {
+	decided, wrong := s.evidence.judge(s.bucket, found, p.seen)
+	if s.proven && !decided && wrong == nil {
 		wrong = s.stopped
 	}
 	resumes := s.stopped != nil
 	s.mu.Unlock()
 	switch {
 	case decided:
-		return s.accept(ctx, found, p)
+		return s.accept(ctx, found, p, wrong)
 	case wrong != nil:
 		return s.stop(wrong, !found.missing && !found.raising && s.isProof())
 	case resumes: // others may have lifted the sequence since
-		if _, err := s.compare(ctx, 0); err != nil {
+		if _, _, err := s.compare(ctx, 0); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.proven { // since the poll was sent
+		return s.stopped
+	}
 	s.evidence.ID, s.evidence.Seen, s.evidence.Entries = found.id, max(s.evidence.Seen, found.last), found.entries
 	s.evidence.First = max(s.evidence.First, found.first)
 	s.polled = p
@@ -193,16 +225,33 @@ func (s *Store) isProof() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.suspect.IsZero() {
-		s.suspect = time.Now()
+		s.suspect = s.now()
 	}
-	return s.replicas == 1 || time.Since(s.suspect) >= suspicion
+	return s.replicas == 1 || s.since(s.suspect) >= suspicion
+}
+
+// prove stops granting because of an entry or an answer that contradicts what
+// was seen since an epoch. A state from before a decision proves nothing after
+// it.
+func (s *Store) prove(epoch int, wrong *store.RegressionError) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch < s.decided {
+		return errOvertaken
+	}
+	return s.stopNow(wrong, true)
 }
 
 // stop ends granting. It logs and counts once.
 func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doubts++
+	return s.stopNow(wrong, proven)
+}
+
+// stopNow is stop for a caller who holds the lock.
+func (s *Store) stopNow(wrong *store.RegressionError, proven bool) error {
+	s.overtake()
 	switch {
 	case s.stopped != nil:
 	case wrong.Reason == beingRaised:
@@ -227,16 +276,18 @@ func (s *Store) resume() {
 }
 
 // compare checks that the register holds at least the entries that this process
-// has cached: a missing entry counts as lowest. It returns the missing entries.
-// The error is proof, or the register is unreadable.
-func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]storedEntry, err error) {
+// has cached: a missing entry counts as lowest. It returns the missing entries,
+// and the epoch that it begins. The error is proof, or the register is
+// unreadable.
+func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]storedEntry, epoch int, err error) {
 	s.mu.Lock()
-	s.doubts++ // no write during the comparison
+	s.overtake() // no write during the comparison
+	epoch = s.epoch
 	cache := maps.Clone(s.cache)
 	s.mu.Unlock()
 	entries, err := s.list(ctx)
 	if err != nil {
-		return nil, err
+		return nil, epoch, err
 	}
 	missing = make(map[string]storedEntry)
 	wrong := &store.RegressionError{Bucket: s.bucket}
@@ -254,9 +305,9 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]s
 		}
 	}
 	if wrong.Short > 0 {
-		return nil, s.stop(wrong, true)
+		return nil, epoch, s.stop(wrong, true)
 	}
-	return missing, nil
+	return missing, epoch, nil
 }
 
 // accept resumes with a register that has a new decision, if it was raised
@@ -265,16 +316,17 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]s
 // of a table as removed tags, because the rows decide which tags exist. Cached
 // revisions may by now be those of other entries, so the cache is cleared even
 // if nothing was wrong.
-func (s *Store) accept(ctx context.Context, found poll, p sent) error {
-	s.mu.Lock()
-	first := s.evidence.First
-	s.mu.Unlock()
+//
+// wrong is the fault of the decision, or nil. After an error nothing is
+// accepted, and the next poll is judged.
+func (s *Store) accept(ctx context.Context, found poll, p sent, wrong *store.RegressionError) error {
 	var missing map[string]storedEntry
+	var epoch int
 	var err error
-	if found.first <= first {
-		err = s.stop(&store.RegressionError{Bucket: s.bucket, Reason: fmt.Sprintf("has lowest first ID %d for new tags, was %d", found.first, first), Short: first + 1 - found.first}, true)
+	if wrong != nil {
+		err = s.stop(wrong, true)
 	} else {
-		missing, err = s.compare(ctx, found.first)
+		missing, epoch, err = s.compare(ctx, found.first)
 	}
 	if wrong := new(store.RegressionError); errors.As(err, &wrong) {
 		s.mu.Lock()
@@ -284,27 +336,74 @@ func (s *Store) accept(ctx context.Context, found poll, p sent) error {
 		s.log.Error("register was not raised enough", zap.Error(err), zap.Int64("raise_by", wrong.Short))
 		return errors.Join(err, s.note(ctx))
 	}
+	for tag, had := range missing {
+		if err == nil {
+			p, err = s.putBack(ctx, found, p, tag, had)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	for tag, had := range missing {
-		had.Next, had.Removed = found.first, had.Removed || s.cfg.Table != nil
-		_, err := s.remote.update(ctx, tag, had.encode(), 0)
-		if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			return s.tagError(tag, err)
-		}
-	}
-	if w := s.cfg.Witness; w != nil {
-		if err := w.Accept(ctx, s.cfg.JetStream, s.cfg.Prefix, s.cfg.Beside...); err != nil {
-			return err
-		}
+	// A note in between would write the evidence of before the decision over
+	// what the witness has accepted.
+	s.noting.Lock()
+	defer s.noting.Unlock()
+	s.mu.Lock()
+	accepted := s.evidence.clone()
+	s.mu.Unlock()
+	accepted.adopt(found)
+	if err := s.acceptWitness(ctx, accepted); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.epoch != epoch { // stopped since the comparison
+		return errOvertaken
+	}
 	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.evidence.adopt(found)
+	s.evidence, s.decided = accepted, epoch
 	s.polled = p
-	s.polled.doubts = s.doubts
 	s.resume()
 	return nil
+}
+
+// putBack writes the entry of a tag that a raised register lacks. It needs a
+// permit as any write: a second restore and raise may have come since the
+// decision was found. It returns the permit for the next entry.
+func (s *Store) putBack(ctx context.Context, found poll, p sent, tag string, had storedEntry) (sent, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	p, err := s.renew(ctx, found, p)
+	if err != nil {
+		return p, err
+	}
+	had.Next, had.Removed = found.first, had.Removed || s.cfg.Table != nil
+	switch _, err = s.remote.update(ctx, tag, had.encode(), 0); {
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // another loader was faster
+		err = nil
+	case err == nil && s.late(p):
+		err = errLate
+	}
+	return p, s.tagError(tag, err)
+}
+
+// errChanged reports a register that is no longer the one that was judged.
+var errChanged = errors.New("the register changed while a decision was accepted")
+
+// renew returns p if it permits a write, and polls again if not. The register
+// must still be the one that was found.
+func (s *Store) renew(ctx context.Context, found poll, p sent) (sent, error) {
+	s.mu.Lock()
+	valid, next := s.permits(p, pollAge/2), s.sending()
+	s.mu.Unlock()
+	if valid {
+		return p, nil
+	}
+	switch now, err := s.ask(ctx); {
+	case err != nil:
+		return p, err
+	case !now.follows(found):
+		return p, errChanged
+	}
+	return next, nil
 }

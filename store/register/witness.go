@@ -90,7 +90,8 @@ func (w *Witness) Floor(p messages.Prefix) (floor int64, noted time.Time, err er
 func (w *Witness) evidence(bucket string) evidence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.buckets[bucket]
+	e := w.buckets[bucket]
+	return e.clone()
 }
 
 // note writes evidence where it has changed.
@@ -150,11 +151,14 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		return w.failed(ErrForeignWitness)
 	}
 	found, err := pollLeader(ctx, js, BucketName(p))
-	if err != nil || found.raising || known.decided(found) {
+	if err != nil || found.raising {
 		return err
 	}
-	if wrong := known.check(BucketName(p), found, known.Seen); wrong != nil {
+	switch decided, wrong := known.judge(BucketName(p), found, known.Seen); {
+	case wrong != nil:
 		return wrong
+	case decided:
+		return nil
 	}
 	for _, bucket := range beside {
 		found, err := pollLeader(ctx, js, bucket)
@@ -177,7 +181,10 @@ func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.
 }
 
 // Accept makes the present state of the register and the buckets beside it the
-// evidence, after a decision.
+// evidence, after a decision. The error is a [*store.RegressionError] if the
+// lowest first ID of new tags is below that of the witness, or if the witness
+// does not have the decision and its lowest first ID is the same: the register
+// was put back to before another decision, and has to be raised once more.
 func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
 	known := w.evidence(BucketName(p))
 	found, err := pollLeader(ctx, js, BucketName(p))
@@ -185,8 +192,19 @@ func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages
 		return err
 	}
 	known.ID = "" // the witness may be that of another register
+	if known.decided(found) || found.first < known.First {
+		if wrong := known.checkFloor(BucketName(p), found); wrong != nil {
+			return wrong
+		}
+	}
 	known.adopt(found)
-	all := map[string]evidence{BucketName(p): known}
+	return w.accept(ctx, js, BucketName(p), known, beside...)
+}
+
+// accept makes e the evidence about a register, and the present state of the
+// buckets beside it the evidence about them.
+func (w *Witness) accept(ctx context.Context, js jetstream.JetStream, register string, e evidence, beside ...string) error {
+	all := map[string]evidence{register: e}
 	for _, bucket := range beside {
 		found, err := pollLeader(ctx, js, bucket)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -179,8 +178,8 @@ func TestDataFolder(t *testing.T) {
 	t.Run("emptied and raised", func(t *testing.T) {
 		f.put(t, t.TempDir())
 		refuses(t, f.launch(t), remedy)
-		first := raiseAll(t, "--data", data)
-		f.serve(t, []string{"tag", "create", "order", "--step", "10", "--first", strconv.FormatInt(first, 10)})
+		raiseAll(t, "--data", data)
+		f.serve(t, []string{"tag", "create", "order", "--step", "10"})
 	})
 	t.Run("without its witness", func(t *testing.T) {
 		if err := os.Rename(witness, witness+".elsewhere"); err != nil {

@@ -25,19 +25,29 @@ import (
 // store.ErrOrder, because a name keeps its order, store.ErrSetup, and those of
 // templates.Create.
 //
-// A list with a floor above this installation's says that names which it does
-// not have may have been used below. Such an import is a raise: no loader grants
-// until the floor is decided.
+// A list with a floor says that names which it does not have may have been used
+// below, until the time of its decision. If the floor here is lower, or decided
+// earlier, such an import is a raise: no loader grants until the floor is
+// decided.
 func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error {
 	slices.SortFunc(list.Tags, byName)
-	if list.Floor <= t.store.Lowest() {
+	here, err := register.Look(ctx, t.JetStream, t.Prefix)
+	if err != nil {
+		return err
+	}
+	later := list.Floor > 1 && !here.Decided.IsZero() && list.Decided.After(here.Decided)
+	if list.Floor <= here.Floor && !later {
 		return t.importAll(ctx, list, report)
 	}
 	k, err := ask(ctx, t.JetStream, t.Prefix, time.Now)
 	if err != nil {
 		return err
 	}
-	raise := register.Raise{Target: list.Floor, Now: k.now}
+	k.addTime("the latest decision in the list", list.Decided)
+	if err := k.checkTime(); err != nil {
+		return err
+	}
+	raise := register.Raise{Target: max(list.Floor, store.Beyond(k.state.Floor, 1)), Now: k.now}
 	_, err = t.store.DecideAfter(ctx, raise, func(ctx context.Context, _ register.Raise) error {
 		return t.importAll(ctx, list, report)
 	})

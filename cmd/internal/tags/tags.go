@@ -70,7 +70,11 @@ func (t *Tags) Close() { _ = t.store.Close() } // all replies have arrived
 type List struct {
 	Tags      []store.Tag // by name; a removed tag has step 0
 	Templates templates.List
-	Floor     int64
+
+	// Any tag that an export does not list may have issued the IDs below Floor
+	// before Decided. Zero: none was lost.
+	Floor   int64
+	Decided time.Time
 }
 
 // List lists tags and templates: those that match a pattern or name, or by
@@ -134,6 +138,41 @@ func (t *Tags) Create(ctx context.Context, tag store.Tag) error {
 		return fmt.Errorf("%w, %w", err, ErrMaybeCreated)
 	}
 	return named(err, tag.Name)
+}
+
+// CreateLowest adds a tag at the lowest first ID that is allowed, and returns
+// the tag. Errors: those of [Tags.Create], store.ErrBelow if no segment fits
+// above that ID.
+func (t *Tags) CreateLowest(ctx context.Context, tag store.Tag) (store.Tag, error) {
+	for tag.Next = 1; ; {
+		err := t.Create(ctx, tag)
+		var below *store.BelowError
+		if !errors.As(err, &below) {
+			return tag, err
+		}
+		if _, full := store.Following(below.Floor, tag.Step); full != nil {
+			return tag, err
+		}
+		tag.Next = below.Floor
+	}
+}
+
+var errUnfinished = problem.New(problem.Regressed, "a restore may be unfinished, so no name counts as unused")
+
+// CheckUnused returns an error if the register is being raised, or a process
+// reports that it regressed. heard is false if processes may be connected, but
+// none reported. A user without the right of worker.AskReportsRights is denied.
+func (t *Tags) CheckUnused(ctx context.Context) (heard bool, err error) {
+	if err := t.store.Stopped(); err != nil {
+		return true, fmt.Errorf("%w: %w", errUnfinished, err)
+	}
+	reports, err := worker.AskReports(ctx, t.JetStream.Conn(), t.Prefix, nil)
+	for _, r := range reports {
+		if r.Stopped != "" {
+			return true, fmt.Errorf("%w: process %s on %s: %s", errUnfinished, r.Instance, r.Host, r.Stopped)
+		}
+	}
+	return err == nil, ctx.Err()
 }
 
 // named reduces a store's error to the part about the tag.
@@ -205,12 +244,14 @@ func (t *Tags) Remove(ctx context.Context, name string) error {
 	return named(err, name)
 }
 
-// Templates returns the templates. Their first IDs are at least the lowest that
-// the store allows.
+// Lowest returns the lowest first ID of a tag that may have been lost.
+func (t *Tags) Lowest() int64 { return t.store.Lowest() }
+
+// Templates returns the templates. Their first IDs are at least [Tags.Lowest].
 func (t *Tags) Templates(ctx context.Context) (templates.List, error) {
 	list, err := templates.Read(ctx, t.JetStream, t.Prefix)
 	for i := range list { // a copy
-		list[i].First = max(list[i].FirstID(), t.store.Lowest())
+		list[i].First = max(list[i].FirstID(), t.Lowest())
 	}
 	return list, err
 }

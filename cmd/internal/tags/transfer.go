@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
@@ -19,19 +20,28 @@ import (
 // The text form of a list has a line per tag: name, step, next ID, and the
 // order unless it is trend. The word removed in place of the step marks a
 // removed tag. A line that begins with a pattern is a template: pattern, step,
-// order, most tags, new tags per second, and first ID.
+// order, most tags, new tags per second, and first ID; with dates also their
+// format and the seconds ahead. The line "floor N TIME" says that any tag that
+// is not listed may have issued the IDs below N before that time.
 
 // ErrFormat is wrapped by the errors of [Parse].
 var ErrFormat = problem.New(problem.Invalid, "malformed list of tags")
 
-const removedWord = "removed"
+const (
+	removedWord = "removed"
+	floorWord   = "floor"
+)
+
+var errRaised = errors.New("all tags were raised during the export; repeat it")
 
 // Export lists all tags, each with the first ID that was not granted, and then
-// the removed tags. First IDs of templates are at least the lowest that tags
-// may have here. Errors as for [Tags.List]; a tag whose row is missing is a
-// store.ErrCorrupt.
+// the removed tags; the templates with their own first IDs; and the lowest
+// first ID of any other tag, because it may have been lost. Errors as for
+// [Tags.List]; a tag whose row is missing is a store.ErrCorrupt. While tags are
+// being raised there is no list.
 func (t *Tags) Export(ctx context.Context) (list List, err error) {
-	if list.Templates, err = t.Templates(ctx); err != nil {
+	before := t.Lowest()
+	if list.Templates, err = templates.Read(ctx, t.JetStream, t.Prefix); err != nil {
 		return list, err
 	}
 	existing, err := t.store.Tags(ctx)
@@ -42,6 +52,19 @@ func (t *Tags) Export(ctx context.Context) (list List, err error) {
 	removed, failed := t.store.Removed(ctx)
 	removed, lost := t.withoutLost(ctx, removed)
 	slices.SortFunc(removed, byName)
+	floor, decided, stopped := t.store.Floor(ctx)
+	switch {
+	case stopped != nil:
+		return List{}, stopped
+	case floor != before:
+		return List{}, errRaised
+	}
+	if floor > 1 {
+		list.Floor, list.Decided = floor, decided
+		if decided.IsZero() { // version 0.1.0 stored no time; it was before now
+			list.Decided = time.Now()
+		}
+	}
 	list.Tags = append(existing, removed...)
 	return list, errors.Join(err, failed, lost)
 }
@@ -65,8 +88,15 @@ func (t *Tags) withoutLost(ctx context.Context, list []store.Tag) (removed []sto
 // Text writes the list in the form that [Parse] reads.
 func (l List) Text(w io.Writer) error {
 	buf := bufio.NewWriter(w) // Flush returns the first error
+	if l.Floor > 0 {
+		_, _ = fmt.Fprintln(buf, floorWord, l.Floor, l.Decided.UTC().Format(time.RFC3339Nano))
+	}
 	for _, t := range l.Templates {
-		_, _ = fmt.Fprintf(buf, "%s %d %s %d %d %d\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, t.FirstID())
+		dates := ""
+		if t.Dated != "" {
+			dates = fmt.Sprintf(" %s %d", t.Dated, t.Ahead)
+		}
+		_, _ = fmt.Fprintf(buf, "%s %d %s %d %d %d%s\n", t.Pattern, t.Step, t.Order, t.MaxTags, t.NewPerSecond, t.FirstID(), dates)
 	}
 	for _, tag := range l.Tags {
 		step, order := strconv.FormatInt(tag.Step, 10), ""
@@ -93,14 +123,14 @@ func Parse(text string) (list List, err error) {
 			bad = append(bad, fmt.Errorf("%w: line %d: %w", ErrFormat, n, err))
 		}
 	}
-	if len(names)+len(bad) == 0 {
+	if len(names)+len(bad) == 0 && list.Floor == 0 {
 		bad = append(bad, fmt.Errorf("%w: it has no tags; did the export fail?", ErrFormat))
 	}
 	return list, errors.Join(bad...)
 }
 
-// parseLine adds the tag or the template of a line to the list. A repeated name
-// is an error.
+// parseLine adds the tag, the template or the floor of a line to the list. A
+// repeated name is an error.
 func (l *List) parseLine(line string, names map[string]bool) error {
 	line, whole := strings.CutSuffix(line, "\n")
 	fields := strings.Fields(line)
@@ -108,6 +138,8 @@ func (l *List) parseLine(line string, names map[string]bool) error {
 	case !whole:
 		return fmt.Errorf("%.60q has no newline: the list is truncated", line)
 	case len(fields) == 0, strings.HasPrefix(fields[0], "#"):
+		return nil
+	case l.parseFloor(fields):
 		return nil
 	case names[fields[0]]:
 		return errors.New("tag " + fields[0] + " is listed twice")
@@ -117,6 +149,25 @@ func (l *List) parseLine(line string, names map[string]bool) error {
 		return l.parseTemplate(line, fields)
 	}
 	return l.parseTag(line, fields)
+}
+
+// parseFloor reports whether the fields are the floor. The next ID of a tag of
+// that name is no time. The highest of several floors counts: a file may hold
+// several lists.
+func (l *List) parseFloor(fields []string) bool {
+	if len(fields) != 3 || fields[0] != floorWord {
+		return false
+	}
+	floor, bad := strconv.ParseInt(fields[1], 10, 64)
+	decided, noTime := time.Parse(time.RFC3339Nano, fields[2])
+	if errors.Join(bad, noTime) != nil || floor < 1 {
+		return false
+	}
+	l.Floor = max(l.Floor, floor)
+	if decided.After(l.Decided) {
+		l.Decided = decided
+	}
+	return true
 }
 
 func (l *List) parseTag(line string, fields []string) error {
@@ -148,12 +199,16 @@ func (l *List) parseTag(line string, fields []string) error {
 }
 
 func (l *List) parseTemplate(line string, fields []string) error {
-	if len(fields) != 6 {
+	if len(fields) != 6 && len(fields) != 8 {
 		return fmt.Errorf("%.60q has %d fields, expected of a template: "+
-			"pattern, step, order, most tags, new tags a second and first ID", line, len(fields))
+			"pattern, step, order, most tags, new tags a second, first ID and optionally date format and seconds ahead", line, len(fields))
 	}
 	t := templates.Template{Pattern: fields[0], Order: store.Order(fields[2])}
 	err := parseNumbers([]string{fields[1], fields[3], fields[4], fields[5]}, &t.Step, &t.MaxTags, &t.NewPerSecond, &t.First)
+	if err == nil && len(fields) == 8 {
+		t.Dated = fields[6]
+		err = parseNumbers(fields[7:], &t.Ahead)
+	}
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (l *lookup) create(ctx context.Context, name string, size func(store.Tag) i
 		}
 		defer func() { l.census.settle(name, err == nil) }()
 	}
-	tag = store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order}
+	tag = store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order, Earliest: template.Earliest(name)}
 	grant, err = l.store.ReserveFirst(ctx, tag, size(tag))
 	switch {
 	case errors.Is(err, store.ErrTagExists): // another loader was faster

@@ -8,12 +8,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"golang.org/x/time/rate"
 
 	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 func ten(store.Tag) int64 { return 10 }
@@ -191,4 +195,83 @@ func TestTemplatesThatHang(t *testing.T) {
 		}
 		time.Sleep(DefaultTimeout) // the read times out
 	})
+}
+
+// makes records the latest tag that was created.
+type makes struct {
+	*fakeStore
+	made store.Tag
+}
+
+func (m *makes) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+	m.made = tag
+	return m.fakeStore.ReserveFirst(ctx, tag, n)
+}
+
+// TestDatedTags: template and name decide since when a tag may have been used,
+// whether the loader's clock is before or after the date.
+func TestDatedTags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01
+		s := &makes{fakeStore: newFakeStore()}
+		s.missing, s.delay = "di", 0
+		l := newLookup(s, &fakeTemplates{list: templates.List{
+			{Pattern: "day.*", Step: 10, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}},
+			{Pattern: "id.*", Step: 10},
+		}})
+		for range 3 {
+			for tag, want := range map[string]time.Time{
+				"day.20000103": time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC),
+				"day.20261121": time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
+				"day.x":        {}, // never a date
+				"id.20261121":  {}, // another template
+			} {
+				_, _, err := l.reserve(t.Context(), tag, false, ten)
+				if err != nil || s.made.Name != tag || !s.made.Earliest.Equal(want) {
+					t.Errorf("%v: made %+v, %v, want that it was unused until %v", time.Now(), s.made, err, want)
+				}
+				delete(s.next, tag) // to be created again
+			}
+			time.Sleep(36 * time.Hour)
+		}
+	})
+}
+
+// TestDatedTagsAfterADecision: after a decision, a loader whose clock is a day
+// behind begins the tags of today and tomorrow above the IDs of lost tags, and
+// later ones at the template's first ID.
+func TestDatedTagsAfterADecision(t *testing.T) {
+	t.Parallel()
+	const prefix = messages.DefaultPrefix
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
+	decided := time.Now().Add(24 * time.Hour).UTC()
+	if err := register.Create(t.Context(), js, prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_"+register.BucketName(prefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.Metadata["idworker_first"] = "5001"
+	config.Metadata["idworker_decisions"] = "x"
+	config.Metadata["idworker_decided"] = "x " + decided.Format(time.RFC3339Nano)
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	s, err := register.Open(t.Context(), register.Config{JetStream: js, Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLookup(s, &fakeTemplates{list: templates.List{
+		{Pattern: "day.*", Step: 10, First: 3, Order: store.Strict, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}},
+		{Pattern: "plain.*", Step: 10},
+	}})
+	for days, want := range map[int]int64{-365: 5001, -1: 5001, 0: 5001, 1: 5001, 2: 3, 3: 3, 365: 3} {
+		date := decided.AddDate(0, 0, days).Format("20060102")
+		for tag, want := range map[string]int64{"day." + date: want, "plain." + date: 5001} {
+			if _, grant, err := l.reserve(t.Context(), tag, false, ten); err != nil || grant.First != want {
+				t.Errorf("%s, decided at %v: %v, %v, want IDs from %d on", tag, decided, grant, err, want)
+			}
+		}
+	}
 }
