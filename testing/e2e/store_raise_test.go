@@ -107,12 +107,17 @@ func (s *registerSite) raiseKilled(t *testing.T) {
 		})
 	}
 	first := raiseAll(t, "--server", s.net.URL())
+	raised := 0
 	for _, line := range must(t, "tag", "export", "--server", s.net.URL()).lines() {
-		if f := strings.Fields(line); len(f) >= 3 {
+		if f := strings.Fields(line); strings.HasPrefix(line, "many.") {
 			if next, err := strconv.ParseInt(f[2], 10, 64); err != nil || next < first {
 				t.Fatalf("not raised to %d: %s", first, line)
 			}
+			raised++
 		}
+	}
+	if raised != tags {
+		t.Errorf("%d tags are exported, want %d", raised, tags)
 	}
 }
 
