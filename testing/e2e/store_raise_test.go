@@ -90,7 +90,10 @@ func (s *registerSite) raiseKilled(t *testing.T) {
 		}
 		return entry.Revision()
 	}
-	for middle := false; !middle; {
+	for tries, middle := 0, false; !middle; tries++ {
+		if tries == 10 {
+			t.Fatal("no mark is left of a raise that was killed")
+		}
 		before := written()
 		command := settings{}.launch(t, "tag", "raise", "--all", "--yes", "--server", s.net.URL())
 		natstest.Eventually(t, "a tag is raised", func() bool { return written() > before || command.hasEnded() })
