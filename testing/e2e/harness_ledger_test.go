@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,22 +26,27 @@ type page [pageSize / 64]atomic.Uint64
 
 // add marks the IDs of a reply.
 func (l *ledger) add(ranges []messages.Range) {
-	for id := range messages.IDs(ranges) {
-		if !l.mark(id) && l.twice.Add(1) == 1 {
-			l.once.Store(id)
+	for _, r := range ranges {
+		for first := r.First; first <= r.Last; {
+			last := min(r.Last, first|63)
+			if had := l.mark(first, last); had != 0 && l.twice.Add(int64(bits.OnesCount64(had))) == int64(bits.OnesCount64(had)) {
+				l.once.Store(first&^63 + int64(bits.TrailingZeros64(had)))
+			}
+			l.ids.Add(last - first + 1)
+			first = last + 1
 		}
-		l.ids.Add(1)
 	}
 }
 
-// mark sets the bit of an ID and reports whether it was not set before.
-func (l *ledger) mark(id int64) bool {
-	p, ok := l.pages.Load(id / pageSize)
+// mark sets the bits of IDs in a single word, and returns those that were set
+// before.
+func (l *ledger) mark(first, last int64) uint64 {
+	p, ok := l.pages.Load(first / pageSize)
 	if !ok {
-		p, _ = l.pages.LoadOrStore(id/pageSize, new(page))
+		p, _ = l.pages.LoadOrStore(first/pageSize, new(page))
 	}
-	at, bit := id%pageSize, uint64(1)<<(id%64)
-	return p.(*page)[at/64].Or(bit)&bit == 0
+	mask := ^uint64(0) >> (63 - (last - first)) << (first % 64)
+	return p.(*page)[first%pageSize/64].Or(mask) & mask
 }
 
 // check fails the test if an ID was added twice.

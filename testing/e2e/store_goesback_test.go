@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,7 +71,7 @@ func (s *registerSite) putBack(t *testing.T) {
 	noted(t, s.js, s.witnesses...)
 	s.copyData(t, s.data, backup)
 	s.stopsGranting(t)
-	s.goesOn(t, "100000000")
+	s.goesOn(t)
 }
 
 // copyData copies the server's data while it does not run.
@@ -86,7 +87,7 @@ func (s *registerSite) copyData(t *testing.T, to, from string) {
 func (s *registerSite) deleted(t *testing.T) {
 	s.deleteBucket(t)
 	s.stopsGranting(t)
-	s.goesOn(t, "10000000000")
+	s.goesOn(t)
 }
 
 func (s *registerSite) deleteBucket(t *testing.T) {
@@ -97,7 +98,7 @@ func (s *registerSite) deleteBucket(t *testing.T) {
 }
 
 // remedy is the command that every report of a regressed register names.
-const remedy = "idworker tag raise --all --by N"
+const remedy = "idworker tag raise --all"
 
 // stopsGranting waits until all loaders have stopped. Nothing is granted from
 // then on, and workers serve from memory.
@@ -143,9 +144,15 @@ func (s *registerSite) granted(t *testing.T) (n float64) {
 }
 
 // goesOn raises all tags, after which the processes grant again as they are.
-func (s *registerSite) goesOn(t *testing.T, by string) {
+func (s *registerSite) goesOn(t *testing.T) {
 	t.Helper()
-	must(t, "tag", "raise", "--server", s.net.URL(), "--all", "--by", by)
+	raiseAll(t, "--server", s.net.URL())
+	s.resumes(t)
+}
+
+// resumes waits until the processes grant again.
+func (s *registerSite) resumes(t *testing.T) {
+	t.Helper()
 	s.load.more(2000)
 	for _, address := range s.status {
 		natstest.Eventually(t, "a loader is ready", func() bool {
@@ -167,7 +174,7 @@ func (s *registerSite) putBackAtRest(t *testing.T) {
 	}
 	backup.Restore(t, s.js.Conn())
 	s.refused(t, true, "bucket ids_register is at sequence ", ", was at ", remedy)
-	must(t, "tag", "raise", "--server", s.net.URL(), "--all", "--by", "1000000000000")
+	raiseAll(t, "--server", s.net.URL())
 	s.serves(t)
 }
 
@@ -211,7 +218,7 @@ func (s *registerSite) deletedAtRest(t *testing.T) {
 	if _, err := s.js.KeyValue(t.Context(), "ids_register"); !errors.Is(err, jetstream.ErrBucketNotFound) {
 		t.Errorf("there is a bucket again: %v", err)
 	}
-	s.beginsAt(t, "100000000000000")
+	s.beginsAbove(t)
 }
 
 func (s *registerSite) madeByHand(t *testing.T) {
@@ -220,17 +227,15 @@ func (s *registerSite) madeByHand(t *testing.T) {
 	for _, witness := range []bool{true, false} {
 		s.refused(t, witness, "bucket ids_register: it has no identity", remedy)
 	}
-	s.beginsAt(t, "10000000000000000")
+	s.beginsAbove(t)
 }
 
-// beginsAt raises an empty register. Its tags have to be created again, and
-// begin above that number.
-func (s *registerSite) beginsAt(t *testing.T, by string) {
+// beginsAbove raises an empty register. Its tags have to be created again, and
+// begin above all IDs that were issued.
+func (s *registerSite) beginsAbove(t *testing.T) {
 	t.Helper()
-	must(t, "tag", "raise", "--server", s.net.URL(), "--all", "--by", by)
-	create := []string{"tag", "create", "--server", s.net.URL(), "order", "--step", "10"}
-	first := by[:len(by)-1] + "1"
-	if r := must(t, create...); !strings.Contains(r.stdout, "first ID "+first+", because") {
+	first := strconv.FormatInt(raiseAll(t, "--server", s.net.URL()), 10)
+	if r := must(t, "tag", "create", "--server", s.net.URL(), "order", "--step", "10"); !strings.Contains(r.stdout, "first ID "+first+", because") {
 		t.Errorf("a tag that may have been lost: %s; want its first ID %s", r.stdout, first)
 	}
 	s.serves(t)

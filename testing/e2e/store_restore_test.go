@@ -71,9 +71,61 @@ func noted(t testing.TB, js jetstream.JetStream, witnesses ...string) {
 	})
 }
 
+// restoredFolder is the data folder of an embedded server, and the IDs that were
+// issued from it and its copies.
+type restoredFolder struct {
+	path    string
+	ledgers ledgers
+}
+
+// put replaces the folder by a copy of another.
+func (f restoredFolder) put(t *testing.T, from string) {
+	t.Helper()
+	if err := errors.Join(os.RemoveAll(f.path), os.CopyFS(f.path, os.DirFS(from))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f restoredFolder) launch(t *testing.T) *process {
+	t.Helper()
+	return settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", f.path)
+}
+
+// serve runs a server on the folder, with some commands at first, and checks
+// the IDs that it issues.
+func (f restoredFolder) serve(t *testing.T, before ...[]string) {
+	t.Helper()
+	server := startServer(t, f.path, folderSteps...)
+	for _, command := range before {
+		must(t, append(command, "--server", server.url)...)
+	}
+	client := dial(t, server.url)
+	for tag, l := range f.ledgers {
+		for range 50 {
+			l.add(client.get(t, tag, 100))
+		}
+	}
+	f.ledgers.check(t)
+	server.stop(syscall.SIGTERM)
+}
+
+// raiseAll raises all tags by the time, and returns the lowest first ID of new
+// tags.
+func raiseAll(t testing.TB, where ...string) int64 {
+	t.Helper()
+	r := must(t, append([]string{"tag", "raise", "--all", "--yes", "--json"}, where...)...)
+	var raised struct {
+		Floor int64 `json:",string"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &raised); err != nil || raised.Floor <= 0 {
+		t.Fatalf("tag raise: %v\n%s", err, r.stdout)
+	}
+	return raised.Floor
+}
+
 // TestDataFolder: a server whose data folder is put back, or lacks its witness,
 // does not start, and names the command that helps. After that it serves, and
-// no ID comes twice. A server whose folder is removed while it serves ends.
+// no ID comes twice, however often the same copy is put back. A server whose folder is removed while it serves ends.
 func TestDataFolder(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -97,61 +149,43 @@ func TestDataFolder(t *testing.T) {
 	if err := os.Rename(data, recent); err != nil {
 		t.Fatal(err)
 	}
-	restart := func() *process {
-		return settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data)
-	}
-	put := func(from string) {
-		t.Helper()
-		if err := errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(from))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	serve := func(before ...[]string) {
-		t.Helper()
-		server := startServer(t, data, folderSteps...)
-		for _, command := range before {
-			must(t, append(command, "--server", server.url)...)
-		}
-		client := dial(t, server.url)
-		for range 50 {
-			load.ledgers["order"].add(client.get(t, "order", 100))
-		}
-		load.ledgers.check(t)
-		server.stop(syscall.SIGTERM)
-	}
-	remedy := "idworker tag raise --all --by N --data " + data
+	f := restoredFolder{data, load.ledgers}
+	remedy := "idworker tag raise --all --data " + data
 
 	t.Run("put back", func(t *testing.T) {
-		put(backup)
+		f.put(t, backup)
 		for range 2 {
-			refuses(t, restart(), "old copy", "bucket ids_register is at sequence ", ", was at ", remedy)
+			refuses(t, f.launch(t), "old copy", "bucket ids_register is at sequence ", ", was at ", remedy)
 		}
-		put(t.TempDir())
-		refuses(t, restart(), "old copy", "bucket ids_register is missing", remedy)
+		f.put(t, t.TempDir())
+		refuses(t, f.launch(t), "old copy", "bucket ids_register is missing", remedy)
 	})
 	t.Run("with the folder that was in use", func(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(data), os.Rename(recent, data)); err != nil {
 			t.Fatal(err)
 		}
-		serve() // its IDs count for the rest
+		f.serve(t) // its IDs count for the rest
 	})
-	t.Run("put back and raised", func(t *testing.T) {
-		put(backup)
-		refuses(t, restart(), remedy)
-		must(t, "tag", "raise", "--all", "--by", "100000000", "--data", data)
-		serve()
+	t.Run("put back and raised, three times", func(t *testing.T) {
+		for range 3 {
+			f.put(t, backup)
+			refuses(t, f.launch(t), remedy)
+			raiseAll(t, "--data", data)
+			f.serve(t)
+		}
+		f.serve(t)
 	})
 	t.Run("emptied and raised", func(t *testing.T) {
-		put(t.TempDir())
-		refuses(t, restart(), remedy)
-		must(t, "tag", "raise", "--all", "--by", "10000000000", "--data", data)
-		serve([]string{"tag", "create", "order", "--step", "10", "--first", "10000000001"})
+		f.put(t, t.TempDir())
+		refuses(t, f.launch(t), remedy)
+		raiseAll(t, "--data", data)
+		f.serve(t, []string{"tag", "create", "order", "--step", "10"})
 	})
 	t.Run("without its witness", func(t *testing.T) {
 		if err := os.Rename(witness, witness+".elsewhere"); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, restart(), "its witness is gone", "no "+witness, "set --witness", remedy)
+		refuses(t, f.launch(t), "its witness is gone", "no "+witness, "set --witness", remedy)
 		startServer(t, data, "--witness", witness+".elsewhere").stop(syscall.SIGTERM)
 		if err := os.Rename(witness+".elsewhere", witness); err != nil {
 			t.Fatal(err)
@@ -166,4 +200,35 @@ func TestDataFolder(t *testing.T) {
 			t.Errorf("exit code %d, want %d and a reason:\n%s", code, exitFailure, server.stderr.Tail())
 		}
 	})
+}
+
+// TestNumberTwice: a copy of a data folder is put back and raised by a number,
+// and then the same copy again by the same number, which could repeat IDs. The
+// command refuses, and names one that succeeds.
+func TestNumberTwice(t *testing.T) {
+	t.Parallel()
+	for _, number := range [][]string{{"--by", "1000000000"}, {"invoice.*=20000"}} {
+		t.Run(strings.Join(number, " "), func(t *testing.T) {
+			t.Parallel()
+			tags := []string{"order", "invoice.7"}
+			f := restoredFolder{filepath.Join(t.TempDir(), "data"), newLedgers(tags)}
+			raise := append([]string{"tag", "raise", "--all", "--yes", "--data", f.path}, number...)
+			f.serve(t, []string{"tag", "create", "order", "--step", "10"}, []string{"tag", "create", "invoice.7", "--order", "strict"})
+			backup := filepath.Join(t.TempDir(), "backup")
+			if err := os.CopyFS(backup, os.DirFS(f.path)); err != nil {
+				t.Fatal(err)
+			}
+			f.serve(t)
+			f.put(t, backup)
+			must(t, raise...)
+			f.serve(t)
+			f.put(t, backup)
+			const instead = "idworker tag raise --all;"
+			if r := run(t, raise...); r.code != exitUsage || !strings.Contains(r.stderr, "an earlier raise was undone") || !strings.Contains(r.stderr, instead) {
+				t.Errorf("the same number again (%d) is not refused with %q: %s", r.code, instead, r.stderr)
+			}
+			raiseAll(t, "--data", f.path)
+			f.serve(t)
+		})
+	}
 }
