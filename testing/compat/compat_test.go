@@ -96,6 +96,7 @@ type site struct {
 	*testing.T
 	idworker, server string // binaries
 	url, conf        string
+	env              []string         // of all processes
 	running          *process.Process // the server
 	seen             map[string]bool  // IDs, with their tag
 	last             int64            // strict ID
@@ -105,7 +106,7 @@ type site struct {
 // log or its end.
 func (s *site) start(binary, line string, args ...string) *process.Process {
 	s.Helper()
-	p, err := process.Settings{Binary: binary, Env: []string{"NATS_URL=" + s.url}}.Launch(args...)
+	p, err := process.Settings{Binary: binary, Env: append([]string{"NATS_URL=" + s.url}, s.env...)}.Launch(args...)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -1,3 +1,5 @@
-// Package compat runs idworker on several versions of nats-server. Its test
-// proves the table of docs/upgrades.md; make check-packages runs it.
+// Package compat runs idworker with other versions: of idworker itself, and of
+// nats-server. Its tests prove docs/upgrades.md. TestRolling and TestNewRights
+// need the repository's history, and make test-all runs them; TestServers
+// installs servers, and only make check-packages runs it.
 package compat

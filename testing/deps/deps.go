@@ -119,6 +119,22 @@ func (n *Need) Require(t testing.TB) string {
 	return path
 }
 
+// Commit010 is the commit of version 0.1.0.
+const Commit010 = "658ff822670c790715045da6b2763c157471d09c"
+
+// NoHistory describes the tests that are left out without the repository's
+// history, as in a shallow clone or an unpacked archive.
+const NoHistory = "left out: versions mixed with 0.1.0 (its commit is not in this repository's history)"
+
+// History returns an error if the history lacks version 0.1.0.
+func History() error {
+	out, err := exec.Command("git", "-C", repository(), "cat-file", "-e", Commit010+"^{commit}").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("git: %w %s", err, out)
+	}
+	return nil
+}
+
 // Missing ends a test whose program is missing, or does not work. A program
 // that is there and does not work is a failure.
 func (n *Need) Missing(t testing.TB, err error) {

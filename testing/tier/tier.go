@@ -1,9 +1,10 @@
 // Package tier selects the tests to run. The Makefile's targets set two
 // variables:
 //
-//	make test                         packages, in memory or against a NATS server in the process
-//	make test-all  IDWORKER_TESTS=all  also the real binary, databases that are killed, a browser, Node.js
-//	make soak      SOAK=1              also tests of many rounds, or of minutes
+//	make test                                 packages, in memory or against a NATS server in the process
+//	make test-all        IDWORKER_TESTS=all      also the real binary, databases that are killed, a browser, Node.js
+//	make check-packages  IDWORKER_TESTS=release  also packages, images, old NATS servers
+//	make soak            SOAK=1                  also tests of many rounds, or of minutes
 //
 // They are two, so that go test keeps the results of packages that do nothing
 // more in a soak.
@@ -14,8 +15,10 @@ import (
 	"testing"
 )
 
-// IsAll reports whether this is make test-all, or make soak.
-func IsAll() bool { return os.Getenv("IDWORKER_TESTS") == "all" || IsSoak() }
+// IsAll reports whether this is make test-all, make check-packages or make soak.
+func IsAll() bool { return os.Getenv("IDWORKER_TESTS") == "all" || isRelease() || IsSoak() }
+
+func isRelease() bool { return os.Getenv("IDWORKER_TESTS") == "release" }
 
 // IsSoak reports whether this is make soak.
 func IsSoak() bool { return os.Getenv("SOAK") != "" }
@@ -39,7 +42,7 @@ func Soak(t testing.TB) {
 // Release skips a test that only make check-packages runs.
 func Release(t testing.TB) {
 	t.Helper()
-	if os.Getenv("IDWORKER_TESTS") != "release" {
+	if !isRelease() {
 		t.Skip("left to make check-packages")
 	}
 }

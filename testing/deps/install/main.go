@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/idworker/idworker/testing/deps"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 func main() {
@@ -33,6 +34,9 @@ func main() {
 		if line := n.LeftOut(); line != "" {
 			fmt.Println(line)
 		}
+	}
+	if tier.IsAll() && deps.History() != nil {
+		fmt.Println(deps.NoHistory)
 	}
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) != "1" {
 		fmt.Println("left out: the race detector (no C compiler)")

@@ -1,0 +1,79 @@
+package compat
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/idworker/idworker/testing/deps"
+	"github.com/idworker/idworker/testing/natsconf"
+)
+
+// source010 returns a folder with the source of 0.1.0, from the history of this
+// repository. Without it, the test is left out.
+func source010(t *testing.T) string {
+	t.Helper()
+	if err := deps.History(); err != nil {
+		t.Skipf("%s: %v", deps.NoHistory, err)
+	}
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "source.tar")
+	for _, cmd := range []*exec.Cmd{
+		exec.Command("git", "-C", "../..", "archive", "-o", archive, deps.Commit010),
+		exec.Command("tar", "-xf", archive, "-C", dir),
+	} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+	}
+	return dir
+}
+
+// TestNewRights: docs/upgrades.md names the rights that users of nats.conf got
+// after 0.1.0, and new users.
+func TestNewRights(t *testing.T) {
+	page, err := os.ReadFile("../../docs/upgrades.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range natsconf.Users() {
+		t.Setenv(user.PasswordVariable(), password)
+	}
+	t.Setenv("IDS_SYS_PASSWORD", password)
+	t.Setenv("IDS_NATS_DATA", t.TempDir())
+	before, after := rightsIn(t, filepath.Join(source010(t), "nats.conf")), rightsIn(t, "../../nats.conf")
+	if len(before) == 0 {
+		t.Error("nats.conf of 0.1.0 has no users")
+	}
+	for user, rights := range after {
+		if before[user] == nil {
+			rights = []string{user}
+		}
+		for _, right := range rights {
+			if !slices.Contains(before[user], right) && !strings.Contains(string(page), "`"+right+"`") {
+				t.Errorf("docs/upgrades.md lacks `%s`, which is new for user %s", right, user)
+			}
+		}
+	}
+}
+
+// rightsIn returns the rights of each user in a nats.conf.
+func rightsIn(t *testing.T, conf string) map[string][]string {
+	t.Helper()
+	opts, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := make(map[string][]string)
+	for _, user := range opts.Users {
+		if p := user.Permissions; p != nil {
+			rights[user.Username] = slices.Concat(p.Publish.Allow, p.Subscribe.Allow)
+		}
+	}
+	return rights
+}
