@@ -209,3 +209,25 @@ func TestReadTransfer(t *testing.T) {
 		}
 	}
 }
+
+// TestListWithFloor: a tag that a restore lost begins above its lost IDs in the
+// installation to which the list is moved, too, although no line names it.
+func TestListWithFloor(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	must(t, i.importText("order 10 5\n"))
+	i.raise(1000)
+	moved := newInstallation(t)
+	must(t, moved.importText("other 10 7\n"))
+	for range 2 { // an import can be repeated
+		must(t, moved.importText(i.export()))
+		moved.open()
+	}
+	lost, err := moved.tags.CreateLowest(t.Context(), store.Tag{Name: "lost", Step: 10})
+	if err != nil || lost.Next != 1001 {
+		t.Errorf("%+v, %v; want 1001", lost, err)
+	}
+	if got := moved.export(); !strings.HasPrefix(got, "floor 1001 ") || !strings.HasSuffix(got, "lost 10 1001\norder 10 1005\nother 10 7\n") {
+		t.Errorf("it is now\n%s", got)
+	}
+}
