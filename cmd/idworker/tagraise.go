@@ -181,6 +181,9 @@ func (r *tagRaiseCmd) confirm(ctx context.Context, p tags.Plan, in input, out ou
 	add(p.Past53, "will pass 2^53, inexact in JavaScript")
 	add(p.UsedUp, "will have no IDs left")
 	add(p.Above, "above the target, lifted further by the time since their last grant")
+	for _, pattern := range p.Unmatched {
+		effects = append(effects, "no tag matches "+pattern)
+	}
 	if !p.Time.IsZero() && !p.Newest.IsZero() && p.Time.Sub(p.Newest) > farAhead {
 		effects = append(effects, "the latest entry is of "+p.Newest.UTC().Format(time.DateOnly)+": is the date right?")
 	}

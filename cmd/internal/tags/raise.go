@@ -89,7 +89,8 @@ type Plan struct {
 	Past53        Named // tags lifted above 2^53
 	Above         Named // tags at or above the target before the raise
 	UsedUp        Named // tags without IDs left
-	Silent        []string
+	Unmatched     []string // patterns without a tag
+	Silent        []string // processes that did not say what they know
 	Changes       func(ctx context.Context, visit func(Change)) error
 }
 
@@ -298,7 +299,7 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	}
 	for i, l := range r.Lifts {
 		if !used[i] {
-			return fmt.Errorf("%w %s", ErrNoMatch, l.Pattern)
+			plan.Unmatched = append(plan.Unmatched, l.Pattern)
 		}
 	}
 	plan.Changes = func(ctx context.Context, visit func(Change)) error {
