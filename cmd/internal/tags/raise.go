@@ -85,10 +85,10 @@ type Plan struct {
 	Newest time.Time // the latest time that the installation knows; zero if none
 
 	Tags, Removed int
-	Past31        Named // tags lifted from below 2^31 to above
-	Past53        Named // tags lifted above 2^53
-	Above         Named // tags at or above the target before the raise
-	UsedUp        Named // tags without IDs left
+	Past31        Named    // tags lifted from below 2^31 to above
+	Past53        Named    // tags lifted above 2^53
+	Above         Named    // tags at or above the target before the raise
+	UsedUp        Named    // tags without IDs left
 	Unmatched     []string // patterns without a tag
 	Silent        []string // processes that did not say what they know
 	Changes       func(ctx context.Context, visit func(Change)) error
