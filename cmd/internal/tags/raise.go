@@ -55,8 +55,9 @@ type Raising struct {
 	Built time.Time // of this program; zero if unknown
 
 	// Confirm is called before anything is written, if it is not nil. An error
-	// ends the raise.
+	// ends the raise, as it does if DryRun is set.
 	Confirm func(Plan) error
+	DryRun  bool
 	Report  func(Change)
 
 	now func() time.Time // of this machine; for tests
@@ -183,6 +184,10 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	raise.Alone = alone
+	if r.DryRun && k.state.Missing { // opening would create it
+		plan.Changes = func(context.Context, func(Change)) error { return nil }
+		return 0, r.Confirm(plan)
+	}
 	segments, err := r.open(ctx, js, prefix, source)
 	if err != nil {
 		return 0, err
