@@ -118,7 +118,7 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 	}
 	debug.SetGCPercent(frugal)
 	done := newRaised(out, r.Verbose)
-	raising := tags.Raising{By: r.By, Lifts: lifts, Built: built(), Report: done.Add, DryRun: r.DryRun}
+	raising := tags.Raising{By: r.By, Lifts: lifts, Built: built(), Report: done.Add}
 	raising.Confirm = func(p tags.Plan) error { return r.confirm(ctx, p, in, out, done) }
 	folder := ""
 	progress.Show(func() {

@@ -23,6 +23,22 @@ type imported struct {
 	removed  bool
 }
 
+// CheckImport returns a [store.ErrOrder] if a name has another order here than
+// in a list, which is sorted by name. It counts the entries that the list lacks.
+func (s *Store) CheckImport(ctx context.Context, list []store.Tag) (unlisted int, err error) {
+	var failed error
+	err = s.remote.each(ctx, func(name string, e listed, _ time.Time) bool {
+		i, found := slices.BinarySearchFunc(list, name, func(t store.Tag, name string) int { return strings.Compare(t.Name, name) })
+		if !found {
+			unlisted++
+		} else if e.err == nil {
+			failed = checkOrder(list[i], e.storedEntry)
+		}
+		return failed == nil
+	})
+	return unlisted, errors.Join(failed, err)
+}
+
 func (i imported) entry(order store.Order) storedEntry {
 	return storedEntry{entry{Next: i.next, Step: i.step, Order: stored(order), Removed: i.removed}, i.revision}
 }

@@ -41,8 +41,8 @@ type Raise struct {
 	// be nil.
 	By func(tag string) int64
 
-	// Held has the ends of segments at or above the target that workers hold, by
-	// tag.
+	// Held has the ends of segments that workers hold, by tag: an entry that is
+	// lower was put back.
 	Held map[string]int64
 
 	// Now returns the time of the decision (default: time.Now).
@@ -50,6 +50,10 @@ type Raise struct {
 
 	// Alone means that no other process is connected, so no permits are valid.
 	Alone bool
+
+	// Also is done before the decision, with the target of the mark. It may be
+	// nil.
+	Also func(ctx context.Context, r Raise) error
 }
 
 // Slack is the number of IDs between what is known of earlier grants and a
@@ -65,12 +69,13 @@ const Slack = 10_000_000_000
 // a million IDs a second since its entry was written, as targets assume of all
 // tags.
 func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
+	held := r.Held[tag.Name]
 	if r.By != nil {
 		if by := r.By(tag.Name); by > 0 {
-			return store.Beyond(tag.Next, by)
+			return store.Beyond(max(tag.Next, held), by)
 		}
 	}
-	if held := r.Held[tag.Name]; max(held, tag.Next) < r.Target {
+	if max(held, tag.Next) < r.Target {
 		return r.Target
 	} else if held > tag.Next {
 		return store.Beyond(held, Slack)
@@ -106,6 +111,7 @@ func (s *Store) restart(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.overtake()
 	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
+	s.evidence = evidence{}
 	s.evidence.adopt(found)
 	s.stopped, s.proven = nil, false
 	return nil
@@ -174,16 +180,23 @@ func (s *Store) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag
 	var corrupt error
 	work := func(ctx context.Context, r Raise) error {
 		corrupt = s.liftAll(ctx, r, report)
-		if errors.Is(corrupt, store.ErrCorrupt) {
-			return nil
+		switch {
+		case corrupt != nil && !errors.Is(corrupt, store.ErrCorrupt):
+			return corrupt
+		case r.Also != nil:
+			return r.Also(ctx, r)
 		}
-		return corrupt
+		return nil
 	}
-	target, err = s.DecideAfter(ctx, r, work)
-	for errors.Is(err, errUnmarked) {
-		if err = s.restart(ctx); err == nil { // another command may have decided
-			r.Target = max(r.Target, store.Beyond(s.Lowest(), Slack))
-			target, err = s.DecideAfter(ctx, r, work)
+	target, err = s.decideAfter(ctx, r, true, work)
+	for errors.Is(err, errUnmarked) && r.By == nil { // a number would count from another state
+		if err = s.restart(ctx); err != nil {
+			break
+		}
+		floor, failed := agreement.Floor(ctx, s.cfg.JetStream, s.cfg.Prefix) // another command may have decided
+		if err = failed; err == nil {
+			r.Target = max(r.Target, store.Beyond(max(floor, s.Lowest()), Slack))
+			target, err = s.decideAfter(ctx, r, true, work)
 		}
 	}
 	if err == nil && corrupt != nil {
@@ -198,17 +211,22 @@ var (
 
 	// errUnmarked means that the mark is gone: the register was restored, or
 	// another command has decided.
-	errUnmarked = errors.New("the mark of the raise is gone")
+	errUnmarked = errors.New("the mark of the raise is gone: the register was restored, or another command has decided; run it again")
 )
 
 // DecideAfter does work while no loader grants, and then writes a decision with
 // the target as the lowest first ID of new names. It passes the raise to work
-// with the target of the mark, and returns that.
+// with the target of the mark, and returns that. It fails with an [ErrRaising]
+// if there is a mark: only RaiseAll lifts the tags that need it.
 func (s *Store) DecideAfter(ctx context.Context, r Raise, work func(context.Context, Raise) error) (target int64, err error) {
+	return s.decideAfter(ctx, r, false, work)
+}
+
+func (s *Store) decideAfter(ctx context.Context, r Raise, over bool, work func(context.Context, Raise) error) (target int64, err error) {
 	s.mu.Lock()
 	s.deciding = true
 	s.mu.Unlock()
-	mark, err := s.begin(ctx, &r)
+	mark, err := s.begin(ctx, &r, over)
 	if err != nil {
 		return 0, err
 	}
@@ -234,8 +252,11 @@ func (s *Store) DecideAfter(ctx context.Context, r Raise, work func(context.Cont
 // mark. A mark of an unfinished raise is replaced, by a higher target: entries
 // may have been lifted to that of the other. Then begin waits until no write
 // with an earlier permit can be granted any more.
-func (s *Store) begin(ctx context.Context, r *Raise) (mark string, err error) {
+func (s *Store) begin(ctx context.Context, r *Raise, over bool) (mark string, err error) {
 	err = s.change(ctx, func(meta map[string]string, found poll) error {
+		if found.raising && !over {
+			return ErrRaising
+		}
 		if r.Target <= found.first && r.Target < math.MaxInt64 {
 			return fmt.Errorf("%w: raise to %d, but new tags begin at %d already", store.ErrBadTag, r.Target, found.first)
 		}
@@ -341,8 +362,9 @@ type lifting struct {
 	report func(tag store.Tag, before int64)
 
 	mu      sync.Mutex
-	written uint64 // entries
-	lifts   []lift // of rows, once their entries are lifted
+	written uint64      // entries
+	own     [][2]uint64 // first and last of the revisions written
+	lifts   []lift      // of rows, once their entries are lifted
 	corrupt []error
 }
 
@@ -373,30 +395,31 @@ func (s *Store) liftAll(ctx context.Context, r Raise, report func(tag store.Tag,
 }
 
 // entries lifts the entries. If others wrote since the list began, as a write
-// that was long under way, it lists again, and lifts entries below the target.
+// that was long under way, it lists again, and lifts what they wrote.
 func (l *lifting) entries(ctx context.Context, rows map[string]store.Tag) error {
-	through := uint64(math.MaxUint64)
-	for again := false; ; again = true {
+	for from, missing := uint64(0), rows; ; missing = nil {
 		found, err := l.remote.poll(ctx)
-		if err != nil || found.last == through {
+		if err != nil {
 			return err
 		}
 		before := l.written
-		if err := l.pass(ctx, rows, found.last, again); err != nil {
+		if err := l.pass(ctx, rows, missing, from, found.last); err != nil {
 			return err
 		}
-		if again && l.written == before {
-			return nil
+		now, err := l.remote.poll(ctx)
+		if err != nil || now.last == found.last+l.written-before {
+			return err
 		}
-		through = found.last + l.written - before
-		rows = nil
+		from = found.last + 1
 	}
 }
 
-// pass lifts the entries that were written up to a sequence, or again those
-// below the target, and creates the missing entries of rows.
-func (l *lifting) pass(ctx context.Context, rows map[string]store.Tag, through uint64, again bool) error {
-	unlisted := maps.Clone(rows)
+// pass lifts the entries with revisions from one to another, but for those that
+// it wrote, and creates missing entries of rows.
+func (l *lifting) pass(ctx context.Context, rows, missing map[string]store.Tag, from, through uint64) error {
+	unlisted := maps.Clone(missing)
+	slices.SortFunc(l.own, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
+	own := slices.Clone(l.own)
 	batches, ctx := errgroup.WithContext(ctx)
 	batches.SetLimit(batchesAtOnce)
 	var batch []lift
@@ -413,13 +436,12 @@ func (l *lifting) pass(ctx context.Context, rows map[string]store.Tag, through u
 		switch {
 		case e.revision > through || ctx.Err() != nil:
 			return false
+		case e.revision < from || within(own, e.revision):
 		case e.err != nil:
 			l.fail(l.tagError(strings.Clone(name), e.err))
 		case e.exists():
 			tag := l.tagOf(strings.Clone(name), e.storedEntry, rows)
-			if to := l.Lift(tag, written); !again || tag.Next < l.Target {
-				add(lift{tag, e.storedEntry, to, row})
-			}
+			add(lift{tag, e.storedEntry, l.Lift(tag, written), row})
 		}
 		return true
 	})
@@ -431,6 +453,23 @@ func (l *lifting) pass(ctx context.Context, rows map[string]store.Tag, through u
 		batches.Go(func() error { return l.write(ctx, batch) })
 	}
 	return cmp.Or(batches.Wait(), err)
+}
+
+// within reports whether a revision is in one of the ranges, which are sorted.
+func within(ranges [][2]uint64, revision uint64) bool {
+	i, found := slices.BinarySearchFunc(ranges, revision, func(r [2]uint64, revision uint64) int { return cmp.Compare(r[0], revision) })
+	return found || i > 0 && revision <= ranges[i-1][1]
+}
+
+// wrote records the revision of an own write.
+func (l *lifting) wrote(revision uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.own); n > 0 && l.own[n-1][1]+1 == revision {
+		l.own[n-1][1] = revision
+		return
+	}
+	l.own = append(l.own, [2]uint64{revision, revision})
 }
 
 // write lifts the entries of a batch.
@@ -459,13 +498,27 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 		t := lifts[i]
 		err := w.Err
 		if err == nil {
-			err = l.confirm(p, w.Revision)
+			l.wrote(w.Revision)
+			// A late answer is no fault: this write grants nothing.
+			if err = l.confirm(p, w.Revision); errors.Is(err, errLate) {
+				err = nil
+			}
 		}
 		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // written since it was listed
 			err = l.replace(ctx, t.Name, func(r storedEntry) (entry, error) {
-				r.Next = max(t.to, r.Next+min(1, math.MaxInt64-r.Next))
+				if r.exists() {
+					now := t.Tag
+					now.Next = max(r.Next, t.Next)
+					t.to = max(t.to, l.Lift(now, time.Now()))
+				}
+				if r.Next = t.to; r.deleted() && !t.row { // it grants nothing
+					r.Next = 0
+				}
 				return r.entry, nil
 			})
+			if errors.Is(err, errLate) {
+				err = nil
+			}
 		}
 		switch {
 		case errors.Is(err, store.ErrCorrupt):

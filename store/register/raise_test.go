@@ -252,3 +252,61 @@ func TestRaiseRewritesEveryEntry(t *testing.T) {
 		t.Errorf("%+v, was %+v; planned %v", after, before, plan)
 	}
 }
+
+// lateWriter has a loader's write arrive once, before the entries are listed.
+type lateWriter struct {
+	remote
+	arrives func()
+}
+
+func (l lateWriter) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
+	l.arrives()
+	return l.remote.each(ctx, visit)
+}
+
+// TestRaiseAfterLateWrite: an entry at or above the target is lifted also if a
+// write that was long under way replaces it after the raise has begun.
+func TestRaiseAfterLateWrite(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const high = 1_700_000_000_000_000_000
+	h := handle(t, connect(t, s.srv))
+	if err := h.CreateTag(t.Context(), store.Tag{Name: "high", Step: 10, Next: high}); err != nil {
+		t.Fatal(err)
+	}
+	s.create(h, "order")
+	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
+	var lost store.Segment
+	for range 5 {
+		lost = s.reserve(h, "high", 1)
+	}
+	older.Restore(t, s.conn)
+	admin := s.admin()
+	server := admin.remote
+	late := s.entry("high")
+	admin.remote = lateWriter{server, sync.OnceFunc(func() {
+		late.Next += 10
+		if _, err := server.update(t.Context(), "high", late.encode(), late.revision); err != nil {
+			t.Error(err)
+		}
+	})}
+	if _, err := admin.RaiseAll(t.Context(), Raise{Target: time.Now().UnixMicro(), Alone: true}, func(store.Tag, int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	s.reserve(handle(t, connect(t, s.srv)), "high", lost.End+Slack/2)
+}
+
+// TestDecisionsOfOthers: only a raise of all tags goes over the mark of another.
+func TestDecisionsOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.importTags(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := s.admin().RaiseAll(ctx, Raise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	_, err := s.admin().DecideAfter(t.Context(), Raise{Target: 9000, Alone: true}, func(context.Context, Raise) error { return nil })
+	if !errors.Is(err, ErrRaising) {
+		t.Errorf("over the mark of a raise: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package tags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,16 @@ func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error
 		return err
 	}
 	k.addTime("the latest decision in the list", list.Decided)
-	if err := k.checkTime(); err != nil {
+	if err := cmp.Or(k.checkTime(), k.checkWhole()); err != nil {
 		return err
+	}
+	// Before the mark, which stops all grants.
+	unlisted, err := t.store.CheckImport(ctx, list.Tags)
+	if err = cmp.Or(err, t.checkTemplates(ctx, list)); err != nil {
+		return named(err, "")
+	}
+	if unlisted > 0 { // the register may have regressed unnoticed
+		return fmt.Errorf("%w: %d tags here are not in the list", ErrRaiseFirst, unlisted)
 	}
 	raise := register.Raise{Target: max(list.Floor, store.Beyond(k.state.Floor, 1)), Now: k.now}
 	_, err = t.store.DecideAfter(ctx, raise, func(ctx context.Context, _ register.Raise) error {

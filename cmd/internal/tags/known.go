@@ -1,6 +1,7 @@
 package tags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -32,6 +34,7 @@ type known struct {
 	held   map[string]int64 // ends of segments in workers' buffers, by tag
 	most   []int64          // highest end that each worker holds, below 2^53
 	silent []string         // processes that did not say
+	wrong  string           // a process that found the register regressed
 
 	clocks []clock
 }
@@ -72,12 +75,21 @@ func (k *known) now() time.Time {
 	return k.local().Add(ahead)
 }
 
+// decisionTime returns the time of a decision: now, and not before any time that
+// the installation knows, even if the clocks are wrong.
+func (k *known) decisionTime() time.Time {
+	if now := k.now(); now.After(k.newest.value) {
+		return now
+	}
+	return k.newest.value
+}
+
 // checkTime returns an error if the clocks differ, or are behind a time that the
 // installation knows.
 func (k *known) checkTime() error {
 	now := k.local()
-	first := slices.MinFunc(k.clocks, func(a, b clock) int { return int(a.ahead - b.ahead) })
-	last := slices.MaxFunc(k.clocks, func(a, b clock) int { return int(a.ahead - b.ahead) })
+	first := slices.MinFunc(k.clocks, func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) })
+	last := slices.MaxFunc(k.clocks, func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) })
 	show := func(t time.Time) string { return t.UTC().Format(time.DateTime) }
 	if last.ahead-first.ahead > maxClockDiff {
 		return fmt.Errorf("%w: clocks differ by %v: it is %s by that of %s, %s by that of %s (UTC); set them right",
@@ -86,6 +98,23 @@ func (k *known) checkTime() error {
 	if at := k.now(); at.Before(k.newest.value) {
 		return fmt.Errorf("%w: it is %s, but %s is from %s (UTC); set the clocks right",
 			ErrClock, show(at), k.newest.of, show(k.newest.value))
+	}
+	return nil
+}
+
+// ErrRaiseFirst means that only a raise of all tags may decide.
+var ErrRaiseFirst = problem.New(problem.Regressed, "the list has a floor, which needs a decision, but all tags must be raised first")
+
+// checkWhole returns an error if the register may lack grants: a decision would
+// let loaders go on without a raise of all tags.
+func (k *known) checkWhole() error {
+	switch {
+	case k.state.Marked > 0:
+		return fmt.Errorf("%w: a raise was interrupted", ErrRaiseFirst)
+	case k.wrong != "":
+		return fmt.Errorf("%w: %s", ErrRaiseFirst, k.wrong)
+	case k.floor.value > k.state.Floor:
+		return fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags, and the register has %d", ErrRaiseFirst, k.floor.of, k.floor.value, k.state.Floor)
 	}
 	return nil
 }
@@ -152,6 +181,9 @@ func (k *known) addReport(r worker.Report, asked time.Time) {
 	of := "process " + r.Instance
 	if r.Host != "" {
 		of += " on " + r.Host
+	}
+	if r.Stopped != "" {
+		k.wrong = of + " grants nothing: " + r.Stopped
 	}
 	if r.Time.IsZero() {
 		k.silent = append(k.silent, r.Instance+" (version "+r.Version+" does not say)")

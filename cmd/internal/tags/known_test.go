@@ -73,8 +73,9 @@ func TestClocks(t *testing.T) {
 	}
 	k := knownAt(noon)
 	k.clocks = append(k.clocks, clock{"server", -time.Hour})
-	if _, raise, err := (&Raising{By: 1000}).target(k); err != nil || raise.Target != 1001 {
-		t.Errorf("by a number, which needs no time: %d, %v", raise.Target, err)
+	k.addTime("bucket", noon.Add(time.Hour))
+	if _, raise, err := (&Raising{By: 1000}).target(k); err != nil || raise.Target != 1001 || !raise.Now().Equal(noon.Add(time.Hour)) {
+		t.Errorf("by a number, which needs no time: %d, decided at %v, %v", raise.Target, raise.Now(), err)
 	}
 }
 
@@ -94,9 +95,9 @@ func TestNumberAfterUndoneRaise(t *testing.T) {
 		if _, _, err := r.target(k); !errors.Is(err, ErrUndone) {
 			t.Errorf("%+v after a raise that was undone: %v", r, err)
 		}
-		k.state.Marked = 5000
-		if _, _, err := r.target(k); err != nil {
-			t.Errorf("%+v, continued: %v", r, err)
+		k.state.Marked = 5000 // by a raise that was interrupted
+		if _, _, err := r.target(k); !errors.Is(err, ErrUndone) {
+			t.Errorf("%+v, after an interrupted raise: %v", r, err)
 		}
 	}
 	r := Raising{Lifts: append(lift, Lift{"invoice.7", 5}, Lift{"invoice.8", 50000})}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,9 +54,8 @@ type Raising struct {
 	Built time.Time // of this program; zero if unknown
 
 	// Confirm is called before anything is written, if it is not nil. An error
-	// ends the raise, as it does if DryRun is set.
+	// ends the raise.
 	Confirm func(Plan) error
-	DryRun  bool
 	Report  func(Change)
 
 	now func() time.Time // of this machine; for tests
@@ -184,9 +182,12 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	raise.Alone = alone
-	if r.DryRun && k.state.Missing { // opening would create it
+	raise.Also = func(ctx context.Context, raise register.Raise) error { return liftTemplates(ctx, js, prefix, raise) }
+	if k.state.Missing { // opening creates it
 		plan.Changes = func(context.Context, func(Change)) error { return nil }
-		return 0, r.Confirm(plan)
+		if err := r.confirm(plan); err != nil {
+			return 0, err
+		}
 	}
 	segments, err := r.open(ctx, js, prefix, source)
 	if err != nil {
@@ -196,8 +197,8 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	if err := r.fill(ctx, &plan, raise, segments); err != nil {
 		return 0, err
 	}
-	if r.Confirm != nil {
-		if err := r.Confirm(plan); err != nil {
+	if !k.state.Missing {
+		if err := r.confirm(plan); err != nil {
 			return 0, err
 		}
 	}
@@ -205,6 +206,31 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		raise.Target = max(raise.Target, raise.Now().UnixMicro())
 	}
 	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) { r.Report(changeOf(tag, before)) })
+}
+
+func (r *Raising) confirm(plan Plan) error {
+	if r.Confirm == nil {
+		return nil
+	}
+	return r.Confirm(plan)
+}
+
+// liftTemplates lifts the first IDs of templates at or above the target, as
+// tags: a lost tag may have begun there.
+func liftTemplates(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, raise register.Raise) error {
+	stored, err := kv.Get(ctx, js, agreement.BucketName(prefix), templates.Key)
+	if err != nil {
+		return err
+	}
+	list, err := templates.Read(ctx, js, prefix)
+	for _, t := range list {
+		if t.First < raise.Target {
+			continue
+		}
+		first := raise.Lift(store.Tag{Name: t.Pattern, Next: t.First}, stored.Created)
+		err = errors.Join(err, templates.Change(ctx, js, prefix, t.Pattern, func(t *templates.Template) { t.First = max(t.First, first) }))
+	}
+	return err
 }
 
 func changeOf(tag store.Tag, before int64) Change {
@@ -227,10 +253,10 @@ func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messa
 // target decides how far tags are lifted: above the time, and above whatever is
 // known of an earlier raise.
 func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) {
-	raise = register.Raise{Now: k.now, Held: make(map[string]int64)}
+	raise = register.Raise{Now: k.decisionTime, Held: k.held}
 	if r.By > 0 || len(r.Lifts) > 0 {
 		raise.By = r.by
-		if k.floor.value > max(k.state.Floor, k.state.Marked) {
+		if k.floor.value > k.state.Floor {
 			return plan, raise, fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags, and the register has %d",
 				ErrUndone, k.floor.of, k.floor.value, k.state.Floor)
 		}
@@ -246,11 +272,6 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 		raise.Target = max(plan.Time.UnixMicro(), store.Beyond(max(k.floor.value, k.heldBelow(plan.Time)), register.Slack))
 	}
 	plan.Target = raise.Target
-	for tag, end := range k.held {
-		if end >= raise.Target {
-			raise.Held[tag] = end
-		}
-	}
 	return plan, raise, nil
 }
 
@@ -280,7 +301,7 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 		if tag.Next < 1<<53 && next > 1<<53 {
 			plan.Past53.add(tag.Name)
 		}
-		if raise.By == nil && tag.Next >= raise.Target {
+		if raise.By == nil && max(tag.Next, raise.Held[tag.Name]) >= raise.Target {
 			plan.Above.add(tag.Name)
 		}
 		if next == store.Beyond(next, 1) {
@@ -292,11 +313,6 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	})
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
-	}
-	for tag := range raise.Held {
-		if !slices.Contains(plan.Above.Names, tag) {
-			plan.Above.add(tag)
-		}
 	}
 	if narrow.Count > 0 {
 		return fmt.Errorf("%w: it ends at %d, and %s would pass that; make it BIGINT, or raise those tags by a number: idworker tag raise --all 'PATTERN=N'",
@@ -329,6 +345,11 @@ func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if !allowed(ctx, js, worker.AskReportsRights()) {
 		return nil
 	}
+	value, _, err := agreement.Lookup(ctx, js, prefix, agreement.InstallationKey)
+	if err != nil {
+		return err
+	}
+	installation, _, _ := strings.Cut(value, " ")
 	for began := time.Now(); ; pause.For(ctx, resumePoll) {
 		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
 		if err != nil && !errors.Is(err, worker.ErrNoReports) {
@@ -336,6 +357,9 @@ func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.P
 		}
 		stopped := ""
 		for _, r := range reports {
+			if r.Stats.Installation != installation {
+				continue
+			}
 			if r.RaiseBy > 0 {
 				return fmt.Errorf("%w: loader %s was granted %d more IDs of a tag than were skipped: %s", ErrNotRaised, r.Instance, r.RaiseBy, r.Stopped)
 			}
