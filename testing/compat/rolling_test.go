@@ -30,9 +30,8 @@ import (
 // fails, no ID comes twice, and those of a strict tag ascend. Then again, with a
 // raise of all tags while both versions run.
 //
-// The first round runs with the rights of 0.1.0: an upgrade that serves needs no
-// other ones. The second begins with provisioning by this version, under its
-// nats.conf.
+// The first round runs with nats.conf of 0.1.0: processes that serve need no
+// other rights. The second begins with this version's, and its provisioning.
 func TestRolling(t *testing.T) {
 	tier.All(t)
 	source := source010(t)
@@ -67,6 +66,11 @@ func TestRolling(t *testing.T) {
 
 	s.stopCallers()
 	t.Logf("answers: %v", s.answers)
+	for line := range strings.Lines(s.running.Stderr.String()) {
+		if strings.Contains(line, "Violation") {
+			t.Errorf("the server refused: %s", line)
+		}
+	}
 	for _, tag := range []string{"order", "invoice", "chat.0", "chat.new"} {
 		if id, err := s.client.Next(t.Context(), tag); err != nil || id < raised.UnixMicro() {
 			t.Errorf("%s has ID %d after the raise, %v; want one above %d", tag, id, err, raised.UnixMicro())
