@@ -1,6 +1,8 @@
 package nemesis
 
 import (
+	"strings"
+
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
@@ -10,9 +12,12 @@ import (
 // raisedBy is more than is granted between a backup and its restore.
 const raisedBy = "1000000000"
 
+// wrongClock is in the refusal of a raise by the time.
+const wrongClock = "cannot raise by the time"
+
 // beginPutBack takes a backup of the register. Mending restores it, so that the
 // register lacks all later grants, and raises all tags, as an administrator
-// does.
+// does: by the time, or by a number if that is refused because a clock is wrong.
 func (r *Run) beginPutBack() (note string, mend func() error, err error) {
 	stream := kv.StreamName(register.BucketName(messages.DefaultPrefix))
 	backup, err := natstest.TrySnapshot(r.cluster.conn, stream)
@@ -22,7 +27,11 @@ func (r *Run) beginPutBack() (note string, mend func() error, err error) {
 	return "", func() error {
 		backup.Restore(r.T, r.cluster.conn)
 		return waitFor(patient, "all tags to be raised", func() error {
-			return r.idworker("tag", "raise", "--all", "--by", raisedBy)
+			err := r.idworker("tag", "raise", "--all", "--yes")
+			if err != nil && strings.Contains(err.Error(), wrongClock) {
+				err = r.idworker("tag", "raise", "--all", "--yes", "--by", raisedBy)
+			}
+			return err
 		})
 	}, nil
 }
