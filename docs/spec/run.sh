@@ -117,6 +117,15 @@ register() {
 	check register "raised too little" fail $quick "$small" $raise -DKNOW=1 -DRAISE=1
 	check register "raised too little, alone" pass "" "$mid" $raise -DOWN -DRAISE=1
 	check register COMPARE fail $quick "$small" $raise -DOWN -DRAISE=1 -DM=COMPARE
+	high="-DBACK -DNL=1 -DNT=2 -DN=9 -DK=1 -DR=6 -DH=2 -DKNOW=1 -DRAISE=2 -DTARGET=2 -DBEGIN=3"
+	check register "raised, a tag above" pass $quick "$small" $high
+	check register ABOVE fail $quick "$small" $high -DM=ABOVE
+	twice="-DBACK -DNL=1 -DNT=1 -DN=9 -DK=1 -DR=7 -DH=2 -DKNOW=1 -DRAISE=2 -DTARGET=3 -DTWICE=1"
+	check register "the same copy twice" pass $quick "$small" $twice
+	check register CONFIG fail $quick "$small" $twice -DM=CONFIG
+	check register HIGH fail $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DM=HIGH
+	check register "raised after a short restore" pass "" "$mid" $two -DBRIEF -DKNOW=2
+	check register WAIT fail $quick "$small" $two -DBRIEF -DKNOW=2 -DM=WAIT
 	check register "older decision" pass "" "$mid" $back -DCR=1 -DDEC=0
 	check register LATEST fail $quick "$small" $back -DCR=1 -DDEC=0 -DM=LATEST
 	check register FORGET fail $quick "$small" $back -DCR=1 -DM=FORGET
