@@ -37,6 +37,8 @@ type cli struct {
 	Status    statusCmd    `cmd:"" help:"Show the installation's status."`
 	Doctor    doctorCmd    `cmd:"" help:"Diagnose an installation, for one role."`
 	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets."`
+	Backup    backupCmd    `cmd:"" help:"Save tags, settings and enrichments to a folder."`
+	Restore   restoreCmd   `cmd:"" help:"Put back what is missing of a backup, and raise all tags."`
 
 	Help       helpCmd       `cmd:"" help:"Show help for a command."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`

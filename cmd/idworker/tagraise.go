@@ -119,7 +119,8 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 	debug.SetGCPercent(frugal)
 	done := newRaised(out, r.Verbose)
 	raising := tags.Raising{By: r.By, Lifts: lifts, Built: built(), Report: done.Add}
-	raising.Confirm = func(p tags.Plan) error { return r.confirm(ctx, p, in, out, done) }
+	prompt := raisePrompt{r.By, r.DryRun, r.Yes, false}
+	raising.Confirm = func(p tags.Plan) error { return prompt.confirm(ctx, p, in, out, done) }
 	folder := ""
 	progress.Show(func() {
 		if r.Data != "" {
@@ -138,7 +139,7 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 	if err := done.End(err); err != nil || folder == "" || out.JSON || r.DryRun {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s can be served again; if it issued snowflake IDs, wait 41 s after the last one\n", folder)
+	_, err = fmt.Fprintf(out, "%s can be served again\n", folder)
 	return err
 }
 
@@ -153,16 +154,23 @@ var errDryRun = errors.New("dry run")
 // clock may be wrong.
 const farAhead = 365 * 24 * time.Hour
 
+// raisePrompt shows and confirms a raise.
+type raisePrompt struct {
+	by          int64 // number of IDs; 0: by the time
+	dryRun, yes bool
+	always      bool // prompt even if there are no unexpected effects
+}
+
 // confirm shows what the raise will do, and prompts if that has effects which
 // cannot be undone and which columns or programs may not expect.
-func (r *tagRaiseCmd) confirm(ctx context.Context, p tags.Plan, in input, out output, done *raised) error {
+func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out output, done *raised) error {
 	to := io.Writer(out)
 	if out.JSON {
 		to = io.Discard
 	}
 	switch at := p.Time.UTC(); {
 	case p.Time.IsZero():
-		fmt.Fprintf(to, "raising %s by %d\n", countOf(p), r.By)
+		fmt.Fprintf(to, "raising %s by %d\n", countOf(p), r.by)
 	case p.Target > at.UnixMicro():
 		fmt.Fprintf(to, "raising %s to %d, above an earlier raise (it is %s UTC)\n", countOf(p), p.Target, at.Format(time.DateTime))
 	default:
@@ -191,10 +199,10 @@ func (r *tagRaiseCmd) confirm(ctx context.Context, p tags.Plan, in input, out ou
 		fmt.Fprintln(to, effect)
 	}
 	switch {
-	case r.DryRun:
+	case r.dryRun:
 		return cmp.Or(p.Changes(ctx, done.Add), errDryRun)
-	case len(effects) > 0 && !r.Yes:
-		if err := confirm(ctx, "yes", "Type yes to confirm: ", "raised", in, out); err != nil {
+	case (len(effects) > 0 || r.always) && !r.yes:
+		if err := confirm(ctx, "yes", "Type yes to confirm: ", "changed", in, out); err != nil {
 			return err
 		}
 	}

@@ -135,6 +135,23 @@ func (a *Agreement) Installation(ctx context.Context) (id string, created time.T
 	return id, created, nil
 }
 
+// ReplaceInstallation replaces the identity of an installation with that ID by
+// another identity, a value of [InstallationKey]. It is no error if that is
+// there already.
+func (a *Agreement) ReplaceInstallation(ctx context.Context, id, by string) error {
+	_, err := a.bucket.Edit(ctx, InstallationKey, func(e kv.Entry) ([]byte, error) {
+		here, _, _ := strings.Cut(string(e.Value), " ")
+		switch {
+		case e.Exists() && string(e.Value) == by:
+			return nil, nil
+		case e.Exists() && here != id:
+			return nil, a.keyError(InstallationKey, fmt.Errorf("%w: %.100q, expected %s", ErrInstallation, e.Value, id))
+		}
+		return []byte(by), nil
+	})
+	return err
+}
+
 func parseInstallation(value string) (id string, created time.Time, err error) {
 	id, text, _ := strings.Cut(value, " ")
 	created, err = time.Parse(time.RFC3339Nano, text)

@@ -93,6 +93,11 @@ func StreamName(bucket string) string { return "KV_" + bucket }
 // it allows atomic batches, see [Bucket.UpdateMany]. Buckets of version 0.1.0
 // lack that until Apply corrects them.
 func LastingBucket(config jetstream.KeyValueConfig, older ...Evidence) Resource {
+	return LastingBucketFrom(0, config, older...)
+}
+
+// LastingBucketFrom is [LastingBucket] whose revisions begin at first.
+func LastingBucketFrom(first uint64, config jetstream.KeyValueConfig, older ...Evidence) Resource {
 	config.TTL = 0
 	s := bucket(config, durability.CheckStream, false, older...)
 	s.lasts = true
@@ -103,7 +108,7 @@ func LastingBucket(config jetstream.KeyValueConfig, older ...Evidence) Resource 
 			Name: s.config.Name, Description: config.Description, Metadata: config.Metadata, Subjects: []string{"$KV." + config.Bucket + ".>"},
 			Storage: jetstream.FileStorage, Replicas: max(1, config.Replicas),
 			MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1, Duplicates: 2 * time.Minute,
-			DenyDelete: true, AllowDirect: true, Discard: jetstream.DiscardNew,
+			DenyDelete: true, AllowDirect: true, Discard: jetstream.DiscardNew, FirstSeq: first,
 		}
 		Harden(&c, js.Conn())
 		_, err := js.CreateStream(ctx, c)

@@ -29,13 +29,12 @@ var ErrNoIdentity = problem.New(problem.NoIdentity, "it has no identity; idworke
 // Bucket is the bucket, with 1 to 5 replicas, an odd number. It is not created
 // if the installation had a register before.
 func Bucket(p messages.Prefix, replicas int) kv.Resource {
-	return bucket(p, replicas, nuid.Next(), agreement.HasKey(p, ConfigKey))
+	return bucket(p, replicas, 0, map[string]string{metaID: nuid.Next()}, agreement.HasKey(p, ConfigKey))
 }
 
-func bucket(p messages.Prefix, replicas int, id string, older ...kv.Evidence) kv.Resource {
-	return kv.Holds(kv.LastingBucket(jetstream.KeyValueConfig{
-		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas,
-		Metadata: map[string]string{metaID: id},
+func bucket(p messages.Prefix, replicas int, first uint64, meta map[string]string, older ...kv.Evidence) kv.Resource {
+	return kv.Holds(kv.LastingBucketFrom(first, jetstream.KeyValueConfig{
+		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas, Metadata: meta,
 	}, older...), whileRaised)
 }
 

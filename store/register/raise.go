@@ -45,15 +45,18 @@ type Raise struct {
 	// lower was put back.
 	Held map[string]int64
 
+	// Decided are earlier decisions that the register may lack.
+	Decided []string
+
 	// Now returns the time of the decision (default: time.Now).
 	Now func() time.Time
 
 	// Alone means that no other process is connected, so no permits are valid.
 	Alone bool
 
-	// Also is done before the decision, with the target of the mark. It may be
-	// nil.
-	Also func(ctx context.Context, r Raise) error
+	// First is done before entries are lifted, and Also before the decision,
+	// both with the target of the mark. They may be nil.
+	First, Also func(ctx context.Context, r Raise) error
 }
 
 // Slack is the number of IDs between what is known of earlier grants and a
@@ -85,9 +88,28 @@ func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
 }
 
 // Decide opens a register that may have regressed, or is missing, for
-// [Store.RaiseAll]. It creates a missing bucket.
-func Decide(ctx context.Context, cfg Config, replicas int) (*Store, error) {
-	if err := kv.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas), bucket(cfg.Prefix, replicas, nuid.Next())); err != nil {
+// [Store.RaiseAll]. It creates a missing bucket with the identity of the
+// installation's register, and marked as being raised: no loader grants from it
+// before the decision. The first sequence of its stream is the given number,
+// which is above all sequences of earlier streams, so that no late write to one
+// of those can be accepted.
+func Decide(ctx context.Context, cfg Config, replicas int, first uint64) (*Store, error) {
+	if err := kv.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas)); err != nil {
+		return nil, err
+	}
+	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pollLeader(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	if err == nil && found.missing {
+		found.id, err = agreed.Agree(ctx, ConfigKey, nuid.Next())
+	}
+	if err != nil {
+		return nil, err
+	}
+	marked := map[string]string{metaID: found.id, metaRaising: nuid.Next() + " 1"}
+	if err := kv.Ensure(ctx, cfg.JetStream, bucket(cfg.Prefix, replicas, first, marked)); err != nil {
 		return nil, err
 	}
 	s, err := open(ctx, cfg)
@@ -179,6 +201,11 @@ func (s *Store) tagOf(name string, e storedEntry, rows map[string]store.Tag) sto
 func (s *Store) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) (target int64, err error) {
 	var corrupt error
 	work := func(ctx context.Context, r Raise) error {
+		if r.First != nil {
+			if err := r.First(ctx, r); err != nil {
+				return err
+			}
+		}
 		corrupt = s.liftAll(ctx, r, report)
 		switch {
 		case corrupt != nil && !errors.Is(corrupt, store.ErrCorrupt):
@@ -316,7 +343,8 @@ func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
 			return err
 		}
 		delete(meta, metaRaising)
-		meta[metaDecisions] = strings.Join(append(found.decisions, decision), " ")
+		earlier := slices.DeleteFunc(slices.Clone(r.Decided), func(d string) bool { return slices.Contains(found.decisions, d) })
+		meta[metaDecisions] = strings.Join(append(append(earlier, found.decisions...), decision), " ")
 		meta[metaDecided] = decision + " " + now().UTC().Format(time.RFC3339Nano)
 		meta[metaFirst] = strconv.FormatInt(max(found.first, r.Target), 10)
 		return nil
@@ -603,12 +631,20 @@ type State struct {
 	Floor   int64     // lowest first ID of names without an entry
 	Marked  int64     // target of an unfinished raise; 0 if there is none
 	Decided time.Time // the latest decision; zero if unknown
+
+	Decisions []string // all decisions, the latest last
+	Entries   uint64   // of tags and removed tags
+}
+
+// Knows reports whether the register has all of these decisions.
+func (s State) Knows(decisions []string) bool {
+	return !slices.ContainsFunc(decisions, func(d string) bool { return !slices.Contains(s.Decisions, d) })
 }
 
 // Look returns the state of a register. It changes nothing.
 func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided}
+	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, Decisions: found.decisions, Entries: found.entries}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}

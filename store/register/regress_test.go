@@ -69,7 +69,7 @@ func (s site) reserve(h *Store, tag string, first int64) store.Segment {
 // raise raises all tags, as an administrator does.
 func (s site) raise(by int64) {
 	s.Helper()
-	admin, err := Decide(s.Context(), connect(s, s.srv), 1)
+	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0)
 	if err == nil {
 		_, err = admin.RaiseAll(s.Context(), raiseBy(s, admin, by), func(store.Tag, int64) {})
 	}
@@ -110,7 +110,7 @@ func (s site) delete() {
 func (s site) makeAgain() {
 	s.Helper()
 	natstest.Eventually(s, "the bucket is made again", func() bool {
-		return kv.Ensure(s.Context(), s.js, bucket(prefix, 1, "by hand")) == nil
+		return kv.Ensure(s.Context(), s.js, bucket(prefix, 1, 0, map[string]string{metaID: "by hand"})) == nil
 	})
 }
 

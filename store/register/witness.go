@@ -180,6 +180,13 @@ func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.
 	return found.last > 0 && w.evidence(BucketName(p)).ID == "", err
 }
 
+// Behind reports whether a bucket beside the register has less than the witness
+// has seen.
+func (w *Witness) Behind(ctx context.Context, js jetstream.JetStream, bucket string) (bool, error) {
+	found, err := pollLeader(ctx, js, bucket)
+	return found.last < w.evidence(bucket).Seen, err
+}
+
 // Accept makes the present state of the register and the buckets beside it the
 // evidence, after a decision. The error is a [*store.RegressionError] if the
 // lowest first ID of new tags is below that of the witness, or if the witness

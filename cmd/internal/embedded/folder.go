@@ -78,7 +78,7 @@ type data struct {
 
 // openData opens folder and witness. It creates a missing folder.
 func openData(cfg Config) (*data, error) {
-	if cfg.Recover { // only an existing folder can be recovered
+	if cfg.Recover && !cfg.Create { // only an existing folder can be raised
 		if _, err := os.Stat(cfg.Folder); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrFolder, err)
 		}

@@ -50,7 +50,7 @@ func raise(t *testing.T, cfg Config, by int64) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	segments, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1)
+	segments, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0)
 	if err == nil {
 		_, err = segments.RaiseAll(t.Context(), register.Raise{
 			Target: segments.Lowest() + by, By: func(string) int64 { return by }, Alone: true,

@@ -47,8 +47,8 @@ type Config struct {
 
 	// Recover opens a folder that Start would refuse because it has lost data
 	// or its witness. The server does not listen: only this process uses it, to
-	// raise the counters.
-	Recover bool
+	// raise the counters. Create creates a missing folder then.
+	Recover, Create bool
 }
 
 // Server is a running NATS server in this process.
@@ -116,9 +116,18 @@ func (s *Server) examine(ctx context.Context) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	err = s.data.witness.Compare(ctx, js, s.cfg.Prefix, s.cfg.Beside...)
+	if err := s.Compare(ctx, js); err != nil {
+		return err
+	}
+	s.correct(ctx, js)
+	return nil
+}
+
+// Compare returns a [*RecoverError] if the data must not be served, because the
+// witness does not cover it or has seen more.
+func (s *Server) Compare(ctx context.Context, js jetstream.JetStream) error {
+	err := s.data.witness.Compare(ctx, js, s.cfg.Prefix, s.cfg.Beside...)
 	if err == nil {
-		s.correct(ctx, js)
 		var lacks bool
 		if lacks, err = s.data.witness.Lacks(ctx, js, s.cfg.Prefix); lacks {
 			return s.data.recoverError(fmt.Errorf("%w: %s does not cover %s", ErrNoWitness, s.data.witness.Path(), register.BucketName(s.cfg.Prefix)))

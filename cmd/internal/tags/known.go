@@ -108,15 +108,23 @@ var ErrRaiseFirst = problem.New(problem.Regressed, "the list has a floor, which 
 // checkWhole returns an error if the register may lack grants: a decision would
 // let loaders go on without a raise of all tags.
 func (k *known) checkWhole() error {
-	switch {
-	case k.state.Marked > 0:
-		return fmt.Errorf("%w: a raise was interrupted", ErrRaiseFirst)
-	case k.wrong != "":
-		return fmt.Errorf("%w: %s", ErrRaiseFirst, k.wrong)
-	case k.floor.value > k.state.Floor:
-		return fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags, and the register has %d", ErrRaiseFirst, k.floor.of, k.floor.value, k.state.Floor)
+	if fault := k.fault(); fault != "" {
+		return fmt.Errorf("%w: %s", ErrRaiseFirst, fault)
 	}
 	return nil
+}
+
+// fault returns why the register may lack grants, or "".
+func (k *known) fault() string {
+	switch {
+	case k.state.Marked > 0:
+		return "a raise was interrupted"
+	case k.wrong != "":
+		return k.wrong
+	case k.floor.value > k.state.Floor:
+		return fmt.Sprintf("%s has seen %d as the lowest first ID of new tags, and the register has %d", k.floor.of, k.floor.value, k.state.Floor)
+	}
+	return ""
 }
 
 // heldBelow returns the highest end of a segment that a worker holds, of those
@@ -137,12 +145,12 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, no
 	if err != nil {
 		return nil, err
 	}
-	if !allowed(ctx, js, worker.AskReportsRights()) {
+	if !Allowed(ctx, js, worker.AskReportsRights()) {
 		k.silent = append(k.silent, "all processes (this user may not list them)")
 		return k, nil
 	}
 	var expected []string
-	if allowed(ctx, js, lease.ListRights(prefix)) {
+	if Allowed(ctx, js, lease.ListRights(prefix)) {
 		holdings, _, err := lease.List(ctx, js, prefix)
 		if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
 			return nil, err
@@ -222,7 +230,7 @@ func askBuckets(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 		register.BucketName(prefix), agreement.BucketName(prefix), lease.ClockBucketName(prefix), enrich.BucketName(prefix),
 	} {
 		stream := kv.StreamName(bucket)
-		if !allowed(ctx, js, rights.Publish(rights.StreamInfo(stream))) {
+		if !Allowed(ctx, js, rights.Publish(rights.StreamInfo(stream))) {
 			continue // another user's
 		}
 		asked := now()
@@ -240,9 +248,9 @@ func askBuckets(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 	return k, nil
 }
 
-// allowed reports whether the user has rights. If the server does not tell, it
+// Allowed reports whether the user has rights. If the server does not tell, it
 // is true. A denied request would never be answered.
-func allowed(ctx context.Context, js jetstream.JetStream, need rights.Rights) bool {
+func Allowed(ctx context.Context, js jetstream.JetStream, need rights.Rights) bool {
 	if js.Options().Domain+js.Options().APIPrefix != "" {
 		return true // unknown
 	}

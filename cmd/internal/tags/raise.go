@@ -1,9 +1,11 @@
 package tags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
@@ -53,12 +56,32 @@ type Raising struct {
 	Lifts []Lift    // tags that are lifted by a number instead
 	Built time.Time // of this program; zero if unknown
 
+	// Restored is what a backup adds; nil without one.
+	Restored *Restored
+
 	// Confirm is called before anything is written, if it is not nil. An error
 	// ends the raise.
 	Confirm func(Plan) error
 	Report  func(Change)
 
 	now func() time.Time // of this machine; for tests
+}
+
+// Restored is what a raise puts back of a backup: the tags and removed tags that
+// the register lacks, with their orders. Their next IDs count for nothing but
+// tags at or above the target, which were not begun by time.
+type Restored struct {
+	Tags    []store.Tag // by name, a removed tag has step 0
+	Taken   time.Time   // when they were listed
+	Floor   int64       // lowest first ID of names without an entry
+	Decided []string    // the decisions of the register, the latest last
+
+	Templates templates.List // those that are missing are put back, if they fit the others
+	Replicas  int            // of a register that is created
+
+	// Look is done first, and Prepare after Confirm, before the register is
+	// changed.
+	Look, Prepare func(context.Context, jetstream.JetStream) error
 }
 
 // Lift lifts the tags that match a pattern by a number.
@@ -90,6 +113,12 @@ type Plan struct {
 	UsedUp        Named    // tags without IDs left
 	Unmatched     []string // patterns without a tag
 	Silent        []string // processes that did not say what they know
+
+	// Of a restore.
+	Lost      register.Compared // with what the register lacks of the backup
+	Missing   bool              // there is no register
+	Regressed string            // why the register is known to lack grants; may be empty
+
 	Changes       func(ctx context.Context, visit func(Change)) error
 }
 
@@ -102,7 +131,8 @@ type Named struct {
 // maxNamed bounds the names of [Named].
 const maxNamed = 3
 
-func (n *Named) add(tag string) {
+// Add counts a tag.
+func (n *Named) Add(tag string) {
 	if n.Count++; len(n.Names) < maxNamed {
 		n.Names = append(n.Names, strings.Clone(tag))
 	}
@@ -133,7 +163,7 @@ func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 // RaiseFolder is [RaiseAll] for the data folder of a stopped embedded server.
 // The witness then accepts the folder. It returns the folder's path.
 func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend, r Raising) (folder string, target int64, err error) {
-	at.Recover = true
+	at.Recover, at.Prefix, at.Beside = true, prefix, backend.Beside(prefix)
 	server, err := embedded.Start(ctx, at)
 	if err != nil {
 		return "", 0, err
@@ -157,11 +187,36 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 	}
 	k.addFloor("the witness", floor)
 	k.addTime("the witness", noted)
+	var damaged *embedded.RecoverError
+	switch err := server.Compare(ctx, js); {
+	case errors.As(err, &damaged):
+		k.wrong = damaged.Err.Error()
+	case err != nil:
+		return "", 0, err
+	}
 	target, err = r.raise(ctx, js, prefix, source, k, true)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return "", 0, err
 	}
+	if failed := awaitClock(ctx, js, prefix, server.Witness(), noted); failed != nil {
+		return "", 0, failed
+	}
 	return server.Folder(), target, errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
+}
+
+// awaitClock waits until the time that snowflake IDs were issued for is past, if
+// the bucket of that time is older than the witness.
+func awaitClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, w *register.Witness, noted time.Time) error {
+	behind, err := w.Behind(ctx, js, lease.ClockBucketName(prefix))
+	if err != nil || !behind {
+		return err
+	}
+	wait, err := lease.LossWait(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	pause.For(ctx, time.Until(noted.Add(wait)))
+	return ctx.Err()
 }
 
 func (r *Raising) clock() func() time.Time {
@@ -177,6 +232,13 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	if !r.Built.IsZero() {
 		k.addTime("this program's build", r.Built)
 	}
+	if r.Restored != nil {
+		k.addFloor("the backup", r.Restored.Floor)
+		k.addTime("the backup", r.Restored.Taken)
+		if err := cmp.Or(r.Restored.Look(ctx, js), r.Restored.checkTemplates(ctx, js, prefix)); err != nil {
+			return 0, err
+		}
+	}
 	plan, raise, err := r.target(k)
 	if err != nil {
 		return 0, err
@@ -185,11 +247,17 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	raise.Also = func(ctx context.Context, raise register.Raise) error { return liftTemplates(ctx, js, prefix, raise) }
 	if k.state.Missing { // opening creates it
 		plan.Changes = func(context.Context, func(Change)) error { return nil }
-		if err := r.confirm(plan); err != nil {
+		if r.Restored != nil {
+			plan.Lost.Missing = r.Restored.Tags
+			for _, tag := range plan.Lost.Missing {
+				plan.count(tag, raise.Lift(tag, r.Restored.Taken), raise)
+			}
+		}
+		if err := r.confirm(ctx, js, plan); err != nil {
 			return 0, err
 		}
 	}
-	segments, err := r.open(ctx, js, prefix, source)
+	segments, err := r.open(ctx, js, prefix, source, uint64(plan.Target))
 	if err != nil {
 		return 0, err
 	}
@@ -198,9 +266,12 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	if !k.state.Missing {
-		if err := r.confirm(plan); err != nil {
+		if err := r.confirm(ctx, js, plan); err != nil {
 			return 0, err
 		}
+	}
+	if r.Restored != nil {
+		raise.First = func(ctx context.Context, raise register.Raise) error { return r.Restored.putBack(ctx, js, prefix, segments, raise) }
 	}
 	if r.By == 0 { // the answer may have taken long
 		raise.Target = max(raise.Target, raise.Now().UnixMicro())
@@ -208,11 +279,65 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) { r.Report(changeOf(tag, before)) })
 }
 
-func (r *Raising) confirm(plan Plan) error {
-	if r.Confirm == nil {
+// confirm asks, and prepares a restore.
+func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, plan Plan) error {
+	if r.Confirm != nil {
+		if err := r.Confirm(plan); err != nil {
+			return err
+		}
+	}
+	if r.Restored == nil {
 		return nil
 	}
-	return r.Confirm(plan)
+	return r.Restored.Prepare(ctx, js)
+}
+
+// checkTemplates refuses a template here that promises more of its dates than
+// that of the backup: names that were in use could begin at 1.
+func (r *Restored) checkTemplates(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	here, err := templates.Read(ctx, js, prefix)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil
+	}
+	for _, t := range r.Templates {
+		if err == nil {
+			_, _, err = here.Join(templates.List{t})
+		}
+		if errors.Is(err, templates.ErrOverlap) {
+			err = nil // that of the backup is not put back
+		}
+	}
+	return err
+}
+
+// putBack writes the tags that the register lacks, below the target of the
+// raise that lifts them, and templates. In front of a table it creates missing
+// rows.
+func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Store, raise register.Raise) error {
+	list := slices.Clone(r.Tags)
+	for i, tag := range list {
+		if tag.Next >= raise.Target { // its entry will have been written just now
+			list[i].Next = raise.Lift(tag, r.Taken)
+		}
+	}
+	rowless, err := segments.PutBack(ctx, list)
+	for _, tag := range rowless {
+		if err == nil {
+			err = segments.CreateTag(ctx, tag)
+		}
+		if errors.Is(err, store.ErrTagExists) {
+			err = nil
+		}
+	}
+	for _, t := range r.Templates {
+		if err == nil {
+			_, err = templates.Import(ctx, js, prefix, templates.List{t})
+		}
+		if errors.Is(err, templates.ErrOverlap) {
+			err = nil // those that are there stay
+		}
+	}
+	return err
 }
 
 // liftTemplates lifts the first IDs of templates at or above the target, as
@@ -237,9 +362,13 @@ func changeOf(tag store.Tag, before int64) Change {
 	return Change{Tag: tag.Name, Before: before, Next: tag.Next, Removed: tag.Step == 0}
 }
 
-// open opens the store for a raise. The register may be missing.
-func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*backend.Store, error) {
+// open opens the store for a raise. A missing register is created, with first as
+// the first revision.
+func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, first uint64) (*backend.Store, error) {
 	replicas := 1
+	if r.Restored != nil {
+		replicas = r.Restored.Replicas
+	}
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err == nil {
 		replicas, err = agreed.Replicas(), agreed.CheckStore(ctx, source.Name())
@@ -247,7 +376,7 @@ func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messa
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, err
 	}
-	return source.Decide(ctx, register.Config{JetStream: js, Prefix: prefix}, replicas)
+	return source.Decide(ctx, register.Config{JetStream: js, Prefix: prefix}, replicas, first)
 }
 
 // target decides how far tags are lifted: above the time, and above whatever is
@@ -261,7 +390,13 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 				ErrUndone, k.floor.of, k.floor.value, k.state.Floor)
 		}
 	}
-	plan = Plan{Newest: k.newest.value, Silent: k.silent}
+	plan = Plan{Newest: k.newest.value, Silent: k.silent, Missing: k.state.Missing, Regressed: k.fault()}
+	if r.Restored != nil {
+		raise.Decided = r.Restored.Decided
+		if plan.Regressed == "" && !k.state.Knows(raise.Decided) {
+			plan.Regressed = "it lacks a raise that the backup has"
+		}
+	}
 	if r.By > 0 {
 		raise.Target = store.Beyond(k.state.Floor, r.By)
 	} else {
@@ -275,6 +410,27 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 	return plan, raise, nil
 }
 
+// count counts a tag, with its next ID after the raise.
+func (p *Plan) count(tag store.Tag, next int64, raise register.Raise) {
+	if tag.Step == 0 {
+		p.Removed++
+	} else {
+		p.Tags++
+	}
+	if tag.Next < 1<<31 && next > 1<<31 {
+		p.Past31.Add(tag.Name)
+	}
+	if tag.Next < 1<<53 && next > 1<<53 {
+		p.Past53.Add(tag.Name)
+	}
+	if raise.By == nil && max(tag.Next, raise.Held[tag.Name]) >= raise.Target {
+		p.Above.Add(tag.Name)
+	}
+	if next == store.Beyond(next, 1) {
+		p.UsedUp.Add(tag.Name)
+	}
+}
+
 // fill counts what the raise will do, and refuses what it cannot do.
 func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Store) error {
 	limit := int64(0)
@@ -286,29 +442,22 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	}
 	var narrow Named
 	used := make([]bool, len(r.Lifts))
-	err := segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
-		if tag.Step == 0 {
-			plan.Removed++
-		} else {
-			plan.Tags++
+	if r.Restored != nil && !plan.Missing {
+		var err error
+		if plan.Lost, err = segments.CompareList(ctx, r.Restored.Tags); err != nil {
+			return err
 		}
+		for _, tag := range plan.Lost.Missing {
+			plan.count(tag, raise.Lift(tag, r.Restored.Taken), raise)
+		}
+	}
+	err := segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
+		plan.count(tag, next, raise)
 		for i, l := range r.Lifts {
 			used[i] = used[i] || templates.Matches(l.Pattern, tag.Name)
 		}
-		if tag.Next < 1<<31 && next > 1<<31 {
-			plan.Past31.add(tag.Name)
-		}
-		if tag.Next < 1<<53 && next > 1<<53 {
-			plan.Past53.add(tag.Name)
-		}
-		if raise.By == nil && max(tag.Next, raise.Held[tag.Name]) >= raise.Target {
-			plan.Above.add(tag.Name)
-		}
-		if next == store.Beyond(next, 1) {
-			plan.UsedUp.add(tag.Name)
-		}
 		if limit > 0 && next > limit && tag.Step > 0 {
-			narrow.add(tag.Name)
+			narrow.Add(tag.Name)
 		}
 	})
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
@@ -342,7 +491,7 @@ const (
 // awaitLoaders waits until the loaders that answer have resumed. The error is an
 // [ErrNotRaised] if a loader was granted more than was skipped.
 func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	if !allowed(ctx, js, worker.AskReportsRights()) {
+	if !Allowed(ctx, js, worker.AskReportsRights()) {
 		return nil
 	}
 	value, _, err := agreement.Lookup(ctx, js, prefix, agreement.InstallationKey)

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/idworker/idworker/cmd/internal/backup"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/format"
+	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/store"
+)
+
+// backupCmd saves what a restore needs.
+type backupCmd struct {
+	tagFlags `embed:""`
+
+	Dir string `arg:"" name:"dir" help:"New folder." type:"path"`
+
+	printFlags `embed:""`
+}
+
+// Run writes the folder whole, or not at all. Tags that cannot be read are
+// missing from it, and are an error.
+func (b *backupCmd) Run(ctx context.Context, out output) error {
+	source, err := b.backend()
+	if err != nil {
+		return err
+	}
+	return b.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		taken, lacks := backup.Take(ctx, js, b.Prefix, source, version)
+		if lacks != nil && !errors.Is(lacks, store.ErrCorrupt) {
+			return lacks
+		}
+		if err := taken.Write(b.Dir); err != nil {
+			return err
+		}
+		if lacks != nil {
+			lacks = fmt.Errorf("the backup lacks tags: %w", lacks)
+		}
+		text := "backup of " + describe(taken) + " in " + b.Dir
+		return errors.Join(out.Print(backupReport{sentence(text), b.Dir, taken.Installation, taken.Taken}), lacks)
+	})
+}
+
+// backupReport describes a backup.
+type backupReport struct {
+	sentence
+	Dir          string    `json:"dir"`
+	Installation string    `json:"installation"`
+	Taken        time.Time `json:"taken"`
+}
+
+// describe describes the contents of a backup.
+func describe(b backup.Backup) string {
+	existing := 0
+	for _, tag := range b.List.Tags {
+		if tag.Step > 0 {
+			existing++
+		}
+	}
+	parts := []string{countOf(tags.Plan{Tags: existing, Removed: len(b.List.Tags) - existing})}
+	if n := len(b.List.Templates); n > 0 {
+		parts = append(parts, format.Of(int64(n), "template"))
+	}
+	if n := len(b.Enrichments); n > 0 {
+		parts = append(parts, format.Of(int64(n), "enrichment"))
+	}
+	return "installation " + b.Installation + ": " + strings.Join(parts, ", ")
+}
+
+// restoreCmd puts a backup back.
+type restoreCmd struct {
+	tagFlags      `embed:""`
+	resourceFlags `embed:""`
+
+	Dir string `arg:"" name:"dir" help:"Folder of the backup." type:"existingdir"`
+
+	ReplaceInstallation string `help:"Take the place of this installation, made while the data was lost." placeholder:"ID"`
+
+	Yes     bool `help:"Skip the prompt, and raise all tags even if nothing is missing."`
+	DryRun  bool `help:"Print the changes and make none."`
+	Verbose bool `help:"Print a line per tag."`
+
+	Data    string `help:"Data folder of a stopped embedded server." placeholder:"FOLDER" type:"path"`
+	Witness string `help:"Witness of --data (default: FOLDER.witness)." placeholder:"FILE" type:"path"`
+
+	printFlags `embed:""`
+}
+
+func (r *restoreCmd) check() error {
+	switch {
+	case r.Data == "" && r.Witness != "":
+		return problem.Usage(errors.New("--witness needs --data"))
+	case r.Data != "" && r.named():
+		return problem.Usage(errors.New("--data excludes --server, --context and their environment variables, such as NATS_URL"))
+	}
+	return r.resourceFlags.check(r.Prefix)
+}
+
+// errNothing ends a restore of an installation that lacks nothing.
+var errNothing = errors.New("nothing is missing")
+
+// Run shows what is missing, asks, and puts it back. It ends like a raise.
+func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	source, err := r.backend()
+	if err != nil {
+		return err
+	}
+	debug.SetGCPercent(frugal)
+	from, err := backup.Read(r.Dir)
+	if err != nil {
+		return err
+	}
+	done := newRaised(out, r.Verbose)
+	restoring := backup.Restoring{
+		Backup: from, Replace: r.ReplaceInstallation, Replicas: r.Replicas, Resources: r.resources(r.Prefix, partAll), Built: built(),
+		Confirm: func(p backup.Plan) error { return r.confirm(ctx, from, p, in, out, done) },
+		Report:  done.Add,
+	}
+	var restored backup.Restored
+	folder := ""
+	progress.Show(func() {
+		if r.Data != "" {
+			at := embedded.Config{Folder: r.Data, Witness: r.Witness, Log: newLogger(zapcore.WarnLevel)}
+			folder, restored, err = restoring.RestoreFolder(ctx, at, r.Prefix, source)
+			return
+		}
+		err = r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {
+			restored, err = restoring.Restore(ctx, js, r.Prefix, source)
+			return err
+		})
+	}, done.progress)
+	done.target = restored.Target
+	if errors.Is(err, errDryRun) || errors.Is(err, errNothing) {
+		err = nil
+	}
+	return errors.Join(done.End(err), r.explain(restored, folder, out))
+}
+
+// confirm shows what the restore will do.
+func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.Plan, in input, out output, done *raised) error {
+	to := io.Writer(out)
+	if out.JSON {
+		to = io.Discard
+	}
+	fmt.Fprintf(to, "backup of %s, taken at %s UTC\n", describe(from), from.Taken.UTC().Format(time.DateTime))
+	for _, d := range p.Kept {
+		fmt.Fprintf(to, "kept: setting %s is %q, and was %q\n", d.Key, d.Here, d.Backup)
+	}
+	for _, tag := range p.Lost.Orders {
+		fmt.Fprintf(to, "kept: tag %s is not %s any more\n", tag.Name, tag.Order)
+	}
+	if p.Nothing() && !r.Yes {
+		fmt.Fprintln(to, "nothing is missing, and no fault is known: nothing was changed; --yes raises all tags anyway")
+		return errNothing
+	}
+	show := func(n int, what string, names ...string) {
+		if n == 0 {
+			return
+		}
+		var some tags.Named
+		for _, name := range names {
+			some.Add(name)
+		}
+		fmt.Fprintf(to, "missing: %s: %s\n", format.Of(int64(n), what), some)
+	}
+	var lost []string
+	for _, tag := range p.Lost.Missing {
+		lost = append(lost, tag.Name)
+	}
+	switch {
+	case p.Replaced != "":
+		fmt.Fprintf(to, "takes the place of installation %s\n", p.Replaced)
+	case p.Missing:
+		fmt.Fprintln(to, "missing: the register")
+	case p.Regressed != "":
+		fmt.Fprintf(to, "the register may lack grants: %s\n", p.Regressed)
+	case len(p.Lost.Lower) > 0:
+		fmt.Fprintf(to, "the register is older than the backup: %s\n", p.Lost.Lower[0].Name)
+	}
+	show(len(lost), "tag", lost...)
+	show(len(p.Keys), "setting", p.Keys...)
+	show(len(p.Templates), "template", p.Templates...)
+	show(len(p.Enrichments), "enrichment", p.Enrichments...)
+	return raisePrompt{0, r.DryRun, r.Yes, true}.confirm(ctx, p.Plan, in, out, done)
+}
+
+// explain prints what is left to do.
+func (r *restoreCmd) explain(done backup.Restored, folder string, out output) (err error) {
+	if out.JSON || done.Target == 0 {
+		return done.Undone
+	}
+	for _, process := range done.Restart {
+		_, err = fmt.Fprintf(out, "restart: process %s belongs to the installation that was replaced\n", process)
+	}
+	if done.Clock != nil && err == nil {
+		_, err = fmt.Fprintf(out, "snowflake IDs: %s\n", explain(done.Clock))
+	}
+	if folder != "" && err == nil {
+		_, err = fmt.Fprintf(out, "%s can be served again\n", folder)
+	}
+	return errors.Join(err, done.Undone)
+}

@@ -1,0 +1,202 @@
+// Package backup saves what an installation cannot lose, as text in a folder,
+// and restores it.
+//
+// A backup has no counters that a restore relies on: they are old the moment
+// they are read, so a restore raises all tags above the time. What counts are
+// the names of tags with their orders and steps, removed tags, templates, the
+// lowest first ID of new tags, decisions, the settings that all processes
+// share, and the records of enrichments.
+//
+// A folder has these files, which only their owner may read:
+//
+//	backup.json  what the backup is of, the settings and the records
+//	tags.txt     tags and templates, as tag export prints them
+//	SHA256SUMS   the checksums of both, as sha256sum -c checks them
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/messages"
+)
+
+const (
+	manifestFile = "backup.json"
+	tagsFile     = "tags.txt"
+	sumsFile     = "SHA256SUMS"
+)
+
+// format is the version of the folder's contents. A later version that this one
+// cannot read has a higher number.
+const format = 1
+
+var (
+	// ErrFolder is wrapped by the errors about a folder that is no backup, or no
+	// whole one.
+	ErrFolder = problem.New(problem.Invalid, "not a usable backup")
+
+	// ErrExists means that the folder for a new backup is there and not empty.
+	ErrExists = problem.New(problem.Invalid, "the folder is not empty; give each backup a new folder")
+)
+
+// Backup is the contents of a folder.
+type Backup struct {
+	Manifest
+	List tags.List
+}
+
+// Manifest describes a backup. A JSON decoder ignores fields of later versions.
+type Manifest struct {
+	Format  int       `json:"format"`
+	Version string    `json:"version"` // of the program that took it
+	Taken   time.Time `json:"taken"`   // by the clock of its machine
+
+	Prefix       messages.Prefix `json:"prefix"`
+	Installation string          `json:"installation"` // ID
+	Replicas     int             `json:"replicas"`     // of the buckets
+
+	// The register's decisions, the latest last, and the lowest first ID of names
+	// without an entry that was known.
+	Decisions []string `json:"decisions,omitempty"`
+	Floor     int64    `json:"floor,string"`
+
+	// The entries of the buckets by key.
+	Config      map[string]string `json:"config"`
+	Enrichments map[string]string `json:"enrichments,omitempty"`
+}
+
+// Write writes the folder, which must be missing or empty: whole, or not at all.
+func (b Backup) Write(folder string) (err error) {
+	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // removes an empty folder
+		return fmt.Errorf("%w: %s", ErrExists, folder)
+	}
+	parent := filepath.Dir(folder)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp(parent, filepath.Base(folder)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(temp))
+		}
+	}()
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{manifestFile, b.writeManifest},
+		{tagsFile, b.List.Text},
+		{sumsFile, func(w io.Writer) error { return writeSums(temp, w) }},
+	} {
+		if err := writeFile(filepath.Join(temp, f.name), f.write); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(syncFolder(temp), os.Rename(temp, folder)); err != nil {
+		return err
+	}
+	return syncFolder(parent)
+}
+
+func (b Backup) writeManifest(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(b.Manifest)
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Sync(), f.Close())
+}
+
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// writeSums writes the checksums of the files in a folder.
+func writeSums(folder string, w io.Writer) error {
+	for _, name := range []string{manifestFile, tagsFile} {
+		f, err := os.Open(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, f)
+		if err = errors.Join(err, f.Close()); err == nil {
+			_, err = fmt.Fprintf(w, "%x  %s\n", sum.Sum(nil), name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read reads a folder, and checks that it is whole and unchanged. Errors:
+// [ErrFolder]; the file system's.
+func Read(folder string) (b Backup, err error) {
+	unusable := func(reason string, args ...any) (Backup, error) {
+		return Backup{}, fmt.Errorf("%w: %s: %s", ErrFolder, folder, fmt.Sprintf(reason, args...))
+	}
+	data, err := os.ReadFile(filepath.Join(folder, manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return unusable("%s is missing", manifestFile)
+	}
+	if err != nil {
+		return Backup{}, err
+	}
+	malformed := json.Unmarshal(data, &b.Manifest)
+	if malformed == nil && b.Format > format {
+		return unusable("a newer version of idworker wrote it: format %d, and this version reads %d", b.Format, format)
+	}
+	sums, err := os.ReadFile(filepath.Join(folder, sumsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return unusable("%s is missing", sumsFile)
+	}
+	if err != nil {
+		return Backup{}, err
+	}
+	found := new(bytes.Buffer)
+	err = writeSums(folder, found)
+	if errors.Is(err, fs.ErrNotExist) {
+		return unusable("%s is missing", tagsFile)
+	}
+	if err != nil {
+		return Backup{}, err
+	}
+	if found.String() != string(sums) || malformed != nil || b.Format != format {
+		return unusable("its files do not match %s, so it was changed or is incomplete", sumsFile)
+	}
+	f, err := os.Open(filepath.Join(folder, tagsFile))
+	if err != nil {
+		return Backup{}, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	b.List, err = tags.Parse(f)
+	if err != nil {
+		return unusable("%s: %v", tagsFile, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,278 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
+)
+
+var (
+	// ErrOther means that NATS has another installation than the backup.
+	ErrOther = problem.New(problem.Invalid, "NATS has another installation than the backup")
+
+	// ErrPrefix means that the backup is of another prefix.
+	ErrPrefix = problem.New(problem.Invalid, "the backup is of another prefix")
+)
+
+// Restoring puts a backup back. It deletes nothing: settings that are missing
+// are put back, the register gets the tags that it lacks, and every tag is
+// raised above the time, whatever was granted since the backup. Each step only
+// adds or raises, so a restore may end anywhere, and be repeated.
+type Restoring struct {
+	Backup Backup
+
+	// Replace is the ID of an installation whose place the backup takes: one that
+	// processes made while the data was lost. Its entries stay.
+	Replace string
+
+	Replicas  int           // of buckets that are created; 0 for those of the backup
+	Resources []kv.Resource // created if missing, at last
+	Built     time.Time     // of this program; zero if unknown
+
+	// Confirm is called before anything is written. An error ends the restore.
+	Confirm func(Plan) error
+	Report  func(tags.Change)
+}
+
+// Plan is what a restore is about to do.
+type Plan struct {
+	tags.Plan
+	Keys        []string // settings that are put back
+	Kept        []Differing
+	Templates   []string // patterns that are put back
+	Enrichments []string // keys of records that are put back
+	Replaced    string   // ID of the installation whose place the backup takes
+}
+
+// Differing is a setting that stays, although the backup has another value.
+type Differing struct{ Key, Here, Backup string }
+
+// Nothing reports whether nothing is missing and no fault is known.
+func (p Plan) Nothing() bool {
+	return !p.Missing && p.Regressed == "" && p.Replaced == "" &&
+		len(p.Lost.Missing)+len(p.Lost.Lower)+len(p.Keys)+len(p.Templates)+len(p.Enrichments) == 0
+}
+
+// Restored is the result of a restore.
+type Restored struct {
+	Target  int64    // lowest first ID of new tags
+	Restart []string // processes of another installation
+	Undone  error    // resources that could not be created
+	Clock   error    // a *lease.ClockLostError; or nil
+}
+
+// restore is a restore under way.
+type restore struct {
+	Restoring
+	plan Plan
+}
+
+// Restore restores an installation on a NATS server. Errors: [ErrOther],
+// [ErrPrefix], those of tags.RaiseAll.
+func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (done Restored, err error) {
+	under := &restore{Restoring: r}
+	raising, err := under.raising(prefix)
+	if err != nil {
+		return done, err
+	}
+	if done.Target, err = tags.RaiseAll(ctx, js, prefix, source, raising); err != nil {
+		return done, err
+	}
+	for _, resource := range r.Resources {
+		if err := resource.Ensure(ctx, js); err != nil {
+			done.Undone = errors.Join(done.Undone, fmt.Errorf("%s: %w", resource, err))
+		}
+	}
+	if done.Restart, err = r.others(ctx, js, prefix); err != nil {
+		return done, err
+	}
+	err = lease.CheckClock(ctx, js, prefix)
+	if errors.Is(err, lease.ErrClockLost) {
+		done.Clock, err = err, nil
+	}
+	return done, err
+}
+
+// RestoreFolder restores the data folder of a stopped embedded server, and
+// creates it if it is missing. It returns the folder's path.
+func (r Restoring) RestoreFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend) (folder string, done Restored, err error) {
+	under := &restore{Restoring: r}
+	raising, err := under.raising(prefix)
+	if err != nil {
+		return "", done, err
+	}
+	at.Create = true
+	folder, done.Target, err = tags.RaiseFolder(ctx, at, prefix, source, raising)
+	return folder, done, err
+}
+
+// raising returns the raise that is the heart of the restore.
+func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
+	b := r.Backup
+	if b.Prefix != prefix {
+		return tags.Raising{}, fmt.Errorf("%w: %s, and this is %s; give --prefix %s", ErrPrefix, b.Prefix, prefix, b.Prefix)
+	}
+	if r.Replicas == 0 {
+		r.Replicas = b.Replicas
+	}
+	return tags.Raising{
+		Built: r.Built, Report: r.Report,
+		Confirm: func(p tags.Plan) error {
+			r.plan.Plan = p
+			return r.Confirm(r.plan)
+		},
+		Restored: &tags.Restored{
+			Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas,
+			Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
+			Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
+		},
+	}, nil
+}
+
+// raised are the settings that only rise, and are not put back as they are.
+var raised = []string{agreement.FloorKey, templates.Key}
+
+// look compares what is there with the backup.
+func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	r.plan = Plan{}
+	for _, key := range slices.Sorted(maps.Keys(r.Backup.Config)) {
+		want := r.Backup.Config[key]
+		here, found, err := agreement.Lookup(ctx, js, prefix, key)
+		switch {
+		case err != nil:
+			return err
+		case key == agreement.InstallationKey && found:
+			if err := r.compareInstallation(ctx, js, prefix, here); err != nil {
+				return err
+			}
+		case slices.Contains(raised, key):
+		case !found:
+			r.plan.Keys = append(r.plan.Keys, key)
+		case here != want:
+			r.plan.Kept = append(r.plan.Kept, Differing{key, here, want})
+		}
+	}
+	if r.Replace != "" && r.plan.Replaced == "" && slices.Contains(r.plan.Keys, agreement.InstallationKey) {
+		return fmt.Errorf("%w: NATS has none, so there is none to replace", ErrOther)
+	}
+	present, err := templates.Read(ctx, js, prefix)
+	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return err
+	}
+	for _, t := range r.Backup.List.Templates {
+		if _, err := present.Named(t.Pattern); err != nil {
+			r.plan.Templates = append(r.plan.Templates, t.Pattern)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Backup.Enrichments)) {
+		e, err := kv.Get(ctx, js, enrich.BucketName(prefix), key)
+		if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+			return err
+		}
+		if e.Revision == 0 {
+			r.plan.Enrichments = append(r.plan.Enrichments, key)
+		}
+	}
+	return nil
+}
+
+// compareInstallation refuses another installation than that of the backup,
+// unless the backup takes its place.
+func (r *restore) compareInstallation(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, here string) error {
+	id, since, _ := strings.Cut(here, " ")
+	switch id {
+	case r.Backup.Installation:
+		return nil
+	case r.Replace:
+		r.plan.Replaced = id
+		return nil
+	}
+	state, err := register.Look(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s, since %s, with %d tags; the backup is of %s; if processes made that one after the data was lost, take its place: --replace-installation %s",
+		ErrOther, id, since, state.Entries, r.Backup.Installation, id)
+}
+
+// prepare puts settings and records back, and the installation's ID first: from
+// then on no process makes another.
+func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	if err := kv.Ensure(ctx, js, agreement.Bucket(prefix, r.Replicas)); err != nil {
+		return err
+	}
+	agreed, err := agreement.Open(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	own := r.Backup.Config[agreement.InstallationKey]
+	now := own
+	if r.plan.Replaced != "" {
+		err = agreed.ReplaceInstallation(ctx, r.plan.Replaced, own)
+	} else if own != "" {
+		now, err = agreed.Agree(ctx, agreement.InstallationKey, own)
+	}
+	if id, _, _ := strings.Cut(now, " "); err == nil && id != r.Backup.Installation {
+		err = fmt.Errorf("%w: %s, made a moment ago", ErrOther, id)
+	}
+	for _, key := range r.plan.Keys {
+		if err == nil {
+			_, err = agreed.Agree(ctx, key, r.Backup.Config[key])
+		}
+	}
+	if err == nil {
+		err = agreed.RaiseFloor(ctx, r.Backup.Floor)
+	}
+	if err != nil || len(r.plan.Enrichments) == 0 {
+		return err
+	}
+	if err := kv.Ensure(ctx, js, enrich.Bucket(prefix, r.Replicas)); err != nil {
+		return err
+	}
+	records, err := kv.Open(ctx, js, enrich.BucketName(prefix))
+	for _, key := range r.plan.Enrichments {
+		if err == nil {
+			_, err = records.Update(ctx, key, []byte(r.Backup.Enrichments[key]), 0)
+		}
+		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // an enricher made one
+			err = nil
+		}
+	}
+	return err
+}
+
+// others names the processes that belong to another installation.
+func (r Restoring) others(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (names []string, err error) {
+	if !tags.Allowed(ctx, js, worker.AskReportsRights()) {
+		return nil, nil
+	}
+	reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
+	if err != nil && !errors.Is(err, worker.ErrNoReports) {
+		return nil, err
+	}
+	for _, p := range reports {
+		if p.Stats.Installation != r.Backup.Installation {
+			names = append(names, p.Instance+" on "+p.Host)
+		}
+	}
+	return names, nil
+}

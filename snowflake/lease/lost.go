@@ -1,0 +1,50 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+)
+
+// CheckClock returns a [*ClockLostError] if the clock bucket is not the
+// installation's, or is missing although there was one.
+func CheckClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	installed, known, err := agreement.Lookup(ctx, js, prefix, clockIDKey)
+	if err != nil || !known {
+		return err
+	}
+	e, err := kv.Get(ctx, js, ClockBucketName(prefix), identityKey)
+	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return err
+	}
+	if e.Exists() && string(e.Value) == installed {
+		return nil
+	}
+	wait, err := LossWait(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	return &ClockLostError{Found: string(e.Value), Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: clockIDKey}
+}
+
+// LossWait is how long after the last write to a lost clock bucket the time that
+// it had reserved ends, for workers with the default --max-ahead and
+// --max-clock-skew.
+func LossWait(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (time.Duration, error) {
+	ttl := DefaultTTL
+	leases, err := js.Stream(ctx, kv.StreamName(WorkersBucketName(prefix)))
+	switch {
+	case err == nil:
+		ttl = max(ttl, leases.CachedInfo().Config.MaxAge)
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return 0, err
+	}
+	return fenceLength(ttl) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew, nil
+}

@@ -1,0 +1,108 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/store"
+)
+
+// Compared is how a register differs from a list of tags that was taken from it
+// earlier.
+type Compared struct {
+	Missing []store.Tag // tags and removed tags without an entry
+	Lower   []store.Tag // tags whose entries are below the list
+	Orders  []store.Tag // tags with another order here than in the list
+
+	markers map[string]uint64 // revisions of missing entries that were deleted by hand
+}
+
+// CompareList compares the register with a list of tags, which is sorted by
+// name without repetitions. Unreadable entries are not compared.
+func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, err error) {
+	here := make([]bool, len(list))
+	c.markers = make(map[string]uint64)
+	err = s.remote.each(ctx, func(name string, e listed, _ time.Time) bool {
+		i, found := slices.BinarySearchFunc(list, name, func(t store.Tag, name string) int { return strings.Compare(t.Name, name) })
+		if !found {
+			return true
+		}
+		tag := list[i]
+		switch here[i] = e.err != nil || e.exists(); {
+		case e.err != nil:
+		case e.deleted():
+			c.markers[tag.Name] = e.revision
+		case e.Next < tag.Next:
+			c.Lower = append(c.Lower, tag)
+		}
+		if e.err == nil && checkOrder(tag, e.storedEntry) != nil {
+			c.Orders = append(c.Orders, tag)
+		}
+		return true
+	})
+	for i, tag := range list {
+		if !here[i] {
+			c.Missing = append(c.Missing, tag)
+		}
+	}
+	return c, err
+}
+
+// PutBack writes the entries of a list that the register lacks, with their
+// orders: for [Raise.First], which lifts them. In front of a table it returns
+// the tags without a row; their entries are removed until CreateTag.
+func (s *Store) PutBack(ctx context.Context, list []store.Tag) (rowless []store.Tag, err error) {
+	found, err := s.CompareList(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.rows(ctx)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return nil, err
+	}
+	var changes []kv.Change
+	for _, tag := range found.Missing {
+		e := entry{Next: max(tag.Next, s.Lowest()), Step: tag.Step, Order: stored(tag.Order), Removed: tag.Step == 0}
+		if s.cfg.Table != nil {
+			_, hasRow := rows[tag.Name]
+			if tag.Step > 0 && !hasRow {
+				tag.Next = e.Next
+				rowless = append(rowless, tag)
+			}
+			e.Step, e.Removed = 0, !hasRow
+		}
+		changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
+	}
+	batches, ctx := errgroup.WithContext(ctx)
+	batches.SetLimit(batchesAtOnce)
+	for batch := range slices.Chunk(changes, kv.MaxBatch) {
+		batches.Go(func() error { return s.putBackBatch(ctx, batch) })
+	}
+	return rowless, batches.Wait()
+}
+
+// putBackBatch writes entries that are missing. One that was written since then
+// stays.
+func (s *Store) putBackBatch(ctx context.Context, batch []kv.Change) error {
+	p, err := s.permit(ctx)
+	if err != nil {
+		return err
+	}
+	for i, w := range s.remote.updateMany(ctx, batch) {
+		err := w.Err
+		if err == nil {
+			err = s.confirm(p, w.Revision)
+		}
+		if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !errors.Is(err, errLate) {
+			return s.tagError(batch[i].Key, err)
+		}
+	}
+	return nil
+}
