@@ -17,6 +17,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store"
 )
@@ -127,7 +128,10 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 	}
 	done := newRaised(out, r.Verbose)
 	restoring := backup.Restoring{
-		Backup: from, Replace: r.ReplaceInstallation, Replicas: r.Replicas, Resources: r.resources(r.Prefix, partAll), Built: built(),
+		Backup: from, Replace: r.ReplaceInstallation, Replicas: r.Replicas, Built: built(),
+		Resources: func(replicas int) []kv.Resource {
+			return resourceFlags{replicas, r.LeaseTTL}.resources(r.Prefix, partAll)
+		},
 		Confirm: func(p backup.Plan) error { return r.confirm(ctx, from, p, in, out, done) },
 		Report:  done.Add,
 	}

@@ -196,13 +196,17 @@ func WorkersBucketName(p messages.Prefix) string { return string(p) + "_workers"
 func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Resource {
 	return []kv.Resource{
 		agreement.Bucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix))),
-		kv.LastingBucket(jetstream.KeyValueConfig{
-			Bucket: ClockBucketName(prefix), Description: "idworker: end of the reserved time of each worker ID", Replicas: replicas,
-		}, agreement.HasKey(prefix, clockIDKey)),
+		clockBucket(prefix, replicas, agreement.HasKey(prefix, clockIDKey)),
 		kv.LeaseBucket(jetstream.KeyValueConfig{
 			Bucket: WorkersBucketName(prefix), Description: "idworker: leases of worker IDs", Replicas: replicas, TTL: ttl,
 		}),
 	}
+}
+
+func clockBucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
+	return kv.LastingBucket(jetstream.KeyValueConfig{
+		Bucket: ClockBucketName(prefix), Description: "idworker: end of the reserved time of each worker ID", Replicas: replicas,
+	}, older...)
 }
 
 // Create creates the missing buckets, see [Resources]. It does not change

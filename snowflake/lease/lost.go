@@ -13,19 +13,20 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-// CheckClock returns a [*ClockLostError] if the clock bucket is not the
-// installation's, or is missing although there was one.
-func CheckClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+// RestoreClock creates the clock bucket if it is missing. If the bucket is not
+// that of the installation's config, the error is a [*ClockLostError]: no worker
+// claims a worker ID until an operator has decided.
+func RestoreClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
+	if err := clockBucket(prefix, replicas).Ensure(ctx, js); err != nil {
+		return err
+	}
 	installed, known, err := agreement.Lookup(ctx, js, prefix, clockIDKey)
 	if err != nil || !known {
 		return err
 	}
 	e, err := kv.Get(ctx, js, ClockBucketName(prefix), identityKey)
-	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+	if err != nil || e.Exists() && string(e.Value) == installed {
 		return err
-	}
-	if e.Exists() && string(e.Value) == installed {
-		return nil
 	}
 	wait, err := LossWait(ctx, js, prefix)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -44,9 +45,12 @@ type Restoring struct {
 	// processes made while the data was lost. Its entries stay.
 	Replace string
 
-	Replicas  int           // of buckets that are created; 0 for those of the backup
-	Resources []kv.Resource // created if missing, at last
-	Built     time.Time     // of this program; zero if unknown
+	Replicas int       // of buckets that are created; 0 for those of the backup
+	Built    time.Time // of this program; zero if unknown
+
+	// Resources returns the streams and buckets that are created at last if they
+	// are missing.
+	Resources func(replicas int) []kv.Resource
 
 	// Confirm is called before anything is written. An error ends the restore.
 	Confirm func(Plan) error
@@ -97,18 +101,19 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 	if done.Target, err = tags.RaiseAll(ctx, js, prefix, source, raising); err != nil {
 		return done, err
 	}
-	for _, resource := range r.Resources {
+	done.Clock = lease.RestoreClock(ctx, js, prefix, under.Replicas)
+	if !errors.Is(done.Clock, lease.ErrClockLost) {
+		done.Undone, done.Clock = done.Clock, nil
+	}
+	for _, resource := range r.Resources(under.Replicas) {
+		if !tags.Allowed(ctx, js, rights.Publish(resource.InfoSubject())) {
+			continue // another user's
+		}
 		if err := resource.Ensure(ctx, js); err != nil {
 			done.Undone = errors.Join(done.Undone, fmt.Errorf("%s: %w", resource, err))
 		}
 	}
-	if done.Restart, err = r.others(ctx, js, prefix); err != nil {
-		return done, err
-	}
-	err = lease.CheckClock(ctx, js, prefix)
-	if errors.Is(err, lease.ErrClockLost) {
-		done.Clock, err = err, nil
-	}
+	done.Restart, err = r.others(ctx, js, prefix)
 	return done, err
 }
 
