@@ -87,7 +87,9 @@ type Restored struct {
 // restore is a restore under way.
 type restore struct {
 	Restoring
-	plan Plan
+	alone  bool // no other process is connected
+	raised *tags.Restored
+	plan   Plan
 }
 
 // Restore restores an installation on a NATS server. Errors: [ErrOther],
@@ -120,7 +122,7 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 // RestoreFolder restores the data folder of a stopped embedded server, and
 // creates it if it is missing. It returns the folder's path.
 func (r Restoring) RestoreFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend) (folder string, done Restored, err error) {
-	under := &restore{Restoring: r}
+	under := &restore{Restoring: r, alone: true}
 	raising, err := under.raising(prefix)
 	if err != nil {
 		return "", done, err
@@ -139,26 +141,34 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 	if r.Replicas == 0 {
 		r.Replicas = b.Replicas
 	}
+	r.raised = &tags.Restored{
+		Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas,
+		Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
+		Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
+	}
 	return tags.Raising{
-		Built: r.Built, Report: r.Report,
+		Restored: r.raised, Built: r.Built, Report: r.Report,
 		Confirm: func(p tags.Plan) error {
 			r.plan.Plan = p
 			return r.Confirm(r.plan)
 		},
-		Restored: &tags.Restored{
-			Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas,
-			Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
-			Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
-		},
 	}, nil
 }
 
-// raised are the settings that only rise, and are not put back as they are.
-var raised = []string{agreement.FloorKey, templates.Key}
+// merged are the settings that are not put back as they are: they only rise.
+var merged = []string{agreement.FloorKey, templates.Key}
+
+// identities are the settings that name buckets. They may be those of new
+// buckets.
+var identities = []string{register.ConfigKey, lease.ClockIDKey}
 
 // look compares what is there with the backup.
 func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
 	r.plan = Plan{}
+	clockLost, err := lease.ClockLost(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.Backup.Config)) {
 		want := r.Backup.Config[key]
 		here, found, err := agreement.Lookup(ctx, js, prefix, key)
@@ -169,15 +179,23 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 			if err := r.compareInstallation(ctx, js, prefix, here); err != nil {
 				return err
 			}
-		case slices.Contains(raised, key):
+		case slices.Contains(merged, key):
+		case !found && key == lease.ClockIDKey && r.alone && clockLost: // a new one is as good: nobody has a worker ID
 		case !found:
 			r.plan.Keys = append(r.plan.Keys, key)
-		case here != want:
+		case here != want && !slices.Contains(identities, key):
 			r.plan.Kept = append(r.plan.Kept, Differing{key, here, want})
 		}
 	}
 	if r.Replace != "" && r.plan.Replaced == "" && slices.Contains(r.plan.Keys, agreement.InstallationKey) {
 		return fmt.Errorf("%w: NATS has none, so there is none to replace", ErrOther)
+	}
+	if !r.alone {
+		others, err := r.others(ctx, js, prefix)
+		if err != nil {
+			return err
+		}
+		r.raised.Drops = r.Replace != "" || len(others) > 0
 	}
 	present, err := templates.Read(ctx, js, prefix)
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {

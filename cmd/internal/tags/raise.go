@@ -79,6 +79,11 @@ type Restored struct {
 	Templates templates.List // those that are missing are put back, if they fit the others
 	Replicas  int            // of a register that is created
 
+	// Drops, which Look may set, means that workers belong to another
+	// installation, whose IDs may be those of the backup's: they drop their
+	// buffers.
+	Drops bool
+
 	// Look is done first, and Prepare after Confirm, before the register is
 	// changed.
 	Look, Prepare func(context.Context, jetstream.JetStream) error
@@ -204,11 +209,13 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 	return server.Folder(), target, errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
 }
 
-// awaitClock waits until the time that snowflake IDs were issued for is past, if
-// the bucket of that time is older than the witness.
+// awaitClock waits until the time that snowflake IDs were issued for is past,
+// unless the bucket of that time has all that the witness noted. Without a note,
+// that may have been until now.
 func awaitClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, w *register.Witness, noted time.Time) error {
-	behind, err := w.Behind(ctx, js, lease.ClockBucketName(prefix))
-	if err != nil || !behind {
+	if noted.IsZero() {
+		noted = time.Now()
+	} else if behind, err := w.Behind(ctx, js, lease.ClockBucketName(prefix)); err != nil || !behind {
 		return err
 	}
 	wait, err := lease.LossWait(ctx, js, prefix)
@@ -244,7 +251,14 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	raise.Alone = alone
-	raise.Also = func(ctx context.Context, raise register.Raise) error { return liftTemplates(ctx, js, prefix, raise) }
+	var lifted []string
+	raise.Also = func(ctx context.Context, raise register.Raise) error {
+		err := liftTemplates(ctx, js, prefix, raise)
+		if err == nil && len(lifted) > 0 {
+			err = worker.DropTags(ctx, js.Conn(), prefix, lifted...)
+		}
+		return err
+	}
 	if k.state.Missing { // opening creates it
 		plan.Changes = func(context.Context, func(Change)) error { return nil }
 		if r.Restored != nil {
@@ -276,7 +290,12 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	if r.By == 0 { // the answer may have taken long
 		raise.Target = max(raise.Target, raise.Now().UnixMicro())
 	}
-	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) { r.Report(changeOf(tag, before)) })
+	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) {
+		if r.Restored != nil && r.Restored.Drops {
+			lifted = append(lifted, tag.Name)
+		}
+		r.Report(changeOf(tag, before))
+	})
 }
 
 // confirm asks, and prepares a restore.
