@@ -45,6 +45,10 @@ type Restoring struct {
 	// processes made while the data was lost. Its entries stay.
 	Replace string
 
+	// Salvage replaces a register that cannot be opened: it saves the entries that
+	// can be read before they are deleted. Nil refuses such a register.
+	Salvage func(entries map[string]string) error
+
 	Replicas int       // of buckets that are created; 0 for those of the backup
 	Built    time.Time // of this program; zero if unknown
 
@@ -87,7 +91,8 @@ type Restored struct {
 // restore is a restore under way.
 type restore struct {
 	Restoring
-	alone  bool // no other process is connected
+	store  string // its name
+	alone  bool   // no other process is connected
 	raised *tags.Restored
 	plan   Plan
 }
@@ -95,7 +100,7 @@ type restore struct {
 // Restore restores an installation on a NATS server. Errors: [ErrOther],
 // [ErrPrefix], those of tags.RaiseAll.
 func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (done Restored, err error) {
-	under := &restore{Restoring: r}
+	under := &restore{Restoring: r, store: source.Name()}
 	raising, err := under.raising(prefix)
 	if err != nil {
 		return done, err
@@ -122,7 +127,7 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 // RestoreFolder restores the data folder of a stopped embedded server, and
 // creates it if it is missing. It returns the folder's path.
 func (r Restoring) RestoreFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend) (folder string, done Restored, err error) {
-	under := &restore{Restoring: r, alone: true}
+	under := &restore{Restoring: r, store: source.Name(), alone: true}
 	raising, err := under.raising(prefix)
 	if err != nil {
 		return "", done, err
@@ -142,7 +147,7 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 		r.Replicas = b.Replicas
 	}
 	r.raised = &tags.Restored{
-		Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas,
+		Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage,
 		Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
 		Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
 	}
@@ -175,7 +180,9 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 		switch {
 		case err != nil:
 			return err
-		case key == agreement.InstallationKey && found:
+		case key == agreement.StoreKey && !found && want != r.store:
+			return &agreement.ForeignStoreError{Bucket: agreement.BucketName(prefix), Installed: want, Given: r.store}
+		case key == agreement.InstallationKey && found && r.Backup.Installation != "":
 			if err := r.compareInstallation(ctx, js, prefix, here); err != nil {
 				return err
 			}
@@ -240,9 +247,6 @@ func (r *restore) compareInstallation(ctx context.Context, js jetstream.JetStrea
 // prepare puts settings and records back, and the installation's ID first: from
 // then on no process makes another.
 func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	if err := kv.Ensure(ctx, js, agreement.Bucket(prefix, r.Replicas)); err != nil {
-		return err
-	}
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return err
@@ -254,7 +258,7 @@ func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix me
 	} else if own != "" {
 		now, err = agreed.Agree(ctx, agreement.InstallationKey, own)
 	}
-	if id, _, _ := strings.Cut(now, " "); err == nil && id != r.Backup.Installation {
+	if id, _, _ := strings.Cut(now, " "); err == nil && own != "" && id != r.Backup.Installation {
 		err = fmt.Errorf("%w: %s, made a moment ago", ErrOther, id)
 	}
 	for _, key := range r.plan.Keys {
@@ -293,7 +297,7 @@ func (r Restoring) others(ctx context.Context, js jetstream.JetStream, prefix me
 		return nil, err
 	}
 	for _, p := range reports {
-		if p.Stats.Installation != r.Backup.Installation {
+		if r.Backup.Installation != "" && p.Stats.Installation != r.Backup.Installation {
 			names = append(names, p.Instance+" on "+p.Host)
 		}
 	}
