@@ -143,7 +143,10 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 	if b.Prefix != prefix {
 		return tags.Raising{}, fmt.Errorf("%w: %s, and this is %s; give --prefix %s", ErrPrefix, b.Prefix, prefix, b.Prefix)
 	}
-	if r.Replicas == 0 {
+	switch {
+	case r.alone:
+		r.Replicas = 1
+	case r.Replicas == 0:
 		r.Replicas = b.Replicas
 	}
 	r.raised = &tags.Restored{
@@ -244,12 +247,23 @@ func (r *restore) compareInstallation(ctx context.Context, js jetstream.JetStrea
 		ErrOther, id, since, state.Entries, r.Backup.Installation, id)
 }
 
-// prepare puts settings and records back, and the installation's ID first: from
-// then on no process makes another.
+// prepare puts settings and records back. The identity of a lost register is
+// first: from then on no process makes another, in which tags could begin at 1.
+// The installation's ID follows.
 func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return err
+	}
+	lost := r.Backup.Config[register.ConfigKey]
+	if r.plan.Missing && slices.Contains(r.plan.Keys, register.ConfigKey) {
+		made, err := agreed.Agree(ctx, register.ConfigKey, lost)
+		if err == nil && made != lost {
+			err = fmt.Errorf("%w: its register was made a moment ago", ErrOther)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	own := r.Backup.Config[agreement.InstallationKey]
 	now := own
