@@ -1,11 +1,9 @@
 package tags
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,32 +68,6 @@ type Raising struct {
 	Report  func(Change)
 
 	now func() time.Time // of this machine; for tests
-}
-
-// Restored is what a raise puts back of a backup: the tags and removed tags that
-// the register lacks, with their orders. Their next IDs count for nothing but
-// tags at or above the target, which were not begun by time.
-type Restored struct {
-	Tags    []store.Tag // by name, a removed tag has step 0
-	Taken   time.Time   // when they were listed
-	Floor   int64       // lowest first ID of names without an entry
-	Decided []string    // the decisions of the register, the latest last
-
-	Templates templates.List // those that are missing are put back, if they fit the others
-	Replicas  int            // of a register that is created
-
-	// Salvage replaces a register that cannot be opened: it saves the entries that
-	// can be read before they are deleted. Nil refuses such a register.
-	Salvage func(entries map[string]string) error
-
-	// Drops, which Look may set, means that workers belong to another
-	// installation, whose IDs may be those of the backup's: they drop their
-	// buffers.
-	Drops bool
-
-	// Look is done first, and Prepare after Confirm, before the register is
-	// changed.
-	Look, Prepare func(context.Context, jetstream.JetStream) error
 }
 
 // Lift lifts the tags that match a pattern by a number.
@@ -251,11 +223,14 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	if r.Restored != nil {
 		k.addFloor("the backup", r.Restored.Floor)
 		k.addTime("the backup", r.Restored.Taken)
-		if err := cmp.Or(r.Restored.Look(ctx, js), r.Restored.checkTemplates(ctx, js, prefix)); err != nil {
+		if err := r.Restored.Look(ctx, js); err != nil {
+			return 0, err
+		}
+		if err := r.Restored.checkTemplates(ctx, js, prefix); err != nil {
 			return 0, err
 		}
 	}
-	unreadable, err := r.salvage(ctx, js, prefix, k)
+	unreadable, err := r.Restored.salvage(ctx, js, prefix, source.Kind() == backend.JetStream, k)
 	if err != nil {
 		return 0, err
 	}
@@ -284,7 +259,10 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 			return 0, err
 		}
 		if unreadable != nil {
-			if err := cmp.Or(r.Restored.Salvage(unreadable), register.Discard(ctx, js, prefix)); err != nil {
+			if err := r.Restored.Salvage(unreadable); err != nil {
+				return 0, err
+			}
+			if err := register.Discard(ctx, js, prefix); err != nil {
 				return 0, err
 			}
 		}
@@ -318,46 +296,6 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	})
 }
 
-// salvage returns the entries of a register that cannot be opened, if such a
-// register is to be replaced. Its tags join those of the backup.
-func (r *Raising) salvage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, k *known) (map[string]string, error) {
-	if r.Restored == nil || k.state.Missing {
-		return nil, nil
-	}
-	_, bad := kv.Open(ctx, js, register.BucketName(prefix))
-	switch {
-	case bad != nil && r.Restored.Salvage == nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, bad)
-	case r.Restored.Salvage == nil:
-		return nil, nil
-	case bad == nil:
-		return nil, ErrReadable
-	}
-	found, entries, err := register.Salvage(ctx, js, prefix)
-	if err != nil {
-		return nil, err
-	}
-	r.Restored.Tags = join(r.Restored.Tags, found)
-	k.state.Missing = true
-	return entries, nil
-}
-
-// join adds tags to a list, both sorted by name. Of a tag in both the higher
-// next ID counts.
-func join(list, more []store.Tag) []store.Tag {
-	all := slices.Clone(list)
-	for _, tag := range more {
-		i, found := slices.BinarySearchFunc(list, tag, byName)
-		if found {
-			all[i].Next = max(all[i].Next, tag.Next)
-		} else {
-			all = append(all, tag)
-		}
-	}
-	slices.SortFunc(all, byName)
-	return all
-}
-
 // confirm asks, and then creates a missing config bucket and prepares a restore.
 func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, plan Plan) error {
 	if r.Confirm != nil {
@@ -374,48 +312,6 @@ func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix me
 		return err
 	}
 	return r.Restored.Prepare(ctx, js)
-}
-
-// checkTemplates refuses a template here that promises more of its dates than
-// that of the backup: names that were in use could begin at 1.
-func (r *Restored) checkTemplates(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	here, err := templates.Read(ctx, js, prefix)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil
-	}
-	for _, t := range r.Templates {
-		if err == nil {
-			_, _, err = here.Join(templates.List{t})
-		}
-		if errors.Is(err, templates.ErrOverlap) {
-			err = nil // that of the backup is not put back
-		}
-	}
-	return err
-}
-
-// putBack writes the tags that the register lacks, below the target of the
-// raise that lifts them, and missing rows and templates.
-func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Store, raise register.Raise) error {
-	list := slices.Clone(r.Tags)
-	for i, tag := range list {
-		if tag.Next >= raise.Target { // its entry will have been written just now
-			list[i].Next = raise.Lift(tag, r.Taken)
-		}
-	}
-	err := segments.PutBack(ctx, list)
-	for _, t := range r.Templates {
-		if t.First >= raise.Target { // as tags
-			t.First = raise.Lift(store.Tag{Name: t.Pattern, Next: t.First}, r.Taken)
-		}
-		if err == nil {
-			_, err = templates.Import(ctx, js, prefix, templates.List{t})
-		}
-		if errors.Is(err, templates.ErrOverlap) {
-			err = nil // those that are there stay
-		}
-	}
-	return err
 }
 
 // liftTemplates lifts the first IDs of templates at or above the target, as
