@@ -40,6 +40,7 @@ func (b *backupCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(frugal)
 	return b.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		taken, lacks := backup.Take(ctx, js, b.Prefix, source, version)
 		if lacks != nil && !errors.Is(lacks, store.ErrCorrupt) {
