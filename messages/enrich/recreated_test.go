@@ -92,6 +92,7 @@ func TestSourceRecreated(t *testing.T) {
 			limited.MaxMsgs = 40
 			b.stream(limited)
 			b.publish(1, 60)
+			b.stream(ordersConfig)
 			return 21
 		},
 		"nothing": func(b *bed) int {
