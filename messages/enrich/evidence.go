@@ -37,7 +37,7 @@ func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves boo
 
 // identifyTarget checks that the target is that of the record: it was created
 // then, and the message at Last is the recorded message, or is gone. A cluster
-// dates a restored stream anew: there the message has to be older than the
+// gives a restored stream a new date: there the message has to be older than the
 // stream.
 func (e *Enricher) identifyTarget(ctx context.Context, target *jetstream.StreamInfo) error {
 	r := &e.record
@@ -71,8 +71,8 @@ func (e *Enricher) recreated(at time.Time, stream *jetstream.StreamInfo) error {
 }
 
 // identifySource checks that the source is that of the record, and returns its
-// state. A cluster dates a restored stream anew: there it has to have the event
-// of the recorded time.
+// state. A cluster gives a restored stream a new date: there it has to have the
+// event of the recorded time.
 func (e *Enricher) identifySource(ctx context.Context) (*jetstream.StreamInfo, error) {
 	r := &e.record
 	source, err := e.checkEvent(ctx, r.Done, r.Time)
