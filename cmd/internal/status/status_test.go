@@ -206,7 +206,7 @@ warning unknown: worker IDs: no answer`
 	if got := troublesOf(i); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Summary() != "Errors: 5, warnings: 7" {
+	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Summary() != "Errors: 6, warnings: 7" {
 		t.Errorf("%+v, %s", i.Totals, i.Summary())
 	}
 	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "so requests fail") || !strings.Contains(got, "live on their buffers") {
