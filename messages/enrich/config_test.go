@@ -49,6 +49,7 @@ func TestBadEnrichments(t *testing.T) {
 		{"sealed", func(c *Config) { c.To = "sealed.>" }, "sealed"},
 		{"stop behind a filter", func(c *Config) { c.Filter, c.To, c.OnLoss = "orders.raw.*", "orders.ready.all", Stop }, "stop on loss"},
 		{"stop behind a subject", func(c *Config) { c.Filter, c.To, c.OnLoss = "orders.raw.1", "orders.ready.all", Stop }, "stop on loss"},
+		{"copying target", func(c *Config) { c.To = "fed" }, "copies stream DEAD"},
 		{"no acks", func(c *Config) { c.To = "silent.>" }, "no_ack"},
 		{"kind", func(c *Config) { c.ID = "uuid" }, "want snowflake, or segment:TAG"},
 		{"tag", func(c *Config) { c.ID = "segment:a b" }, "malformed tag"},

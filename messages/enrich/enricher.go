@@ -127,7 +127,8 @@ func (e *Enricher) Run(ctx context.Context) {
 	defer cancel() // even after a panic
 	for next := e.cfg.timers.firstPause; ctx.Err() == nil; next = min(2*next, e.cfg.timers.maxPause) {
 		err := e.awaitTurn(ctx)
-		if err == nil {
+		hasTurn := err == nil
+		if hasTurn {
 			err = e.runTurn(ctx)
 		}
 		switch {
@@ -140,16 +141,33 @@ func (e *Enricher) Run(ctx context.Context) {
 		if e.reportFailure(err) {
 			next = e.cfg.timers.firstPause
 		}
+		if hasTurn {
+			e.saveFailure(ctx)
+		}
 		pause.For(ctx, next)
 	}
 }
 
-// reportFailure counts a failure. It logs and reports the first of an outage.
+// reportFailure counts a failure, and reports whether an outage begins with it.
+// It logs that, and each other reason of the outage.
 func (e *Enricher) reportFailure(err error) (first bool) {
-	if first = e.figures.countFailure(err); first {
-		e.log.Error("enrichment failing; retrying", zap.String("error", e.cfg.Explain(err)))
+	text := e.cfg.Explain(err)
+	first, news := e.figures.countFailure(err, text)
+	if news {
+		e.log.Error("enrichment failing; retrying", zap.String("error", text))
 	}
 	return first
+}
+
+// saveFailure records why this enricher's turn has ended, for [List], and gives
+// up the turn. If that fails, or another enricher has the turn, the record stays.
+func (e *Enricher) saveFailure(ctx context.Context) {
+	r, revision := &e.record, e.record.revision
+	err := e.loadRecord(ctx)
+	if err == nil && r.exists() && r.revision == revision && !sameReason(r.Failing, e.figures.failure()) {
+		r.Owner = ""
+		_ = e.saveRecord(ctx)
+	}
 }
 
 // reportSuccess ends an outage.
@@ -169,10 +187,10 @@ func (e *Enricher) reportIdle(ctx context.Context) {
 	}
 }
 
-// Ready returns an error while the enrichment fails.
+// Ready returns an error while the enrichment fails, with the reason.
 func (e *Enricher) Ready() error {
-	if e.figures.reason() != "" {
-		return errors.New("enrichment failing, see the log")
+	if reason := e.figures.failure(); reason != "" {
+		return errors.New("enrichment failing: " + reason)
 	}
 	return nil
 }

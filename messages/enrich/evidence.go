@@ -35,68 +35,107 @@ func (e *Enricher) proves(ctx context.Context, at uint64, o *origin) (proves boo
 	return err == nil, err
 }
 
-// identifyTarget checks that the target is that of the record: the message at
-// Last is the recorded message, or is gone.
-func (e *Enricher) identifyTarget(ctx context.Context) error {
+// identifyTarget checks that the target is that of the record: it was created
+// then, and the message at Last is the recorded message, or is gone. A cluster
+// gives a restored stream a new date: there the message has to be older than the
+// stream.
+func (e *Enricher) identifyTarget(ctx context.Context, target *jetstream.StreamInfo) error {
 	r := &e.record
-	if r.AtLast == 0 {
-		return nil
+	restored := false
+	if r.AtLast > 0 {
+		msg, err := streamread.At(ctx, e.cfg.JetStream, e.targetName(), r.Last)
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return fmt.Errorf("read the target: %w", err)
+		}
+		o := parseOrigin(msg.Header)
+		if err == nil && (o.chain != r.Chain || o.source != e.cfg.From || o.seq != r.AtLast || o.seq == r.Done && !o.time.Equal(r.Time)) {
+			return e.undecided("sequence %d of stream %s was event %d, now another message", r.Last, e.targetName(), r.AtLast)
+		}
+		restored = err == nil && msg.Time.Before(target.Created)
 	}
-	msg, err := streamread.At(ctx, e.cfg.JetStream, e.targetName(), r.Last)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the target: %w", err)
-	}
-	o := parseOrigin(msg.Header)
-	if o.chain != r.Chain || o.source != e.cfg.From || o.seq != r.AtLast || o.seq == r.Done && !o.time.Equal(r.Time) {
-		return e.undecided("sequence %d of stream %s was event %d, now another message", r.Last, e.targetName(), r.AtLast)
+	if !isCreated(r.TargetCreated, target) && !restored {
+		return e.recreated(r.TargetCreated, target)
 	}
 	return nil
 }
 
-// identifySource checks that the source is that of the record.
-func (e *Enricher) identifySource(ctx context.Context) error {
-	return e.checkSource(ctx, e.record.Done, e.record.Time)
+// isCreated reports whether a stream was created at that time. Without a time,
+// as in a record of 0.1.0, nothing contradicts.
+func isCreated(at time.Time, stream *jetstream.StreamInfo) bool {
+	return at.IsZero() || at.Equal(stream.Created)
 }
 
-// checkSource checks that the source has stored an event with that sequence at
-// that time. The event is there; or it is gone, and the remaining events before
-// it are not younger, and those after it not older. Otherwise the error wraps
-// [ErrUndecided].
+func (e *Enricher) recreated(at time.Time, stream *jetstream.StreamInfo) error {
+	return e.undecided("stream %s was created again, at %s; the enriched one was created at %s", stream.Config.Name,
+		stream.Created.Format(time.RFC3339Nano), at.Format(time.RFC3339Nano))
+}
+
+// identifySource checks that the source is that of the record, and returns its
+// state. A cluster gives a restored stream a new date: there it has to have the
+// event of the recorded time.
+func (e *Enricher) identifySource(ctx context.Context) (*jetstream.StreamInfo, error) {
+	r := &e.record
+	source, err := e.checkEvent(ctx, r.Done, r.Time)
+	if err != nil || isCreated(r.SourceCreated, source) {
+		return source, err
+	}
+	last, err := e.firstFrom(ctx, r.Done)
+	if err == nil && (last.Sequence == 0 || !last.Time.Equal(r.Time)) {
+		err = e.recreated(r.SourceCreated, source)
+	}
+	return source, err
+}
+
+// checkSource checks that the source is that of the record, and has stored an
+// event as for checkEvent. Only the owner may call it.
 func (e *Enricher) checkSource(ctx context.Context, seq uint64, at time.Time) error {
+	source, err := e.checkEvent(ctx, seq, at)
+	if err == nil && !isCreated(e.record.SourceCreated, source) {
+		err = e.recreated(e.record.SourceCreated, source)
+	}
+	return err
+}
+
+// checkEvent checks that the source has stored an event with that sequence at
+// that time, and returns its state. The event is there; or it is gone, and the
+// remaining events before it are not younger, and those after it not older.
+// Otherwise the error wraps [ErrUndecided].
+func (e *Enricher) checkEvent(ctx context.Context, seq uint64, at time.Time) (*jetstream.StreamInfo, error) {
 	info, err := e.source.Info(ctx)
 	if err != nil {
-		return fmt.Errorf("source stream: %w", err)
+		return nil, fmt.Errorf("source stream: %w", err)
 	}
 	if info.State.LastSeq < seq {
-		return e.undecided("stream %s ends at sequence %d, but was enriched through %d", e.cfg.From, info.State.LastSeq, seq)
+		return info, e.undecided("stream %s ends at sequence %d, but was enriched through %d", e.cfg.From, info.State.LastSeq, seq)
 	}
 	if at.IsZero() {
-		return nil
+		return info, nil
 	}
 	before, after, err := e.around(ctx, seq)
 	if err != nil {
-		return err
+		return info, err
 	}
 	if before.Sequence > 0 && before.Time.After(at) {
 		after = before
 	} else if after.Sequence == 0 || !after.Time.Before(at) {
-		return nil
+		return info, nil
 	}
-	return e.undecided("event %d of stream %s is from %s, but event %d was from %s when enriched", after.Sequence, e.cfg.From,
+	return info, e.undecided("event %d of stream %s is from %s, but event %d was from %s when enriched", after.Sequence, e.cfg.From,
 		after.Time.Format(time.RFC3339Nano), seq, at.UTC().Format(time.RFC3339Nano))
 }
 
 // timeOf returns a time that fits the event with that sequence, as for
-// checkSource: its own, if it is there. It is zero if the source is empty.
-func (e *Enricher) timeOf(ctx context.Context, seq uint64) (time.Time, error) {
+// checkEvent: its own, if it is there. In an empty source it is that of the last
+// event, zero if there never was any.
+func (e *Enricher) timeOf(ctx context.Context, seq uint64, source jetstream.StreamState) (time.Time, error) {
 	before, after, err := e.around(ctx, seq)
-	if before.Sequence == 0 {
+	switch {
+	case before.Sequence > 0:
+		return before.Time, err
+	case after.Sequence > 0:
 		return after.Time, err
 	}
-	return before.Time, err
+	return source.LastTime, err
 }
 
 // around returns the last event of the source with at most that sequence, and

@@ -3,8 +3,10 @@ package enrich
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -58,6 +60,9 @@ type figures struct {
 	// An outage lasts until a batch has landed, or the source itself has no
 	// waiting event.
 	failing  string // reason of the last failure; empty if all is well
+	text     string // of the last failure, for people
+	logged   string // the text logged last
+	loggedAt time.Time
 	since    time.Time
 	failures int
 	stops    map[string]int64 // by reason
@@ -148,8 +153,12 @@ var reasons = []struct {
 	{"other", nil},
 }
 
-// countFailure records a failure, and reports whether an outage begins with it.
-func (f *figures) countFailure(err error) (first bool) {
+// logEvery is the shortest time between two logged failures of an outage.
+const logEvery = 2 * time.Second
+
+// countFailure records a failure and its text for people. It reports whether an
+// outage begins with it, and whether it is news for the log.
+func (f *figures) countFailure(err error, text string) (first, news bool) {
 	reason := ""
 	for _, r := range reasons {
 		if reason == "" && (r.err == nil || errors.Is(err, r.err)) {
@@ -164,9 +173,26 @@ func (f *figures) countFailure(err error) (first bool) {
 			f.failing = reason
 			f.stops[reason]++
 		}
-		first = f.failures == 1
+		first, f.text = f.failures == 1, text
+		if news = first || !sameReason(f.logged, text) && time.Since(f.loggedAt) >= logEvery; news {
+			f.logged, f.loggedAt = text, time.Now()
+		}
 	})
-	return first
+	return first, news
+}
+
+// sameReason reports whether two texts of failures differ in numbers only: the
+// sequences and times in them change from try to try.
+func sameReason(a, b string) bool {
+	words := func(text string) string {
+		return strings.Map(func(r rune) rune {
+			if unicode.IsDigit(r) {
+				return -1
+			}
+			return r
+		}, text)
+	}
+	return words(a) == words(b)
 }
 
 // endOutage returns the duration of an outage that ends now, and the number of
@@ -174,7 +200,7 @@ func (f *figures) countFailure(err error) (first bool) {
 func (f *figures) endOutage() (lasted time.Duration, failures int) {
 	f.update(func() {
 		lasted, failures = time.Since(f.since), f.failures
-		f.failures, f.failing = 0, ""
+		f.failures, f.failing, f.text = 0, "", ""
 	})
 	return lasted, failures
 }
@@ -183,6 +209,12 @@ func (f *figures) endOutage() (lasted time.Duration, failures int) {
 func (f *figures) reason() (reason string) {
 	f.update(func() { reason = f.failing })
 	return reason
+}
+
+// failure returns the text of the last failure, empty while all is well.
+func (f *figures) failure() (text string) {
+	f.update(func() { text = f.text })
+	return text
 }
 
 // measure keeps the lag up to date while no batch does, until ctx ends.

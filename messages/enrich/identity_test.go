@@ -60,6 +60,8 @@ func TestOtherSettings(t *testing.T) {
 		"json was not set, now id; json-number was false, now true":                            func(c *Config) { c.JSON, c.JSONNumber = "id", true },
 		"filter was orders.raw.>, now orders.raw.1; to was orders.ready.>, now orders.ready.1": func(c *Config) { c.Filter, c.To = "orders.raw.1", "orders.ready.1" },
 		"from was ORDERS, now OTHER; filter was orders.raw.>, now other.>":                     func(c *Config) { c.From, c.Filter = "OTHER", "other.>" },
+		"dead-letter was orders.dead, now not set":                                             func(c *Config) { c.DeadLetter = "" },
+		"existing was keep, now refuse; dead-letter was orders.dead, now orders.ready.dead":    func(c *Config) { c.Existing, c.DeadLetter = Refuse, "orders.ready.dead" },
 		"installation was one, now another":                                                    func(c *Config) { c.Installation = "another" },
 	} {
 		b.stream(jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other.>"}})

@@ -1,6 +1,7 @@
 package enrich
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,14 @@ type idPool struct {
 // nextID takes an ID out of the pool.
 func (p *idPool) nextID() (int64, error) {
 	if len(p.ranges) == 0 {
-		return 0, p.err
+		return 0, cmp.Or(p.err, errNoIDs) // fewer IDs than requested, without an error
 	}
 	first := &p.ranges[0]
 	id := first.First
-	if first.First++; first.First > first.Last {
+	if id == first.Last { // which may be 2^63-1
 		p.ranges = p.ranges[1:]
+	} else {
+		first.First++
 	}
 	return id, nil
 }

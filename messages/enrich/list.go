@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/streamread"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -26,11 +27,16 @@ type Standing struct {
 	// All events of the source through this event are enriched.
 	Done    uint64
 	Written time.Time
+	// Why the enrichment has stopped; empty if it works, or if an enricher of
+	// 0.1.0 wrote the record.
+	Failing string
 
 	// The results of [Standing.Measure].
 	Lag uint64 // events that wait in the source
 	// When the source stored the first of them; zero if none waits.
 	Oldest time.Time
+
+	settings settings
 }
 
 // newStanding reads an entry of the bucket.
@@ -39,7 +45,7 @@ func newStanding(bucket string, entry kv.Entry) (Standing, error) {
 	target, _, _ := strings.Cut(r.Chain, " ")
 	return Standing{
 		Source: r.From, Target: target, Filter: r.Filter, To: r.To, ID: r.ID,
-		Owner: r.Owner, Done: r.Done, Written: entry.Created,
+		Owner: r.Owner, Done: r.Done, Written: entry.Created, Failing: r.Failing, settings: r.settings,
 	}, err
 }
 
@@ -94,6 +100,28 @@ func waiting(ctx context.Context, js jetstream.JetStream, source jetstream.Strea
 		lag, err = streamread.Count(ctx, source, filter, done+1)
 	}
 	return lag, first.Time, err
+}
+
+// ErrMixedTarget is an error of [Standing.CheckTarget].
+var ErrMixedTarget = errors.New("the target also takes other subjects, and removes messages: after a crash, enrichment may stop")
+
+// CheckTarget checks the target's configuration. Errors: [ErrConfig] if it
+// copies other streams, so that enrichers refuse it; [ErrMixedTarget] if a
+// message of another publisher may take an event's place and be gone when an
+// enricher looks.
+func (s *Standing) CheckTarget(target jetstream.StreamConfig) error {
+	others := slices.DeleteFunc(slices.Clone(target.Subjects), func(other string) bool {
+		return subject.Covers(s.To, other) || other == s.settings.DeadLetter
+	})
+	removes := target.Retention != jetstream.LimitsPolicy || target.MaxAge > 0 || target.MaxMsgsPerSubject > 0 || target.AllowMsgTTL ||
+		target.Discard == jetstream.DiscardOld && (target.MaxMsgs > 0 || target.MaxBytes > 0)
+	switch known := s.settings.Existing != ""; { // a record of 0.1.0 lacks the dead letters
+	case len(target.Sources) > 0:
+		return copiesError(target)
+	case known && len(others) > 0 && removes:
+		return fmt.Errorf("%w: stream %s, subjects %q", ErrMixedTarget, target.Name, others)
+	}
+	return nil
 }
 
 // Retire deletes the record of an enrichment that has ended for good, and

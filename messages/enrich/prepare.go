@@ -133,12 +133,13 @@ func (p *preparer) preparePlanned(ctx context.Context, saved plan) error {
 // subject of the filter that is UTF-8. The leader answers in JSON, which would
 // garble other subjects.
 func (p *preparer) readPlanned(ctx context.Context, saved plan) (events []event, err error) {
-	if err := p.checkSource(ctx, saved.Through, saved.Time); err != nil {
-		return nil, err
-	}
 	msgs, err := streamread.Many(ctx, p.cfg.JetStream, p.cfg.From, saved.sequences())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSource, err)
+	}
+	// Afterwards: the events may be those of a stream created just now.
+	if err := p.checkSource(ctx, saved.Through, saved.Time); err != nil {
+		return nil, err
 	}
 	for _, m := range msgs {
 		if m != nil && subject.Covers(p.cfg.Filter, m.Subject) && !strings.ContainsRune(m.Subject, utf8.RuneError) {

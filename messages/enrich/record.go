@@ -28,6 +28,17 @@ type settings struct {
 	ID           string `json:"id"`
 	JSON         string `json:"json,omitempty"`
 	JSONNumber   bool   `json:"json_number,omitempty"`
+
+	// Records of 0.1.0 lack these.
+	Existing   Existing `json:"existing,omitempty"`
+	DeadLetter string   `json:"dead_letter,omitempty"` // empty if none was ever set
+}
+
+// adopt sets what is still unknown, from later settings.
+func (s *settings) adopt(now settings) {
+	s.Installation = cmp.Or(s.Installation, now.Installation)
+	s.Existing = cmp.Or(s.Existing, now.Existing)
+	s.DeadLetter = cmp.Or(s.DeadLetter, now.DeadLetter)
 }
 
 // changes describes the differences of later settings for people.
@@ -41,6 +52,8 @@ func (s settings) changes(now settings) string {
 		{"id", s.ID, now.ID},
 		{"json", s.JSON, now.JSON},
 		{"json-number", strconv.FormatBool(s.JSONNumber), strconv.FormatBool(now.JSONNumber)},
+		{"existing", string(s.Existing), string(now.Existing)},
+		{"dead-letter", s.DeadLetter, now.DeadLetter},
 	} {
 		if f.was != f.is {
 			all = append(all, fmt.Sprintf("%s was %s, now %s", f.what, cmp.Or(f.was, "not set"), cmp.Or(f.is, "not set")))
@@ -58,9 +71,15 @@ type enrichmentRecord struct {
 
 	// All events through this event of the source are in the target.
 	Done uint64 `json:"done"`
-	// When the source stored that event; zero if no event was enriched.
+	// When the source stored that event, or a time that fits if it is gone; zero
+	// if the source never had an event.
 	Time time.Time `json:"time"`
 	Last uint64    `json:"last"` // the target's last sequence at that time
+
+	// When the streams were created: a stream of the same name that was created
+	// later is another. Records of 0.1.0 lack them.
+	SourceCreated time.Time `json:"source_created,omitzero"`
+	TargetCreated time.Time `json:"target_created,omitzero"`
 
 	// AtLast is the event whose message has the sequence Last; 0 for another
 	// publisher's message.
@@ -71,6 +90,9 @@ type enrichmentRecord struct {
 	Doubt bool `json:"doubt,omitempty"`
 
 	Owner string `json:"owner"` // the enricher whose turn it is; empty if none
+
+	// Why the last enricher whose turn it was has stopped; empty if it works.
+	Failing string `json:"failing,omitempty"`
 }
 
 // planned returns the source sequences of the plans, in the order of the
@@ -204,17 +226,17 @@ func recordKey(target string) string {
 
 // settings returns the settings of the configuration.
 func (c Config) settings() settings {
-	return settings{c.Installation, c.From, c.Filter, c.To, c.ID, c.JSON, c.JSONNumber}
+	return settings{c.Installation, c.From, c.Filter, c.To, c.ID, c.JSON, c.JSONNumber, c.Existing, c.DeadLetter}
 }
 
 // checkSettings refuses a record of enrichers with other settings. An enricher
-// of other events would skip the rest for good, and an enricher with IDs of
-// another installation would issue some twice.
+// of other events would skip the rest for good, one with IDs of another
+// installation would issue some twice, and one with other dead letters would
+// leave some where no one looks for them.
 func (e *Enricher) checkSettings() error {
 	have, want := e.record.settings, e.cfg.settings()
-	if have.Installation == "" || want.Installation == "" {
-		have.Installation, want.Installation = "", ""
-	}
+	have.adopt(want)
+	want.Installation = cmp.Or(want.Installation, have.Installation)
 	if !e.record.exists() || have == want {
 		return nil
 	}
@@ -256,6 +278,7 @@ func (e *Enricher) saveRecord(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.timers.exchangeTimeout)
 	defer cancel()
 	r := &e.record
+	r.Failing = e.figures.failure()
 	value, err := json.Marshal(r.enrichmentRecord)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 	if last := source.State.LastSeq; after > last {
 		return configError("stream %s ends at sequence %d, cannot resume after %d", e.cfg.From, last, after)
 	}
-	seq, gone, err := e.provenThrough(ctx, target.State)
+	seq, gone, err := e.provenThrough(ctx, target)
 	switch {
 	case err != nil:
 		return err
@@ -57,9 +57,9 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 	r := enrichmentRecord{
 		settings: e.cfg.settings(), Chain: cmp.Or(e.record.Chain, e.newChain()), Last: target.State.LastSeq,
 		Done:  max(after, max(source.State.FirstSeq, 1)-1), // events before the first are gone
-		Doubt: true,
+		Doubt: true, SourceCreated: source.Created, TargetCreated: target.Created,
 	}
-	if r.Time, err = e.timeOf(ctx, r.Done); err != nil {
+	if r.Time, err = e.timeOf(ctx, r.Done, source.State); err != nil {
 		return err
 	}
 	e.record.enrichmentRecord = r
@@ -73,18 +73,18 @@ func (e *Enricher) resume(ctx context.Context, after uint64, unproven bool) erro
 // provenThrough returns the last event of the source that is proven to be in
 // the target, by messages there, of any chain and on any subject, or by the
 // record. gone is the last missing message behind it, 0 if none is missing.
-func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamState) (seq, gone uint64, err error) {
+func (e *Enricher) provenThrough(ctx context.Context, target *jetstream.StreamInfo) (seq, gone uint64, err error) {
 	first, err := e.firstFrom(ctx, 0)
 	if err != nil {
 		return 0, 0, err
 	}
 	end := uint64(0)
-	if e.recordHolds(ctx, target.LastSeq) {
+	if e.recordHolds(ctx, target) {
 		seq, end = e.record.AtLast, e.record.Last
 	}
 	known := false
-	kept := max(end, max(target.FirstSeq, 1)-1)
-	err = e.readBack(ctx, target.LastSeq, kept, func(at uint64, msg *event) (bool, error) {
+	kept := max(end, max(target.State.FirstSeq, 1)-1)
+	err = e.readBack(ctx, target.State.LastSeq, kept, func(at uint64, msg *event) (bool, error) {
 		if msg == nil {
 			gone = max(gone, at)
 			return false, nil
@@ -93,7 +93,7 @@ func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamSta
 		if o.source != e.cfg.From || o.letter {
 			return false, nil
 		}
-		err := e.checkSource(ctx, o.seq, o.time)
+		_, err := e.checkEvent(ctx, o.seq, o.time)
 		made := err == nil
 		if made {
 			seq = max(seq, o.seq)
@@ -112,9 +112,12 @@ func (e *Enricher) provenThrough(ctx context.Context, target jetstream.StreamSta
 	return seq, gone, err
 }
 
-// recordHolds reports whether source and target are those of the record, and
-// the target still has the recorded message.
-func (e *Enricher) recordHolds(ctx context.Context, last uint64) bool {
+// recordHolds reports whether source and target are those of the record.
+func (e *Enricher) recordHolds(ctx context.Context, target *jetstream.StreamInfo) bool {
 	r := &e.record
-	return r.From == e.cfg.From && r.AtLast > 0 && r.Last <= last && e.identifyTarget(ctx) == nil && e.identifySource(ctx) == nil
+	if r.From != e.cfg.From || r.AtLast == 0 || r.Last > target.State.LastSeq || e.identifyTarget(ctx, target) != nil {
+		return false
+	}
+	_, err := e.identifySource(ctx)
+	return err == nil
 }

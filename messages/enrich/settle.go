@@ -19,19 +19,19 @@ func (e *Enricher) takeOver(ctx context.Context) error {
 		return fmt.Errorf("target stream: %w", err)
 	}
 	e.readLimits(info.Config)
-	last := info.State.LastSeq
+	var source *jetstream.StreamInfo
 	if !e.record.exists() {
-		err = e.beginRecord(ctx, last)
-	} else if err = e.identifySource(ctx); err == nil {
-		err = e.settle(ctx, last)
+		source, err = e.beginRecord(ctx, info.State.LastSeq)
+	} else if source, err = e.identifySource(ctx); err == nil {
+		e.record.SourceCreated = source.Created
+		err = e.settle(ctx, info)
 	}
 	if err != nil {
 		return e.confirm(ctx, err)
 	}
+	e.record.SourceCreated, e.record.TargetCreated = source.Created, info.Created
 	e.stamper.chain = e.record.Chain
-	if e.record.Installation == "" {
-		e.record.Installation = e.cfg.Installation
-	}
+	e.record.adopt(e.cfg.settings())
 	e.record.Owner = e.instance
 	return e.saveRecord(ctx)
 }
@@ -53,27 +53,30 @@ func (e *Enricher) confirm(ctx context.Context, err error) error {
 }
 
 // beginRecord begins an enrichment. A target that has had messages was perhaps
-// enriched before, and the record was lost: then the position is unknown.
-func (e *Enricher) beginRecord(ctx context.Context, last uint64) error {
+// enriched before, and the record was lost: then the position is unknown. It
+// returns the state of the source.
+func (e *Enricher) beginRecord(ctx context.Context, last uint64) (*jetstream.StreamInfo, error) {
 	if last > 0 {
-		return e.undecided("stream %s has no enrichment record, but is at sequence %d", e.targetName(), last)
+		return nil, e.undecided("stream %s has no enrichment record, but is at sequence %d", e.targetName(), last)
 	}
 	source, err := e.source.Info(ctx)
 	if err != nil {
-		return fmt.Errorf("source stream: %w", err)
+		return nil, fmt.Errorf("source stream: %w", err)
 	}
-	e.record.enrichmentRecord = enrichmentRecord{settings: e.cfg.settings(), Chain: e.newChain(), Done: max(source.State.FirstSeq, 1) - 1}
-	return nil
+	r := enrichmentRecord{settings: e.cfg.settings(), Chain: e.newChain(), Done: max(source.State.FirstSeq, 1) - 1}
+	r.Time, err = e.timeOf(ctx, r.Done, source.State)
+	e.record.enrichmentRecord = r
+	return source, err
 }
 
 // settle moves the record on through the planned events that have arrived in
-// the target, which ends at sequence last.
-func (e *Enricher) settle(ctx context.Context, last uint64) error {
-	r := &e.record
+// the target.
+func (e *Enricher) settle(ctx context.Context, target *jetstream.StreamInfo) error {
+	r, last := &e.record, target.State.LastSeq
 	if last < r.Last {
 		return e.undecided("stream %s ends at sequence %d, was at %d", e.targetName(), last, r.Last)
 	}
-	if err := e.identifyTarget(ctx); err != nil {
+	if err := e.identifyTarget(ctx, target); err != nil {
 		return err
 	}
 	done, at := r.Done, r.Time
@@ -101,8 +104,7 @@ type arrival struct {
 // arrivedThrough returns the event through which the source has arrived in the
 // target, whose last sequence has changed. The plans name the event at each
 // sequence, unless another publisher has written to the target. The last
-// message shows whether that happened. If it is gone, the target was written by
-// enrichers only, or the position is unknown.
+// message shows whether that happened. If it is gone, the position is unknown.
 func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (arrival, error) {
 	r := &e.record
 	var expected uint64
@@ -110,10 +112,6 @@ func (e *Enricher) arrivedThrough(ctx context.Context, last uint64) (arrival, er
 		expected = planned[last-r.Last-1]
 	}
 	msg, err := streamread.At(ctx, e.cfg.JetStream, e.targetName(), last)
-	if errors.Is(err, jetstream.ErrMsgNotFound) && expected > 0 {
-		at, err := e.timeOf(ctx, expected)
-		return arrival{expected, at, last}, err // consumed and removed already
-	}
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return arrival{}, fmt.Errorf("read the target: %w", err)
 	}

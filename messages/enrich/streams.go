@@ -65,6 +65,8 @@ func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamCo
 		return configError("target %q loops back: stream %s copies stream %s", c.To, c.From, cfg.Name)
 	case cfg.RePublish != nil && slices.ContainsFunc(source.Subjects, func(s string) bool { return subject.Overlap(s, cfg.RePublish.Destination) }):
 		return configError("target %q loops back: stream %s republishes to %q", c.To, cfg.Name, cfg.RePublish.Destination)
+	case len(cfg.Sources) > 0:
+		return copiesError(cfg)
 	case cfg.Sealed:
 		return configError("stream %s is sealed", cfg.Name)
 	case cfg.NoAck:
@@ -73,6 +75,11 @@ func checkTarget(cfg jetstream.StreamConfig, c Config, source jetstream.StreamCo
 		return &TargetError{Subject: c.To, Stream: cfg.Name}
 	}
 	return nil
+}
+
+// copiesError refuses a target that copies other streams.
+func copiesError(target jetstream.StreamConfig) error {
+	return configError("target stream %s copies stream %s, whose messages could take the place of events", target.Name, target.Sources[0].Name)
 }
 
 // copies reports whether a stream copies another. A copy by way of a third

@@ -105,7 +105,7 @@ func (e *Enricher) runTurn(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errSource, err)
 	}
 	defer tail.Close()
-	if err := e.identifySource(ctx); err != nil { // that of the tail
+	if err := e.checkSource(ctx, e.record.Done, e.record.Time); err != nil { // that of the tail
 		return e.confirm(ctx, err)
 	}
 	preparer := e.newPreparer(tail, from)
@@ -146,6 +146,9 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 			if err = t.saveRecord(ctx); err == nil {
 				t.reportIdle(ctx)
 			}
+			if err == nil && t.hasOtherStreams(ctx) {
+				return t.handOver(ctx, next) // the next turn stops
+			}
 		case <-ctx.Done():
 			return t.handOver(ctx, next)
 		}
@@ -154,6 +157,17 @@ func (t *turn) run(ctx context.Context, preparer *preparer) (err error) {
 		}
 	}
 	return err
+}
+
+// hasOtherStreams reports whether source or target were created again. A stream
+// that does not answer may still be the same.
+func (t *turn) hasOtherStreams(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.timers.heartbeat)
+	defer cancel()
+	source, sourceErr := t.source.Info(ctx)
+	target, targetErr := t.target.Info(ctx)
+	return sourceErr == nil && !isCreated(t.record.SourceCreated, source) ||
+		targetErr == nil && !isCreated(t.record.TargetCreated, target)
 }
 
 // planBatch saves the plan of a prepared batch, and publishes the batch if none

@@ -33,6 +33,7 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -75,6 +76,7 @@ var errRights = errors.New("this user's rights are unknown")
 var mayBeRight = []error{
 	durability.ErrSyncUnknown, store.ErrSettingUnknown, worker.ErrNoReports,
 	errRights, ErrShared, ErrNearlyFull, ErrRunsOut, ErrCopies, ErrDifferent,
+	enrich.ErrMixedTarget,
 }
 
 // answer returns the finding of a check: the error wrong, or if it is nil the
@@ -128,9 +130,9 @@ func (d *Doctor) checks() []check {
 		return []check{d.server, d.requests}
 	// Such a role uses the server of its streams, whose owner decides.
 	case d.Role.hasOwnStreams():
-		return []check{d.server, d.rights, d.resources}
+		return []check{d.server, d.rights, d.resources, d.enrichments}
 	}
-	return []check{d.server, d.sync, d.rights, d.resources, d.raise, d.storage, d.clock, d.layout, d.store, d.processes}
+	return []check{d.server, d.sync, d.rights, d.resources, d.enrichments, d.raise, d.storage, d.clock, d.layout, d.store, d.processes}
 }
 
 // Examine runs the checks and reports the findings.
@@ -301,6 +303,28 @@ func (d *Doctor) agreed(ctx context.Context, key string) (string, error) {
 		value, _, err := agreement.Lookup(ctx, d.JetStream, d.Prefix, key)
 		return value, err
 	})
+}
+
+// enrichments checks the targets of the enrichments that the user may look at.
+func (d *Doctor) enrichments(ctx context.Context) (all []Finding) {
+	if d.Domain != "" || d.allowed.Check(enrich.ListRights(d.Prefix)) != nil {
+		return nil
+	}
+	// An unreadable record keeps no other from being checked; status names it.
+	standings, _ := query(ctx, d, func(ctx context.Context) ([]enrich.Standing, error) {
+		return enrich.List(ctx, d.JetStream, d.Prefix)
+	})
+	for _, s := range standings {
+		if d.allowed.Check(rights.Publish(rights.StreamInfo(s.Target))) != nil {
+			continue
+		}
+		target, err := query(ctx, d, func(ctx context.Context) (jetstream.Stream, error) { return d.JetStream.Stream(ctx, s.Target) })
+		if err == nil {
+			err = s.CheckTarget(target.CachedInfo().Config)
+		}
+		all = append(all, answer("enrichment "+s.Source+" to "+s.Target, "the target is as it should be", err))
+	}
+	return all
 }
 
 // raise reports a raise of all tags that has not ended. An unreadable register

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
@@ -141,5 +143,44 @@ func TestInterruptedRaise(t *testing.T) {
 	}
 	if found := look(rights.Worker); len(found) > 0 {
 		t.Errorf("a worker: %q", found)
+	}
+}
+
+// TestEnrichments: a target that takes other subjects and removes messages is a
+// warning, and one that copies a stream, which enrichers refuse, an error.
+func TestEnrichments(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t).Connect(t)
+	js := natstest.JetStream(t, conn)
+	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
+	target := jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "other"}, AllowAtomicPublish: true}
+	natstest.CreateStream(t, js, target)
+	cfg := enrich.Config{Conn: conn, JetStream: js, IDs: messages.NewClient(conn, messages.DefaultPrefix), From: "ORDERS", To: "orders.ready.>", ID: "snowflake"}
+	e, err := enrich.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.Run(ctx) }()
+	natstest.Eventually(t, "the enricher has its turn", func() bool { return e.Figures().Turns > 0 })
+	cancel()
+	<-ended
+	for _, c := range []struct {
+		change func()
+		want   Severity
+	}{
+		{func() {}, ""},
+		{func() { target.MaxAge = time.Hour }, Warning},
+		{func() { target.Sources = []*jetstream.StreamSource{{Name: "ORDERS"}} }, Error},
+	} {
+		c.change()
+		if _, err := js.UpdateStream(t.Context(), target); err != nil {
+			t.Fatal(err)
+		}
+		d := &Doctor{Conn: conn, JetStream: js, Prefix: messages.DefaultPrefix, Role: roleAll}
+		if found := d.enrichments(t.Context()); len(found) != 1 || found[0].Severity != c.want || found[0].What != "enrichment ORDERS to READY" {
+			t.Errorf("%+v, want one with severity %q", found, c.want)
+		}
 	}
 }

@@ -253,7 +253,7 @@ func (c *collection) readEnrichments(ctx context.Context) error {
 	for n, s := range all {
 		e := Enrichment{
 			Source: s.Source, Target: s.Target, To: s.To, IDs: s.ID, Enricher: s.Owner, Done: s.Done,
-			Written: s.Written, Stalled: time.Since(s.Written) > enrich.Stalled,
+			Written: s.Written, Stalled: time.Since(s.Written) > enrich.Stalled, Failing: s.Failing,
 		}
 		if n < maxMeasured {
 			c.query(ctx, "backlog of "+s.Source, enrich.MeasureRights(s.Source), func(ctx context.Context) error {

@@ -158,6 +158,8 @@ func (i *Installation) judgeEnrichments() {
 			waits = "; " + format.Of(e.Waiting(), "waiting event")
 		}
 		switch {
+		case e.Failing != "":
+			i.trouble(doctor.Error, what, "stopped: %s%s", e.Failing, waits)
 		case e.Stalled:
 			i.trouble(doctor.Error, what,
 				"no enricher has worked for %s: none runs, or one is blocked (see its log)%s", i.Age(e.Written), waits)

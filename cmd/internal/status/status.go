@@ -163,6 +163,8 @@ type Enrichment struct {
 	Written time.Time `json:"written"`
 	// Written is so old that no enricher works.
 	Stalled bool `json:"stalled"`
+	// Why the enrichment has stopped.
+	Failing string `json:"failing,omitempty"`
 	// Waiting events; nil if unknown.
 	Lag *uint64 `json:"lag,omitempty"`
 	// When the source stored the first of them.

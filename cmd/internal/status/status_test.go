@@ -186,7 +186,7 @@ func TestTroubles(t *testing.T) {
 	lag := uint64(5)
 	i := merged(now, []worker.Report{overloaded, off, none, failing}, func(c *collection) {
 		c.WorkerIDs = []WorkerID{{Instance: "w1"}, {Worker: 1, Instance: "w4", Host: "h4", heard: now.Add(-8 * time.Second)}, {Worker: 2, Host: "old"}}
-		c.Enrichments = []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}}
+		c.Enrichments = []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}, {Source: "E", Target: "F", Failing: "stream E was created again"}}
 		c.Checks = []doctor.Finding{{What: "sync", Severity: doctor.Error, Text: "not"}, {What: "server", Text: "fine"}}
 		c.Unread = []Unread{{What: "worker IDs", Why: "no answer"}, {What: "enrichments", Why: "denied", Denied: true}}
 	})
@@ -194,6 +194,7 @@ func TestTroubles(t *testing.T) {
 error worker w2: no loader answers
 error loader l1: store  has failed for 60 s (refused); no tag is in use
 error enrichment A to B: no enricher has worked for 60 s: none runs, or one is blocked (see its log); 5 waiting events
+error enrichment E to F: stopped: stream E was created again
 error doctor: sync: not
 warning worker w2: clock is -1.7s ahead of the NATS server's
 warning worker w2: clock reserved for only 3 s more: heartbeats fail
@@ -205,7 +206,7 @@ warning unknown: worker IDs: no answer`
 	if got := troublesOf(i); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Summary() != "Errors: 5, warnings: 7" {
+	if i.Totals.Workers != 3 || i.Totals.WorkersExpected != 4 || i.Summary() != "Errors: 6, warnings: 7" {
 		t.Errorf("%+v, %s", i.Totals, i.Summary())
 	}
 	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "so requests fail") || !strings.Contains(got, "live on their buffers") {
@@ -309,7 +310,7 @@ func TestTextCannotControlTheTerminal(t *testing.T) {
 	r.Host, r.Version, r.NotReady = evil, evil, evil
 	i := merged(now, []worker.Report{r}, func(c *collection) {
 		c.WorkerIDs = []WorkerID{{Instance: evil, Host: evil}, {Instance: evil + evil, Host: evil}}
-		c.Enrichments = []Enrichment{{Source: evil, Target: evil, Enricher: evil}}
+		c.Enrichments = []Enrichment{{Source: evil, Target: evil, Enricher: evil, Failing: evil}}
 		c.Unread = []Unread{{What: evil, Why: evil}, {What: evil, Why: evil, Denied: true}}
 		c.ID, c.Prefix = evil, evil
 		c.reports[0].Stats.Installation = evil

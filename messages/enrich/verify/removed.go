@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -85,6 +86,7 @@ type letters struct {
 	v        *Verifier
 	inTarget bool               // they are in the target, as events are
 	reader   *streamread.Reader // nil if there are no letters
+	created  time.Time          // their stream; zero until read
 	last     uint64             // sequence read last
 	// The letters, and whether their events were counted as dead.
 	settled map[letter]bool
@@ -112,6 +114,12 @@ func (l *letters) read(ctx context.Context) error {
 	info, err := l.v.dead.Info(ctx)
 	if err != nil {
 		return err
+	}
+	if l.created.IsZero() {
+		l.created = info.Created
+	}
+	if !info.Created.Equal(l.created) {
+		return fmt.Errorf("%w: %s", ErrReplaced, info.Config.Name)
 	}
 	l.reader.Extend(info.State.LastSeq)
 	for {

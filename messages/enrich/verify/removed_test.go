@@ -401,8 +401,17 @@ func TestOneSubjectForAll(t *testing.T) {
 	}
 }
 
-// TestReplaced: a target that was recreated during the read proves nothing.
+// TestReplaced: a target, or a stream of dead letters, that was recreated during
+// the read proves nothing.
 func TestReplaced(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []string{"READY", "DEAD"} {
+		t.Run(stream, func(t *testing.T) { replace(t, stream) })
+	}
+}
+
+// replace recreates a stream while a verifier reads, which has to notice.
+func replace(t *testing.T, stream string) {
 	t.Parallel()
 	b := newBed(t, 60)
 	b.enriched = b.enriched[:40]
@@ -422,11 +431,11 @@ func TestReplaced(t *testing.T) {
 		passed, _ := v.Progress()
 		return passed == 42
 	})
-	if err := b.js.DeleteStream(t.Context(), "READY"); err != nil {
+	if err := b.js.DeleteStream(t.Context(), stream); err != nil {
 		t.Fatal(err)
 	}
 	b.fill()
-	natstest.Eventually(t, "all events are in the new target", func() bool {
+	natstest.Eventually(t, "the verifier ends", func() bool {
 		select {
 		case err = <-ended:
 			return true
