@@ -130,12 +130,13 @@ func (b *backedUp) putDatabaseBack(t *testing.T, rows []string) {
 // losses are what may become of the register and the configuration.
 var losses = []struct {
 	name string
+	dump int // of the database that is restored too
 	lose func(*backedUp, *testing.T)
 }{
-	{"register and configuration deleted", func(b *backedUp, t *testing.T) { b.remove(t, registerBucket, configBucket) }},
-	{"register put back", func(b *backedUp, t *testing.T) { b.early[0].Restore(t, b.js.Conn()) }},
-	{"register deleted", func(b *backedUp, t *testing.T) { b.remove(t, registerBucket) }},
-	{"register and configuration put back", func(b *backedUp, t *testing.T) {
+	{"register and configuration deleted", 1, func(b *backedUp, t *testing.T) { b.remove(t, registerBucket, configBucket) }},
+	{"register put back", 1, func(b *backedUp, t *testing.T) { b.early[0].Restore(t, b.js.Conn()) }},
+	{"register deleted", 0, func(b *backedUp, t *testing.T) { b.remove(t, registerBucket) }},
+	{"register and configuration put back", 1, func(b *backedUp, t *testing.T) {
 		for _, s := range b.early {
 			s.Restore(t, b.js.Conn())
 		}
@@ -306,7 +307,7 @@ func TestRestore(t *testing.T) {
 							b.stopped(t)
 						}
 						if st == both {
-							b.putDatabaseBack(t, b.dumps[round%2])
+							b.putDatabaseBack(t, b.dumps[loss.dump])
 						}
 						b.restore(t)
 						users.more(100)
@@ -329,9 +330,8 @@ func TestRestoreKilled(t *testing.T) {
 	if rounds = 3; all {
 		rounds = 10
 	}
+	const most = 7 * time.Second // a restore takes about as long
 	b := startBackedUp(t, serverSite, nil)
-	b.restore(t)
-	b.resumes(t)
 	stages := []struct {
 		name    string
 		reached func(*testing.T) bool
@@ -347,7 +347,7 @@ func TestRestoreKilled(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %s", round+1, stage.name), func(t *testing.T) {
 			users := b.use(t)
 			losses[0].lose(b, t)
-			began, moment := time.Now(), time.Duration(b.random.Int64N(int64(b.took[0])))
+			began, moment := time.Now(), time.Duration(b.random.Int64N(int64(most)))
 			killed := b.launch(t, "restore", b.dir, "--yes", "--server", b.url)
 			natstest.Eventually(t, stage.name, func() bool {
 				if stage.reached == nil {
@@ -358,10 +358,10 @@ func TestRestoreKilled(t *testing.T) {
 			killed.kill()
 			t.Logf("killed after %v", time.Since(began))
 			b.restore(t)
-			if round%2 == 0 {
-				losses[1].lose(b, t) // within a minute, of the copy that is not raised
+			if round%3 == 0 { // twice within a minute
+				losses[1].lose(b, t)
+				b.restore(t)
 			}
-			b.restore(t)
 			users.more(100)
 			users.finish()
 			b.resumes(t)

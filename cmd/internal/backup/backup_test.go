@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -207,12 +208,50 @@ func TestRestoreReturnsAll(t *testing.T) {
 						t.Errorf("setting %s is %q, want %q", key, here, value)
 					}
 				}
+				if slices.Contains(lose, config) && !i.entry(templates.Key).Created.After(i.entry(agreement.InstallationKey).Created.Add(wait)) {
+					t.Error("the templates are back while loaders may grant")
+				}
 				record, err := kv.Get(t.Context(), i.js, enrichments, "orders")
 				if err != nil || string(record.Value) != "first" {
 					t.Errorf("the record is %q, %v", record.Value, err)
 				}
 			}
 		})
+	}
+}
+
+// wait is less than the time between the mark of a restore and its writes, for
+// which loaders may grant.
+const wait = 4 * time.Second
+
+// entry reads a setting.
+func (i *installation) entry(key string) kv.Entry {
+	i.Helper()
+	e, err := kv.Get(i.Context(), i.js, agreement.BucketName(prefix), key)
+	must(i.T, err)
+	return e
+}
+
+// TestMarkedFromTheBeginning: a register that a restore makes is never without
+// the mark that keeps loaders from granting, until all tags are raised.
+func TestMarkedFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	from := i.backup()
+	i.lose(register.BucketName(prefix))
+	mark := make(chan string, 1)
+	go func() {
+		for t.Context().Err() == nil {
+			if stream, err := i.js.Stream(t.Context(), kv.StreamName(register.BucketName(prefix))); err == nil {
+				mark <- stream.CachedInfo().Config.Metadata["idworker_raising"]
+				return
+			}
+		}
+		close(mark)
+	}()
+	must(t, i.restore(from))
+	if <-mark == "" {
+		t.Error("the register was made without a mark")
 	}
 }
 
