@@ -89,6 +89,8 @@ type restoreCmd struct {
 
 	ReplaceInstallation string `help:"Take the place of this installation, made while the data was lost." placeholder:"ID"`
 
+	Replace bool `help:"Replace a register that cannot be opened, and save its entries beside the backup."`
+
 	Yes     bool `help:"Skip the prompt, and raise all tags even if nothing is missing."`
 	DryRun  bool `help:"Print the changes and make none."`
 	Verbose bool `help:"Print a line per tag."`
@@ -135,6 +137,15 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 		Confirm: func(p backup.Plan) error { return r.confirm(ctx, from, p, in, out, done) },
 		Report:  done.Add,
 	}
+	if r.Replace {
+		saved := fmt.Sprintf("%s.replaced-%s.json", r.Dir, time.Now().UTC().Format("20060102T150405Z"))
+		restoring.Salvage = func(entries map[string]string) error {
+			if !out.JSON {
+				fmt.Fprintf(out, "saved %d entries of the present register in %s\n", len(entries), saved)
+			}
+			return backup.WriteEntries(saved, entries)
+		}
+	}
 	var restored backup.Restored
 	folder := ""
 	progress.Show(func() {
@@ -148,11 +159,19 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 			return err
 		})
 	}, done.progress)
-	done.target = restored.Target
+	done.target, done.restart = restored.Target, restored.Restart
+	if restored.Clock != nil {
+		done.clock = explain(restored.Clock)
+	}
 	if errors.Is(err, errDryRun) || errors.Is(err, errNothing) {
 		err = nil
 	}
-	return errors.Join(done.End(err), r.explain(restored, folder, out))
+	err = errors.Join(err, restored.Undone)
+	if err := done.End(err); err != nil || folder == "" || out.JSON || restored.Target == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s can be served again\n", folder)
+	return err
 }
 
 // confirm shows what the restore will do.
@@ -201,21 +220,4 @@ func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.P
 	show(len(p.Templates), "template", p.Templates...)
 	show(len(p.Enrichments), "enrichment", p.Enrichments...)
 	return raisePrompt{0, r.DryRun, r.Yes, true}.confirm(ctx, p.Plan, in, out, done)
-}
-
-// explain prints what is left to do.
-func (r *restoreCmd) explain(done backup.Restored, folder string, out output) (err error) {
-	if out.JSON || done.Target == 0 {
-		return done.Undone
-	}
-	for _, process := range done.Restart {
-		_, err = fmt.Fprintf(out, "restart: process %s belongs to the installation that was replaced\n", process)
-	}
-	if done.Clock != nil && err == nil {
-		_, err = fmt.Fprintf(out, "snowflake IDs: %s\n", explain(done.Clock))
-	}
-	if folder != "" && err == nil {
-		_, err = fmt.Fprintf(out, "%s can be served again\n", folder)
-	}
-	return errors.Join(err, done.Undone)
 }

@@ -227,7 +227,9 @@ type raised struct {
 	verbose bool
 	changes []tags.Change
 	target  int64
-	err     error // of printing
+	restart []string // after a restore: processes to restart
+	clock   string   // after a restore: why snowflake IDs need an operator
+	err     error    // of printing
 
 	total, count atomic.Int64 // of the raise under way
 }
@@ -264,7 +266,9 @@ func (r *raised) End(failed error) error {
 		return errors.Join(failed, r.out.encode(struct {
 			Changes []tags.Change `json:"changes"`
 			Floor   int64         `json:"floor,omitempty,string"` // lowest first ID of new tags
-		}{r.changes, r.target}))
+			Restart []string      `json:"restart,omitempty"`
+			Clock   string        `json:"clock,omitempty"`
+		}{r.changes, r.target, r.restart, r.clock}))
 	}
 	for _, c := range r.changes {
 		if r.err == nil {
@@ -276,6 +280,14 @@ func (r *raised) End(failed error) error {
 	}
 	if r.target > 0 && r.err == nil {
 		_, r.err = fmt.Fprintf(r.out, "raised; tags created from now on begin at %d\n", r.target)
+	}
+	for _, process := range r.restart {
+		if r.err == nil {
+			_, r.err = fmt.Fprintf(r.out, "restart process %s: it belongs to another installation\n", process)
+		}
+	}
+	if r.clock != "" && r.err == nil {
+		_, r.err = fmt.Fprintf(r.out, "no snowflake IDs: %s\n", r.clock)
 	}
 	return errors.Join(failed, r.err)
 }

@@ -8,7 +8,7 @@ import (
 // The keys of the config bucket.
 const (
 	layoutKey  = "layout"   // as text
-	clockIDKey = "clock_id" // the identity of the clock bucket
+	ClockIDKey = "clock_id" // the identity of the clock bucket
 )
 
 // admission is the result of admit's checks.

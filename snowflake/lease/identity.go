@@ -75,7 +75,7 @@ func replaceMarker(ctx context.Context, clocks bucket, own string, otherwise err
 // checkIdentity makes sure that the clock bucket is the installation's, and
 // returns its identity. A recreated bucket would show all time as free.
 func (m *Manager) checkIdentity(ctx context.Context) (string, error) {
-	installed, known, err := m.find(ctx, clockIDKey)
+	installed, known, err := m.find(ctx, ClockIDKey)
 	if err == nil && !known {
 		installed, err = m.installIdentity(ctx)
 	}
@@ -84,7 +84,7 @@ func (m *Manager) checkIdentity(ctx context.Context) (string, error) {
 	}
 	found, err := readIdentity(ctx, m.clocks)
 	if err == nil && found != installed {
-		err = &ClockLostError{Found: found, Installed: installed, StopFor: m.lossWait(), Bucket: agreement.BucketName(m.cfg.Prefix), Key: clockIDKey}
+		err = &ClockLostError{Found: found, Installed: installed, StopFor: m.lossWait(), Bucket: agreement.BucketName(m.cfg.Prefix), Key: ClockIDKey}
 	}
 	return found, err
 }
@@ -97,7 +97,7 @@ func (m *Manager) installIdentity(ctx context.Context) (string, error) {
 		return "", err
 	}
 	m.cfg.Log.Info("clock bucket identity written", zap.String("identity", identity))
-	return m.agree(ctx, clockIDKey, identity)
+	return m.agree(ctx, ClockIDKey, identity)
 }
 
 // lossWait is the time after which all time that a lost entry gave away is

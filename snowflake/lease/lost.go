@@ -20,7 +20,7 @@ func RestoreClock(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if err := clockBucket(prefix, replicas).Ensure(ctx, js); err != nil {
 		return err
 	}
-	installed, known, err := agreement.Lookup(ctx, js, prefix, clockIDKey)
+	installed, known, err := agreement.Lookup(ctx, js, prefix, ClockIDKey)
 	if err != nil || !known {
 		return err
 	}
@@ -32,7 +32,16 @@ func RestoreClock(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if err != nil {
 		return err
 	}
-	return &ClockLostError{Found: string(e.Value), Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: clockIDKey}
+	return &ClockLostError{Found: string(e.Value), Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: ClockIDKey}
+}
+
+// ClockLost reports whether the clock bucket is missing.
+func ClockLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (bool, error) {
+	_, err := js.Stream(ctx, kv.StreamName(ClockBucketName(prefix)))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 // LossWait is how long after the last write to a lost clock bucket the time that

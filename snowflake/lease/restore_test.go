@@ -154,7 +154,7 @@ func TestOperatorDecides(t *testing.T) {
 		if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" {
 			t.Fatalf("%+v", err)
 		}
-		if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Key != clockIDKey {
+		if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Key != ClockIDKey {
 			t.Errorf("stop for %v, want %v; key %v", lost.StopFor, want, lost.Key)
 		}
 	}

@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
@@ -105,4 +107,37 @@ func (s *Store) putBackBatch(ctx context.Context, batch []kv.Change) error {
 		}
 	}
 	return nil
+}
+
+// Salvage returns what can be read of a register that cannot be opened: its
+// tags, with step 0 for removed ones and for those of a table, and all its
+// entries as they are.
+func Salvage(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (tags []store.Tag, entries map[string]string, err error) {
+	found := make(map[string]store.Tag)
+	entries = make(map[string]string)
+	err = kv.List(ctx, js, BucketName(p), func(e kv.Entry) {
+		if e.Deleted {
+			return
+		}
+		name := strings.Clone(e.Key)
+		entries[name] = string(e.Value)
+		if l := decodeListed(e); l.err == nil {
+			tag := store.Tag{Name: name, Next: l.Next, Step: l.Step, Order: l.order()}
+			if l.Removed {
+				tag.Step = 0
+			}
+			found[name] = tag
+		}
+	})
+	tags = slices.SortedFunc(maps.Values(found), func(a, b store.Tag) int { return strings.Compare(a.Name, b.Name) })
+	return tags, entries, err
+}
+
+// Discard deletes the bucket. Its tags must be in a list that is put back.
+func Discard(ctx context.Context, js jetstream.JetStream, p messages.Prefix) error {
+	err := js.DeleteStream(ctx, kv.StreamName(BucketName(p)))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	return err
 }

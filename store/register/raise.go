@@ -88,28 +88,17 @@ func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
 }
 
 // Decide opens a register that may have regressed, or is missing, for
-// [Store.RaiseAll]. It creates a missing bucket with the identity of the
-// installation's register, and marked as being raised: no loader grants from it
-// before the decision. The first sequence of its stream is the given number,
-// which is above all sequences of earlier streams, so that no late write to one
-// of those can be accepted.
+// [Store.RaiseAll], which needs the config bucket. It creates a missing register
+// with the identity of the installation's, and marked as being raised: no loader
+// grants from it before the decision. The first sequence of its stream is the
+// given number, above all sequences of earlier streams, so that no late write to
+// one of those can be accepted.
 func Decide(ctx context.Context, cfg Config, replicas int, first uint64) (*Store, error) {
-	if err := kv.Ensure(ctx, cfg.JetStream, agreement.Bucket(cfg.Prefix, replicas)); err != nil {
-		return nil, err
-	}
-	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
-	if err != nil {
-		return nil, err
-	}
 	found, err := pollLeader(ctx, cfg.JetStream, BucketName(cfg.Prefix))
 	if err == nil && found.missing {
-		found.id, err = agreed.Agree(ctx, ConfigKey, nuid.Next())
+		err = createMarked(ctx, cfg, replicas, first)
 	}
 	if err != nil {
-		return nil, err
-	}
-	marked := map[string]string{metaID: found.id, metaRaising: nuid.Next() + " 1"}
-	if err := kv.Ensure(ctx, cfg.JetStream, bucket(cfg.Prefix, replicas, first, marked)); err != nil {
 		return nil, err
 	}
 	s, err := open(ctx, cfg)
@@ -120,6 +109,19 @@ func Decide(ctx context.Context, cfg Config, replicas int, first uint64) (*Store
 		return nil, err
 	}
 	return s, nil
+}
+
+func createMarked(ctx context.Context, cfg Config, replicas int, first uint64) error {
+	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
+	if err != nil {
+		return err
+	}
+	id, err := agreed.Agree(ctx, ConfigKey, nuid.Next())
+	if err != nil {
+		return err
+	}
+	marked := map[string]string{metaID: id, metaRaising: nuid.Next() + " 1"}
+	return kv.Ensure(ctx, cfg.JetStream, bucket(cfg.Prefix, replicas, first, marked))
 }
 
 // restart makes the present state of the register, which may have regressed,

@@ -135,6 +135,11 @@ func syncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
+// WriteEntries writes entries of a bucket to a new file.
+func WriteEntries(path string, entries map[string]string) error {
+	return writeFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(entries) })
+}
+
 // writeSums writes the checksums of the files in a folder.
 func writeSums(folder string, w io.Writer) error {
 	for _, name := range []string{manifestFile, tagsFile} {

@@ -45,6 +45,10 @@ type Restoring struct {
 	// processes made while the data was lost. Its entries stay.
 	Replace string
 
+	// Salvage replaces a register that cannot be opened: it saves the entries that
+	// can be read before they are deleted. Nil refuses such a register.
+	Salvage func(entries map[string]string) error
+
 	Replicas int       // of buckets that are created; 0 for those of the backup
 	Built    time.Time // of this program; zero if unknown
 
@@ -87,13 +91,16 @@ type Restored struct {
 // restore is a restore under way.
 type restore struct {
 	Restoring
-	plan Plan
+	store  string // its name
+	alone  bool   // no other process is connected
+	raised *tags.Restored
+	plan   Plan
 }
 
 // Restore restores an installation on a NATS server. Errors: [ErrOther],
 // [ErrPrefix], those of tags.RaiseAll.
 func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (done Restored, err error) {
-	under := &restore{Restoring: r}
+	under := &restore{Restoring: r, store: source.Name()}
 	raising, err := under.raising(prefix)
 	if err != nil {
 		return done, err
@@ -120,7 +127,7 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 // RestoreFolder restores the data folder of a stopped embedded server, and
 // creates it if it is missing. It returns the folder's path.
 func (r Restoring) RestoreFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend) (folder string, done Restored, err error) {
-	under := &restore{Restoring: r}
+	under := &restore{Restoring: r, store: source.Name(), alone: true}
 	raising, err := under.raising(prefix)
 	if err != nil {
 		return "", done, err
@@ -136,48 +143,69 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 	if b.Prefix != prefix {
 		return tags.Raising{}, fmt.Errorf("%w: %s, and this is %s; give --prefix %s", ErrPrefix, b.Prefix, prefix, b.Prefix)
 	}
-	if r.Replicas == 0 {
+	switch {
+	case r.alone:
+		r.Replicas = 1
+	case r.Replicas == 0:
 		r.Replicas = b.Replicas
 	}
+	r.raised = &tags.Restored{
+		Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage,
+		Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
+		Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
+	}
 	return tags.Raising{
-		Built: r.Built, Report: r.Report,
+		Restored: r.raised, Built: r.Built, Report: r.Report,
 		Confirm: func(p tags.Plan) error {
 			r.plan.Plan = p
 			return r.Confirm(r.plan)
 		},
-		Restored: &tags.Restored{
-			Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas,
-			Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
-			Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
-		},
 	}, nil
 }
 
-// raised are the settings that only rise, and are not put back as they are.
-var raised = []string{agreement.FloorKey, templates.Key}
+// merged are the settings that are not put back as they are: they only rise.
+var merged = []string{agreement.FloorKey, templates.Key}
+
+// identities are the settings that name buckets. They may be those of new
+// buckets.
+var identities = []string{register.ConfigKey, lease.ClockIDKey}
 
 // look compares what is there with the backup.
 func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
 	r.plan = Plan{}
+	clockLost, err := lease.ClockLost(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.Backup.Config)) {
 		want := r.Backup.Config[key]
 		here, found, err := agreement.Lookup(ctx, js, prefix, key)
 		switch {
 		case err != nil:
 			return err
-		case key == agreement.InstallationKey && found:
+		case key == agreement.StoreKey && !found && want != r.store:
+			return &agreement.ForeignStoreError{Bucket: agreement.BucketName(prefix), Installed: want, Given: r.store}
+		case key == agreement.InstallationKey && found && r.Backup.Installation != "":
 			if err := r.compareInstallation(ctx, js, prefix, here); err != nil {
 				return err
 			}
-		case slices.Contains(raised, key):
+		case slices.Contains(merged, key):
+		case !found && key == lease.ClockIDKey && r.alone && clockLost: // a new one is as good: nobody has a worker ID
 		case !found:
 			r.plan.Keys = append(r.plan.Keys, key)
-		case here != want:
+		case here != want && !slices.Contains(identities, key):
 			r.plan.Kept = append(r.plan.Kept, Differing{key, here, want})
 		}
 	}
 	if r.Replace != "" && r.plan.Replaced == "" && slices.Contains(r.plan.Keys, agreement.InstallationKey) {
 		return fmt.Errorf("%w: NATS has none, so there is none to replace", ErrOther)
+	}
+	if !r.alone {
+		others, err := r.others(ctx, js, prefix)
+		if err != nil {
+			return err
+		}
+		r.raised.Drops = r.Replace != "" || len(others) > 0
 	}
 	present, err := templates.Read(ctx, js, prefix)
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -219,15 +247,23 @@ func (r *restore) compareInstallation(ctx context.Context, js jetstream.JetStrea
 		ErrOther, id, since, state.Entries, r.Backup.Installation, id)
 }
 
-// prepare puts settings and records back, and the installation's ID first: from
-// then on no process makes another.
+// prepare puts settings and records back. The identity of a lost register is
+// first: from then on no process makes another, in which tags could begin at 1.
+// The installation's ID follows.
 func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	if err := kv.Ensure(ctx, js, agreement.Bucket(prefix, r.Replicas)); err != nil {
-		return err
-	}
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return err
+	}
+	lost := r.Backup.Config[register.ConfigKey]
+	if r.plan.Missing && slices.Contains(r.plan.Keys, register.ConfigKey) {
+		made, err := agreed.Agree(ctx, register.ConfigKey, lost)
+		if err == nil && made != lost {
+			err = fmt.Errorf("%w: its register was made a moment ago", ErrOther)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	own := r.Backup.Config[agreement.InstallationKey]
 	now := own
@@ -236,7 +272,7 @@ func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix me
 	} else if own != "" {
 		now, err = agreed.Agree(ctx, agreement.InstallationKey, own)
 	}
-	if id, _, _ := strings.Cut(now, " "); err == nil && id != r.Backup.Installation {
+	if id, _, _ := strings.Cut(now, " "); err == nil && own != "" && id != r.Backup.Installation {
 		err = fmt.Errorf("%w: %s, made a moment ago", ErrOther, id)
 	}
 	for _, key := range r.plan.Keys {
@@ -275,7 +311,7 @@ func (r Restoring) others(ctx context.Context, js jetstream.JetStream, prefix me
 		return nil, err
 	}
 	for _, p := range reports {
-		if p.Stats.Installation != r.Backup.Installation {
+		if r.Backup.Installation != "" && p.Stats.Installation != r.Backup.Installation {
 			names = append(names, p.Instance+" on "+p.Host)
 		}
 	}

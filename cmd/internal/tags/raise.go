@@ -40,6 +40,11 @@ var (
 	// ErrTooNarrow means that the column max_id cannot hold the raised IDs.
 	ErrTooNarrow = problem.New(problem.Invalid, "the column max_id is too narrow")
 
+	// ErrUnreadable means that the register cannot be opened, ErrReadable that it
+	// can, so that it must not be replaced.
+	ErrUnreadable = problem.New(problem.Invalid, "the register cannot be opened; --replace saves what can be read, and makes a new one")
+	ErrReadable   = problem.New(problem.Invalid, "the register can be read; --replace is for one that cannot be opened")
+
 	// ErrNotRaised means that loaders were granted more than the raise skipped.
 	ErrNotRaised = problem.New(problem.Regressed, "not raised enough")
 )
@@ -78,6 +83,15 @@ type Restored struct {
 
 	Templates templates.List // those that are missing are put back, if they fit the others
 	Replicas  int            // of a register that is created
+
+	// Salvage replaces a register that cannot be opened: it saves the entries that
+	// can be read before they are deleted. Nil refuses such a register.
+	Salvage func(entries map[string]string) error
+
+	// Drops, which Look may set, means that workers belong to another
+	// installation, whose IDs may be those of the backup's: they drop their
+	// buffers.
+	Drops bool
 
 	// Look is done first, and Prepare after Confirm, before the register is
 	// changed.
@@ -119,7 +133,7 @@ type Plan struct {
 	Missing   bool              // there is no register
 	Regressed string            // why the register is known to lack grants; may be empty
 
-	Changes       func(ctx context.Context, visit func(Change)) error
+	Changes func(ctx context.Context, visit func(Change)) error
 }
 
 // Named counts tags, and names the first of them.
@@ -204,11 +218,13 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 	return server.Folder(), target, errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
 }
 
-// awaitClock waits until the time that snowflake IDs were issued for is past, if
-// the bucket of that time is older than the witness.
+// awaitClock waits until the time that snowflake IDs were issued for is past,
+// unless the bucket of that time has all that the witness noted. Without a note,
+// that may have been until now.
 func awaitClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, w *register.Witness, noted time.Time) error {
-	behind, err := w.Behind(ctx, js, lease.ClockBucketName(prefix))
-	if err != nil || !behind {
+	if noted.IsZero() {
+		noted = time.Now()
+	} else if behind, err := w.Behind(ctx, js, lease.ClockBucketName(prefix)); err != nil || !behind {
 		return err
 	}
 	wait, err := lease.LossWait(ctx, js, prefix)
@@ -239,12 +255,23 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 			return 0, err
 		}
 	}
+	unreadable, err := r.salvage(ctx, js, prefix, k)
+	if err != nil {
+		return 0, err
+	}
 	plan, raise, err := r.target(k)
 	if err != nil {
 		return 0, err
 	}
 	raise.Alone = alone
-	raise.Also = func(ctx context.Context, raise register.Raise) error { return liftTemplates(ctx, js, prefix, raise) }
+	var lifted []string
+	raise.Also = func(ctx context.Context, raise register.Raise) error {
+		err := liftTemplates(ctx, js, prefix, raise)
+		if err == nil && len(lifted) > 0 {
+			err = worker.DropTags(ctx, js.Conn(), prefix, lifted...)
+		}
+		return err
+	}
 	if k.state.Missing { // opening creates it
 		plan.Changes = func(context.Context, func(Change)) error { return nil }
 		if r.Restored != nil {
@@ -253,8 +280,13 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 				plan.count(tag, raise.Lift(tag, r.Restored.Taken), raise)
 			}
 		}
-		if err := r.confirm(ctx, js, plan); err != nil {
+		if err := r.confirm(ctx, js, prefix, plan); err != nil {
 			return 0, err
+		}
+		if unreadable != nil {
+			if err := cmp.Or(r.Restored.Salvage(unreadable), register.Discard(ctx, js, prefix)); err != nil {
+				return 0, err
+			}
 		}
 	}
 	segments, err := r.open(ctx, js, prefix, source, uint64(plan.Target))
@@ -266,28 +298,80 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	if !k.state.Missing {
-		if err := r.confirm(ctx, js, plan); err != nil {
+		if err := r.confirm(ctx, js, prefix, plan); err != nil {
 			return 0, err
 		}
 	}
 	if r.Restored != nil {
-		raise.First = func(ctx context.Context, raise register.Raise) error { return r.Restored.putBack(ctx, js, prefix, segments, raise) }
+		raise.First = func(ctx context.Context, raise register.Raise) error {
+			return r.Restored.putBack(ctx, js, prefix, segments, raise)
+		}
 	}
 	if r.By == 0 { // the answer may have taken long
 		raise.Target = max(raise.Target, raise.Now().UnixMicro())
 	}
-	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) { r.Report(changeOf(tag, before)) })
+	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) {
+		if r.Restored != nil && r.Restored.Drops {
+			lifted = append(lifted, tag.Name)
+		}
+		r.Report(changeOf(tag, before))
+	})
 }
 
-// confirm asks, and prepares a restore.
-func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, plan Plan) error {
+// salvage returns the entries of a register that cannot be opened, if such a
+// register is to be replaced. Its tags join those of the backup.
+func (r *Raising) salvage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, k *known) (map[string]string, error) {
+	if r.Restored == nil || k.state.Missing {
+		return nil, nil
+	}
+	_, bad := kv.Open(ctx, js, register.BucketName(prefix))
+	switch {
+	case bad != nil && r.Restored.Salvage == nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, bad)
+	case r.Restored.Salvage == nil:
+		return nil, nil
+	case bad == nil:
+		return nil, ErrReadable
+	}
+	found, entries, err := register.Salvage(ctx, js, prefix)
+	if err != nil {
+		return nil, err
+	}
+	r.Restored.Tags = join(r.Restored.Tags, found)
+	k.state.Missing = true
+	return entries, nil
+}
+
+// join adds tags to a list, both sorted by name. Of a tag in both the higher
+// next ID counts.
+func join(list, more []store.Tag) []store.Tag {
+	all := slices.Clone(list)
+	for _, tag := range more {
+		i, found := slices.BinarySearchFunc(list, tag, byName)
+		if found {
+			all[i].Next = max(all[i].Next, tag.Next)
+		} else {
+			all = append(all, tag)
+		}
+	}
+	slices.SortFunc(all, byName)
+	return all
+}
+
+// confirm asks, and then creates a missing config bucket and prepares a restore.
+func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, plan Plan) error {
 	if r.Confirm != nil {
 		if err := r.Confirm(plan); err != nil {
 			return err
 		}
 	}
-	if r.Restored == nil {
-		return nil
+	replicas := 1
+	if r.Restored != nil {
+		replicas = r.Restored.Replicas
+	}
+	err := kv.Ensure(ctx, js, agreement.Bucket(prefix, replicas))
+	if err != nil || r.Restored == nil {
+		return err
 	}
 	return r.Restored.Prepare(ctx, js)
 }
@@ -330,6 +414,9 @@ func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix m
 		}
 	}
 	for _, t := range r.Templates {
+		if t.First >= raise.Target { // as tags
+			t.First = raise.Lift(store.Tag{Name: t.Pattern, Next: t.First}, r.Taken)
+		}
 		if err == nil {
 			_, err = templates.Import(ctx, js, prefix, templates.List{t})
 		}

@@ -312,14 +312,15 @@ func (s *Supply) dropIdle(ctx context.Context) {
 	}
 }
 
-// Drop makes the reachable workers of an installation drop a tag's buffer. It
-// is for tags removed from the store.
-func Drop(ctx context.Context, conn *nats.Conn, p messages.Prefix, tag string) error {
-	if err := messages.CheckTag(tag); err != nil {
-		return err
-	}
-	if err := conn.Publish(loads.DropSubject(p), []byte(tag)); err != nil {
-		return err
+// Drop makes the reachable workers of an installation drop the buffers of tags.
+func Drop(ctx context.Context, conn *nats.Conn, p messages.Prefix, tags ...string) error {
+	for _, tag := range tags {
+		if err := messages.CheckTag(tag); err != nil {
+			return err
+		}
+		if err := conn.Publish(loads.DropSubject(p), []byte(tag)); err != nil {
+			return err
+		}
 	}
 	return flush(ctx, conn)
 }

@@ -1,0 +1,131 @@
+package register
+
+import (
+	"context"
+	"testing"
+
+	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/store"
+)
+
+// TestLostRegisterIsMadeMarked: a register that is missing is created marked as
+// being raised, as the installation's, and with revisions above all earlier
+// ones: nothing grants from it before the decision, and no late write to the
+// lost one fits.
+func TestLostRegisterIsMadeMarked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	loader := handle(s, connect(s, s.srv))
+	if err := loader.CreateTag(t.Context(), store.Tag{Name: "a", Step: 10, Next: 1, Order: store.Trend}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.lastSequence()
+	s.delete()
+	const first = 1_000_000
+	admin, err := Decide(t.Context(), connect(s, s.srv), 1, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := pollLeader(t.Context(), s.js, BucketName(prefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	agreed, _, err := agreement.Lookup(t.Context(), s.js, prefix, ConfigKey)
+	if err != nil || !found.raising || found.id != agreed {
+		t.Errorf("marked %v, identity %q, want that of the installation, %q, %v", found.raising, found.id, agreed, err)
+	}
+	if seg, err := loader.Reserve(t.Context(), "a", 10); err == nil {
+		t.Errorf("granted %v from a register that is being restored", seg)
+	}
+	raise := Raise{Target: 500, Alone: true, First: func(ctx context.Context, _ Raise) error {
+		_, err := admin.PutBack(ctx, []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}})
+		return err
+	}}
+	if _, err := admin.RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	e := s.entry("a")
+	if e.Next != 500 || e.Order != store.Strict || e.revision < first || e.revision <= before {
+		t.Errorf("entry %+v at revision %d, want next 500, strict, a revision above %d", e.entry, e.revision, first)
+	}
+}
+
+// TestPutBack: what the register lacks of a list comes back with its order, also
+// a removed tag, and one that was deleted by hand. What it has stays.
+func TestPutBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	admin := handle(s, connect(s, s.srv))
+	for _, name := range []string{"lower", "byhand"} {
+		if err := admin.CreateTag(t.Context(), store.Tag{Name: name, Step: 10, Next: 5, Order: store.Trend}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bucket, err := s.js.KeyValue(t.Context(), BucketName(prefix))
+	if err == nil {
+		err = bucket.Delete(t.Context(), "byhand")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []store.Tag{
+		{Name: "byhand", Step: 20, Next: 7, Order: store.Strict},
+		{Name: "gone", Next: 9, Order: store.Trend},
+		{Name: "lost", Step: 30, Next: 8, Order: store.Strict},
+		{Name: "lower", Step: 40, Next: 6, Order: store.Strict},
+	}
+	c, err := admin.CompareList(t.Context(), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Missing) != 3 || len(c.Lower) != 1 || c.Lower[0].Name != "lower" || len(c.Orders) != 1 || c.Orders[0].Name != "lower" {
+		t.Errorf("compared: %+v", c)
+	}
+	if rowless, err := admin.PutBack(t.Context(), list); err != nil || len(rowless) > 0 {
+		t.Fatal(rowless, err)
+	}
+	for name, want := range map[string]entry{
+		"byhand": {Next: 7, Step: 20, Order: store.Strict},
+		"gone":   {Next: 9, Removed: true},
+		"lost":   {Next: 8, Step: 30, Order: store.Strict},
+		"lower":  {Next: 5, Step: 10},
+	} {
+		if found := s.entry(name).entry; found != want {
+			t.Errorf("%s: %+v, want %+v", name, found, want)
+		}
+	}
+}
+
+// TestPutBackBesideTable: the entry of a strict tag that has a row is put back
+// as strict. A tag without a row comes back as removed until its row is created.
+func TestPutBackBesideTable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	cfg := connect(s, s.srv)
+	table := newFakeTable(1, 0, "strict", "trend")
+	cfg.Table = table
+	admin := handle(s, cfg)
+	rowless, err := admin.PutBack(t.Context(), []store.Tag{
+		{Name: "lost", Step: 10, Next: 40, Order: store.Strict},
+		{Name: "strict", Step: 10, Next: 30, Order: store.Strict},
+		{Name: "trend", Step: 10, Next: 20, Order: store.Trend},
+	})
+	if err != nil || len(rowless) != 1 || rowless[0].Name != "lost" {
+		t.Fatalf("without a row: %v, %v", rowless, err)
+	}
+	for name, want := range map[string]entry{
+		"lost":   {Next: 40, Order: store.Strict, Removed: true},
+		"strict": {Next: 30, Order: store.Strict},
+		"trend":  {Next: 20},
+	} {
+		if found := s.entry(name).entry; found != want {
+			t.Errorf("%s: %+v, want %+v", name, found, want)
+		}
+	}
+	if err := admin.CreateTag(t.Context(), rowless[0]); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.entry("lost"); e.Removed || e.Order != store.Strict || e.Next != 40 {
+		t.Errorf("created again: %+v", e.entry)
+	}
+}
