@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -108,6 +110,7 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 	restore := []string{"restore", backup, "--yes", "--server", v.url}
 	id := v.refused(t, restore, " with 5 tags")
 	r := must(t, append(restore, "--replace-installation", id)...)
+	v.take(t, laterTags, 1) // of processes that are to be restarted
 	for _, p := range processes {
 		if name := "restart: process " + p.instance(); !strings.Contains(r.stdout, name) {
 			t.Errorf("restore does not say %q:\n%s", name, r.stdout)
@@ -121,6 +124,43 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 	}
 	must(t, append(restore, "--replace-installation", id)...)
 	v.take(t, allTags, 1)
+}
+
+// TestRestoreAfterRaiseWasLost: the data is lost after a raise, and all that is
+// left of that are workers of the lost installation. They belong to another one
+// than the new installation that the backup replaces, and still count.
+func TestRestoreAfterRaiseWasLost(t *testing.T) {
+	t.Parallel()
+	const million = 1_000_000
+	i, backup := newInstallation(t, "order"), filepath.Join(t.TempDir(), "backup")
+	serve := func(role string) *process {
+		return startWorker(t, i.url, "--role", role, "--max-step", strconv.Itoa(million), "--max-batch", strconv.Itoa(million))
+	}
+	loader := serve("loader")
+	create := []string{"tag", "create", "--if-missing", "--server", i.url, "order", "--step", strconv.Itoa(million)}
+	must(t, create...)
+	must(t, "backup", backup, "--server", i.url)
+	raiseAll(t, "--server", i.url)
+	for range 3 {
+		serve("worker")
+	}
+	for i.take(t, million) < time.Now().Add(10*time.Second).UnixMicro() {
+	}
+	loader.kill()
+	names := i.js.StreamNames(t.Context())
+	for name := range names.Name() {
+		if err := i.js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, "provision", "--server", i.url, "--part", "ids")
+	must(t, create...)
+	serve("loader")
+	v, restore := newLostVolume(i.url), []string{"restore", backup, "--yes", "--server", i.url}
+	must(t, append(restore, "--replace-installation", v.refused(t, restore, " with 1 tags"))...)
+	for range 10 {
+		i.take(t, million)
+	}
 }
 
 // TestRestoreFolder: the data folder of the embedded server is lost, with or
