@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,6 +38,7 @@ type backedUp struct {
 	dumps    [][]string // rows of the database, before and after tags were created
 	workers  int
 	loaders  []string // where they serve HTTP
+	many     int      // tags besides those in use, so that a restore has a middle
 	random   *rand.Rand
 
 	dir   string              // of the backup
@@ -50,26 +52,22 @@ type backedUp struct {
 	named    ledgers  // of those
 }
 
-const manyTags = 2000 // besides those in use, so that a restore has a middle
-
 // startBackedUp starts two loaders and three workers, and callers of a trend
 // tag, a strict tag and a template's tags, and then takes the backup.
-func startBackedUp(t *testing.T, start func(*testing.T, *backedUp), db *dbtest.DB) *backedUp {
+func startBackedUp(t *testing.T, start func(*testing.T, *backedUp), db *dbtest.DB, many int) *backedUp {
 	t.Helper()
-	b := &backedUp{db: db, random: seeded(t), workers: 3, dir: filepath.Join(t.TempDir(), "backup"), named: make(ledgers)}
+	b := &backedUp{db: db, random: seeded(t), workers: 3, many: many, dir: filepath.Join(t.TempDir(), "backup"), named: make(ledgers)}
 	if db != nil {
 		b.settings = on(db.DSN())
 	}
 	start(t, b)
 	b.dump(t)
-	var many strings.Builder
-	for i := range manyTags {
-		fmt.Fprintf(&many, "many.%d 1000 1\n", i)
+	var list strings.Builder
+	fmt.Fprintf(&list, "chat.* 10 trend 0 1000 1\norder 10 1\nservice 20 1\n%s 10 1 strict\n", strictTag)
+	for i := range many {
+		fmt.Fprintf(&list, "many.%d 1000 1\n", i)
 	}
-	settings{stdin: many.String(), env: b.env}.mustRun(t, "tag", "import", "--server", b.url)
-	for _, tag := range [][]string{{"order", "--step", "10"}, {"service", "--step", "20"}, {strictTag, "--step", "10", "--order", "strict"}, {"--template", "chat.*", "--step", "10"}} {
-		b.mustRun(t, append([]string{"tag", "create", "--server", b.url}, tag...)...)
-	}
+	settings{stdin: list.String(), env: b.env}.mustRun(t, "tag", "import", "--server", b.url)
 	b.load = startCallers(t, b.url, load{callers: 3, tags: []string{"order"}, maxBatch: 50, timeout: askAgain, retry: lost})
 	b.strict = startStrictCallers(t, b.url, 2)
 	b.services = startServices(t, b.url, "service", 2, nats.MaxReconnects(-1))
@@ -225,8 +223,8 @@ func (b *backedUp) whole(t *testing.T) {
 		}
 		strict = strict || f[0] == strictTag && f[len(f)-1] == "strict"
 	}
-	if many != manyTags || !strict {
-		t.Errorf("%d of %d tags are there; tag %s is strict: %v", many, manyTags, strictTag, strict)
+	if many != b.many || !strict {
+		t.Errorf("%d of %d tags are there; tag %s is strict: %v", many, b.many, strictTag, strict)
 	}
 }
 
@@ -258,13 +256,20 @@ func clusterSite(t *testing.T, b *backedUp) {
 // serve starts loaders and workers.
 func (b *backedUp) serve(t *testing.T, loaders, workers int) {
 	t.Helper()
+	var all []*process
+	start := func(args ...string) {
+		all = append(all, b.launch(t, slices.Concat([]string{"serve", "--server", b.url}, folderSteps, args)...))
+	}
 	for range loaders {
 		address := freeAddress(t)
 		b.loaders = append(b.loaders, address)
-		b.startWorker(t, b.url, append(folderSteps, "--role", "loader", "--http", address)...)
+		start("--role", "loader", "--http", address)
 	}
 	for range workers {
-		b.startWorker(t, b.url, append(folderSteps, "--role", "worker")...)
+		start("--role", "worker")
+	}
+	for _, p := range all {
+		p.serving()
 	}
 }
 
@@ -297,7 +302,7 @@ func TestRestore(t *testing.T) {
 					db = databases[0].with(t)
 					db.Exec(t, "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''") // templates need it
 				}
-				b := startBackedUp(t, site.start, db)
+				b := startBackedUp(t, site.start, db, 0)
 				for round := range rounds {
 					loss := losses[(round+i)%len(losses)]
 					t.Run(fmt.Sprintf("%d %s", round+1, loss.name), func(t *testing.T) {
@@ -331,7 +336,7 @@ func TestRestoreKilled(t *testing.T) {
 		rounds = 10
 	}
 	const most = 7 * time.Second // a restore takes about as long
-	b := startBackedUp(t, serverSite, nil)
+	b := startBackedUp(t, serverSite, nil, 2000)
 	stages := []struct {
 		name    string
 		reached func(*testing.T) bool
