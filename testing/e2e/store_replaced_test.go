@@ -202,7 +202,7 @@ func TestRestoreFolder(t *testing.T) {
 	if _, all := restores(); all { // it waits for most of a minute
 		t.Run("the folder", func(t *testing.T) {
 			remove(t, data)
-			refuses(t, settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data), "idworker restore")
+			refuses(t, settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data), remedy)
 			restored(t)
 		})
 	}
