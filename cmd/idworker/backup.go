@@ -201,9 +201,11 @@ func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.P
 		}
 		fmt.Fprintf(to, "missing: %s: %s\n", format.Of(int64(n), what), some)
 	}
-	var lost []string
-	for _, tag := range p.Lost.Missing {
-		lost = append(lost, tag.Name)
+	names := func(list []store.Tag) (names []string) {
+		for _, tag := range list {
+			names = append(names, tag.Name)
+		}
+		return names
 	}
 	switch {
 	case p.Replaced != "":
@@ -215,7 +217,8 @@ func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.P
 	case len(p.Lost.Lower) > 0:
 		fmt.Fprintf(to, "the register is older than the backup: %s\n", p.Lost.Lower[0].Name)
 	}
-	show(len(lost), "tag", lost...)
+	show(len(p.Lost.Missing), "tag", names(p.Lost.Missing)...)
+	show(len(p.Lost.Rowless), "row", names(p.Lost.Rowless)...)
 	show(len(p.Keys), "setting", p.Keys...)
 	show(len(p.Templates), "template", p.Templates...)
 	show(len(p.Enrichments), "enrichment", p.Enrichments...)

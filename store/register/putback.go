@@ -16,19 +16,29 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Compared is how a register differs from a list of tags that was taken from it
-// earlier.
+// Compared is how a register, and its table, differ from a list of tags that was
+// taken earlier.
 type Compared struct {
 	Missing []store.Tag // tags and removed tags without an entry
+	Rowless []store.Tag // tags that were not removed here, but have no row in the table
 	Lower   []store.Tag // tags whose entries are below the list
 	Orders  []store.Tag // tags with another order here than in the list
 
+	rows    map[string]store.Tag
 	markers map[string]uint64 // revisions of missing entries that were deleted by hand
 }
 
 // CompareList compares the register with a list of tags, which is sorted by
 // name without repetitions. Unreadable entries are not compared.
 func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, err error) {
+	if c.rows, err = s.rows(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return c, err
+	}
+	checkRow := func(tag store.Tag) {
+		if _, hasRow := c.rows[tag.Name]; s.cfg.Table != nil && tag.Step > 0 && !hasRow {
+			c.Rowless = append(c.Rowless, tag)
+		}
+	}
 	here := make([]bool, len(list))
 	c.markers = make(map[string]uint64)
 	err = s.remote.each(ctx, func(name string, e listed, _ time.Time) bool {
@@ -39,55 +49,67 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 		tag := list[i]
 		switch here[i] = e.err != nil || e.exists(); {
 		case e.err != nil:
+			return true
 		case e.deleted():
 			c.markers[tag.Name] = e.revision
+			return true
 		case e.Next < tag.Next:
 			c.Lower = append(c.Lower, tag)
 		}
-		if e.err == nil && checkOrder(tag, e.storedEntry) != nil {
+		if checkOrder(tag, e.storedEntry) != nil {
 			c.Orders = append(c.Orders, tag)
+		}
+		if tag.Next, tag.Order = max(tag.Next, e.Next), e.order(); !e.Removed {
+			checkRow(tag)
 		}
 		return true
 	})
 	for i, tag := range list {
 		if !here[i] {
 			c.Missing = append(c.Missing, tag)
+			checkRow(tag)
 		}
 	}
 	return c, err
 }
 
 // PutBack writes the entries of a list that the register lacks, with their
-// orders: for [Raise.First], which lifts them. In front of a table it returns
-// the tags without a row; their entries are removed until CreateTag.
-func (s *Store) PutBack(ctx context.Context, list []store.Tag) (rowless []store.Tag, err error) {
+// orders: for [Raise.First], which lifts them. In front of a table it also
+// creates the missing rows.
+func (s *Store) PutBack(ctx context.Context, list []store.Tag) error {
 	found, err := s.CompareList(ctx, list)
 	if err != nil {
-		return nil, err
-	}
-	rows, err := s.rows(ctx)
-	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return nil, err
+		return err
 	}
 	var changes []kv.Change
 	for _, tag := range found.Missing {
 		e := entry{Next: max(tag.Next, s.Lowest()), Step: tag.Step, Order: stored(tag.Order), Removed: tag.Step == 0}
 		if s.cfg.Table != nil {
-			_, hasRow := rows[tag.Name]
-			if tag.Step > 0 && !hasRow {
-				tag.Next = e.Next
-				rowless = append(rowless, tag)
-			}
+			_, hasRow := found.rows[tag.Name]
 			e.Step, e.Removed = 0, !hasRow
 		}
 		changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
 	}
-	batches, ctx := errgroup.WithContext(ctx)
+	batches, batchCtx := errgroup.WithContext(ctx)
 	batches.SetLimit(batchesAtOnce)
 	for batch := range slices.Chunk(changes, kv.MaxBatch) {
-		batches.Go(func() error { return s.putBackBatch(ctx, batch) })
+		batches.Go(func() error { return s.putBackBatch(batchCtx, batch) })
 	}
-	return rowless, batches.Wait()
+	if err := batches.Wait(); err != nil {
+		return err
+	}
+	rows, ctx := errgroup.WithContext(ctx)
+	rows.SetLimit(rowsAtOnce)
+	for _, tag := range found.Rowless {
+		tag.Next = max(tag.Next, s.Lowest())
+		rows.Go(func() error {
+			if err := s.CreateTag(ctx, tag); !errors.Is(err, store.ErrTagExists) {
+				return err
+			}
+			return nil
+		})
+	}
+	return rows.Wait()
 }
 
 // putBackBatch writes entries that are missing. One that was written since then

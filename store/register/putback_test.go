@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/idworker/idworker/internal/agreement"
@@ -38,8 +39,7 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 		t.Errorf("granted %v from a register that is being restored", seg)
 	}
 	raise := Raise{Target: 500, Alone: true, First: func(ctx context.Context, _ Raise) error {
-		_, err := admin.PutBack(ctx, []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}})
-		return err
+		return admin.PutBack(ctx, []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}})
 	}}
 	if _, err := admin.RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {
 		t.Fatal(err)
@@ -81,8 +81,8 @@ func TestPutBack(t *testing.T) {
 	if len(c.Missing) != 3 || len(c.Lower) != 1 || c.Lower[0].Name != "lower" || len(c.Orders) != 1 || c.Orders[0].Name != "lower" {
 		t.Errorf("compared: %+v", c)
 	}
-	if rowless, err := admin.PutBack(t.Context(), list); err != nil || len(rowless) > 0 {
-		t.Fatal(rowless, err)
+	if err := admin.PutBack(t.Context(), list); err != nil {
+		t.Fatal(err)
 	}
 	for name, want := range map[string]entry{
 		"byhand": {Next: 7, Step: 20, Order: store.Strict},
@@ -97,35 +97,46 @@ func TestPutBack(t *testing.T) {
 }
 
 // TestPutBackBesideTable: the entry of a strict tag that has a row is put back
-// as strict. A tag without a row comes back as removed until its row is created.
+// as strict. A row that is missing is created, unless its tag was removed here.
 func TestPutBackBesideTable(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	cfg := connect(s, s.srv)
-	table := newFakeTable(1, 0, "strict", "trend")
+	table := newFakeTable(1, 0, "strict", "trend", "removed")
 	cfg.Table = table
 	admin := handle(s, cfg)
-	rowless, err := admin.PutBack(t.Context(), []store.Tag{
+	for _, tag := range []store.Tag{
+		{Name: "rowless", Step: 10, Next: 50, Order: store.Strict}, {Name: "gone", Step: 10, Next: 5, Order: store.Trend},
+	} {
+		if err := admin.CreateTag(t.Context(), tag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(admin.RemoveTag(t.Context(), "gone"), table.RemoveTag(t.Context(), "rowless", 50)); err != nil {
+		t.Fatal(err)
+	}
+	err := admin.PutBack(t.Context(), []store.Tag{
+		{Name: "gone", Step: 10, Next: 9, Order: store.Trend},
 		{Name: "lost", Step: 10, Next: 40, Order: store.Strict},
+		{Name: "rowless", Step: 10, Next: 60, Order: store.Strict},
 		{Name: "strict", Step: 10, Next: 30, Order: store.Strict},
 		{Name: "trend", Step: 10, Next: 20, Order: store.Trend},
 	})
-	if err != nil || len(rowless) != 1 || rowless[0].Name != "lost" {
-		t.Fatalf("without a row: %v, %v", rowless, err)
-	}
-	for name, want := range map[string]entry{
-		"lost":   {Next: 40, Order: store.Strict, Removed: true},
-		"strict": {Next: 30, Order: store.Strict},
-		"trend":  {Next: 20},
-	} {
-		if found := s.entry(name).entry; found != want {
-			t.Errorf("%s: %+v, want %+v", name, found, want)
-		}
-	}
-	if err := admin.CreateTag(t.Context(), rowless[0]); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	if e := s.entry("lost"); e.Removed || e.Order != store.Strict || e.Next != 40 {
-		t.Errorf("created again: %+v", e.entry)
+	for name, want := range map[string]struct {
+		entry
+		row int64
+	}{
+		"gone":    {entry{Next: 5, Removed: true}, 0},
+		"lost":    {entry{Next: 40, Order: store.Strict}, 40},
+		"rowless": {entry{Next: 1, Order: store.Strict}, 60},
+		"strict":  {entry{Next: 30, Order: store.Strict}, 1},
+		"trend":   {entry{Next: 20}, 1},
+	} {
+		if found := s.entry(name).entry; found != want.entry || table.rows[name] != want.row {
+			t.Errorf("%s: %+v, row %d, want %+v", name, found, table.rows[name], want)
+		}
 	}
 }

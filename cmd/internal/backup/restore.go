@@ -77,7 +77,7 @@ type Differing struct{ Key, Here, Backup string }
 // Nothing reports whether nothing is missing and no fault is known.
 func (p Plan) Nothing() bool {
 	return !p.Missing && p.Regressed == "" && p.Replaced == "" &&
-		len(p.Lost.Missing)+len(p.Lost.Lower)+len(p.Keys)+len(p.Templates)+len(p.Enrichments) == 0
+		len(p.Lost.Missing)+len(p.Lost.Rowless)+len(p.Lost.Lower)+len(p.Keys)+len(p.Templates)+len(p.Enrichments) == 0
 }
 
 // Restored is the result of a restore.

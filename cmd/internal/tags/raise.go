@@ -395,8 +395,7 @@ func (r *Restored) checkTemplates(ctx context.Context, js jetstream.JetStream, p
 }
 
 // putBack writes the tags that the register lacks, below the target of the
-// raise that lifts them, and templates. In front of a table it creates missing
-// rows.
+// raise that lifts them, and missing rows and templates.
 func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Store, raise register.Raise) error {
 	list := slices.Clone(r.Tags)
 	for i, tag := range list {
@@ -404,15 +403,7 @@ func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix m
 			list[i].Next = raise.Lift(tag, r.Taken)
 		}
 	}
-	rowless, err := segments.PutBack(ctx, list)
-	for _, tag := range rowless {
-		if err == nil {
-			err = segments.CreateTag(ctx, tag)
-		}
-		if errors.Is(err, store.ErrTagExists) {
-			err = nil
-		}
-	}
+	err := segments.PutBack(ctx, list)
 	for _, t := range r.Templates {
 		if t.First >= raise.Target { // as tags
 			t.First = raise.Lift(store.Tag{Name: t.Pattern, Next: t.First}, r.Taken)
