@@ -139,6 +139,10 @@ var losses = []struct {
 			s.Restore(t, b.js.Conn())
 		}
 	}},
+	{"register put back, configuration deleted", 1, func(b *backedUp, t *testing.T) {
+		b.remove(t, configBucket)
+		b.early[0].Restore(t, b.js.Conn())
+	}},
 }
 
 func (b *backedUp) remove(t *testing.T, streams ...string) {
