@@ -155,9 +155,10 @@ func TestRestoreAfterRaiseWasLost(t *testing.T) {
 	}
 	must(t, "provision", "--server", i.url, "--part", "ids")
 	must(t, create...)
+	refuses(t, settings{}.launch(t, "serve", "--server", i.url, "--role", "loader"), "another installation answers") // but has given it an ID
 	v, restore := newLostVolume(i.url), []string{"restore", backup, "--yes", "--server", i.url}
 	must(t, append(restore, "--replace-installation", v.refused(t, restore, " with 1 tag"))...)
-	serve("loader") // before, it refuses to join the others
+	serve("loader")
 	for range 10 {
 		i.take(t, million)
 	}
