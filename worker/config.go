@@ -70,6 +70,11 @@ type Config struct {
 	Prefix messages.Prefix
 	Role   Role
 
+	// Installation, if set, is the ID of the installation that JetStream must
+	// have: New creates nothing in another one. After a reconnect to another
+	// one, the process stands by.
+	Installation string
+
 	// Store supplies the segments. StoreName is its name in INFO and in the
 	// config bucket, which keeps processes from counting in different stores.
 	Store     store.Store

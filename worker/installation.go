@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/internal/pause"
@@ -49,7 +51,11 @@ type installationWatch struct {
 	service    micro.Service // between Start and Stop
 
 	serving atomic.Bool
-	left    atomic.Pointer[ForeignError] // why the process stands by
+	left    atomic.Pointer[ForeignError]       // why the process stands by
+	pinned  atomic.Pointer[agreement.PinError] // why NATS is not that of the pinned installation
+
+	joining  sync.Mutex // held while the process stands by or comes back
+	standsBy bool
 	// processes of conflicting installations, over all looks
 	met atomic.Int64
 }
@@ -93,7 +99,12 @@ func (w *installationWatch) Start(ctx context.Context) (err error) {
 func (w *installationWatch) Stop() error { return unlessClosed(w.service.Stop()) }
 
 // begin starts the looks for other installations. All parts have started.
-func (w *installationWatch) begin() { w.background.Start(w.run) }
+func (w *installationWatch) begin() {
+	w.background.Start(w.run)
+	if w.process.cfg.Installation != "" {
+		w.background.Start(w.checkPin)
+	}
+}
 
 // end ends the looks, before any part stops.
 func (w *installationWatch) end() {
@@ -136,25 +147,84 @@ func (w *installationWatch) run(ctx context.Context) {
 	}
 }
 
-// standBy leaves the queue groups.
+// standBy leaves the queue groups for an older installation.
 func (w *installationWatch) standBy(why *ForeignError) {
-	if w.left.Swap(why) != nil {
-		return
+	if w.left.Swap(why) == nil {
+		w.process.cfg.Log.Error("standing by for an older installation", zap.Error(why))
+		w.join()
 	}
-	w.serving.Store(false)
-	w.process.cfg.Log.Error("standing by for an older installation", zap.Error(why))
-	w.process.standBy(true)
 }
 
 // comeBack rejoins the queue groups.
 func (w *installationWatch) comeBack() {
-	left := w.left.Swap(nil)
-	if left == nil {
+	if left := w.left.Swap(nil); left != nil {
+		w.process.cfg.Log.Warn("older installation gone, serving again", zap.String("other", left.Other.Installation))
+		w.join()
+	}
+}
+
+// join leaves or rejoins the queue groups, as the reasons to stand by require.
+func (w *installationWatch) join() {
+	w.joining.Lock()
+	defer w.joining.Unlock()
+	pinned := w.pinned.Load()
+	standsBy := w.left.Load() != nil || pinned != nil && pinned.Found != ""
+	if standsBy == w.standsBy {
 		return
 	}
-	w.process.cfg.Log.Warn("older installation gone, serving again", zap.String("other", left.Other.Installation))
-	w.process.standBy(false)
-	w.serving.Store(true)
+	w.standsBy = standsBy
+	if standsBy {
+		w.serving.Store(false)
+	}
+	w.process.standBy(standsBy)
+	if !standsBy {
+		w.serving.Store(true)
+	}
+}
+
+// pinPoll is the interval between looks for a reconnect.
+const pinPoll = time.Second
+
+// checkPin checks after each reconnect that NATS still has the pinned
+// installation. In another one the process stands by: its buffers are not of
+// that installation. Without any, it serves from its buffers.
+func (w *installationWatch) checkPin(ctx context.Context) {
+	cfg := &w.process.cfg
+	for checked := uint64(0); ; pause.For(ctx, pinPoll) {
+		if ctx.Err() != nil {
+			return
+		}
+		reconnects := cfg.Control.Stats().Reconnects
+		if reconnects == checked && w.pinned.Load() == nil {
+			continue
+		}
+		look, cancel := context.WithTimeout(ctx, w.process.timing.start)
+		err := agreement.CheckPin(look, cfg.JetStream, cfg.Prefix, cfg.Installation)
+		cancel()
+		var wrong *agreement.PinError
+		if err != nil && !errors.As(err, &wrong) {
+			continue // unknown
+		}
+		checked = reconnects
+		before := w.pinned.Swap(wrong)
+		switch {
+		case wrong != nil && (before == nil || before.Found != wrong.Found):
+			cfg.Log.Error("not the pinned installation", zap.Error(wrong))
+		case wrong == nil && before != nil:
+			cfg.Log.Warn("pinned installation back", zap.String("installation", cfg.Installation))
+		default:
+			continue
+		}
+		w.join()
+	}
+}
+
+// lost returns why there is no installation any more, or nil.
+func (w *installationWatch) lost() error {
+	if pinned := w.pinned.Load(); pinned != nil {
+		return pinned
+	}
+	return nil
 }
 
 // foreignProcess is a process of a conflicting installation.
@@ -200,6 +270,9 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 func (w *installationWatch) ready() error {
 	if left := w.left.Load(); left != nil {
 		return fmt.Errorf("not in the queue groups: %w", left)
+	}
+	if pinned := w.pinned.Load(); pinned != nil && pinned.Found != "" {
+		return fmt.Errorf("not in the queue groups: %w", pinned)
 	}
 	if !w.serving.Load() {
 		return errors.New("starting")

@@ -115,6 +115,11 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 // joinInstallation determines the installation, and checks that it counts in
 // the configured store.
 func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, err error) {
+	if cfg.Installation != "" {
+		if err := agreement.CheckPin(ctx, cfg.JetStream, cfg.Prefix, cfg.Installation); err != nil {
+			return self, err
+		}
+	}
 	if cfg.Role == RoleSnowflake {
 		err = kv.Ensure(ctx, cfg.JetStream, configBucket(cfg.Prefix, cfg.Replicas))
 	} else {
@@ -281,7 +286,7 @@ func (p *Process) Ready() error {
 }
 
 // Degraded returns a problem of a process that is ready, or nil:
-// [Config.Trouble]; a [*store.RegressionError] while its loader grants nothing;
+// [Config.Trouble]; that NATS has no installation any more; a [*store.RegressionError] while its loader grants nothing;
 // why loads are not granted; or why the process is not in the queue group of
 // snowflake requests although it holds a worker ID. The worker lives on its
 // buffers then, or answers other requests, so replacing it gains nothing.
@@ -290,6 +295,9 @@ func (p *Process) Degraded() error {
 		if err := p.cfg.Trouble(); err != nil {
 			return err
 		}
+	}
+	if err := p.watch.lost(); err != nil {
+		return err
 	}
 	if p.loader != nil {
 		if err := p.cfg.Store.Stopped(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store"
@@ -38,7 +40,7 @@ func (b *backupCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	return b.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+	return b.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		taken, lacks := backup.Take(ctx, js, b.Prefix, source, version)
 		if lacks != nil && !errors.Is(lacks, store.ErrCorrupt) {
 			return lacks
@@ -108,7 +110,7 @@ func (r *restoreCmd) check() error {
 	case r.Data != "" && r.named():
 		return problem.Usage(errors.New("--data excludes --server, --context and their environment variables, such as NATS_URL"))
 	}
-	return r.resourceFlags.check(r.Prefix)
+	return cmp.Or(r.checkPin(), r.resourceFlags.check(r.Prefix))
 }
 
 // errNothing ends a restore of an installation that lacks nothing.
@@ -127,6 +129,9 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 	from, err := backup.Read(r.Dir)
 	if err != nil {
 		return err
+	}
+	if r.Installation != "" && r.Installation != from.Installation {
+		return &agreement.PinError{Prefix: r.Prefix, Pinned: r.Installation, Found: from.Installation}
 	}
 	done := newRaised(out, r.Verbose)
 	restoring := backup.Restoring{

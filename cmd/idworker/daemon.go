@@ -177,7 +177,12 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	d.onClose(cfg.Control.Close)
 	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
 	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
-	d.process, err = d.openProcess(starting, cfg)
+	if d.embedded == nil { // else checked before it listened
+		err = kv.WithRetry(starting, cfg.Log, func(ctx context.Context) error { return d.cfg.admit(ctx, cfg.JetStream) })
+	}
+	if err == nil {
+		d.process, err = d.openProcess(starting, cfg)
+	}
 	if err == nil {
 		err = d.process.Start(starting)
 	}

@@ -53,10 +53,10 @@ func (d *daemon) demo(ctx context.Context, out output) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tag := store.Tag{Name: "order", Step: 1000}
-	err := d.at.withTags(ctx, d.cfg.source, func(ctx context.Context, t *tags.Tags) error {
+	err := d.at.withPatientJetStream(ctx, withTags(d.at.Prefix, d.cfg.source, func(ctx context.Context, t *tags.Tags) error {
 		_, err := t.CreateLowest(ctx, tag)
 		return err
-	})
+	}))
 	if err != nil && !errors.Is(err, store.ErrTagExists) {
 		return err
 	}

@@ -89,11 +89,14 @@ var problems = map[problem.Kind]struct {
 	problem.RegisterGone:  {hint: "idworker restore DIR puts back what a backup has; without one, " + hintRaise},
 	problem.ConfigGone:    {hint: "idworker restore DIR puts it back; without a backup, check that all processes have the same --store and --layout, then run: nats kv add %s"},
 	problem.Regressed:     {hint: hintRaise},
-	problem.NoIdentity:    {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
-	problem.NotSynced:     {hint: "set sync_interval: always on every server and let this user check it (see nats.conf), or accept it with --allow-unsynced"},
-	problem.StorageFull:   {hint: "set max_file in the account's jetstream block (see nats.conf)"},
-	problem.TooFewCopies:  {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},
-	problem.Different:     {hint: "idworker provision with these flags would change it"},
+	problem.PinnedNone: {hint: "check the server; if its data was lost: idworker restore DIR; to begin anew, with IDs from 1: " +
+		"idworker provision --new --installation %s"},
+	problem.PinnedOther:  {hint: "check the server; if that was made after the data was lost: idworker restore DIR --replace-installation %s"},
+	problem.NoIdentity:   {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
+	problem.NotSynced:    {hint: "set sync_interval: always on every server and let this user check it (see nats.conf), or accept it with --allow-unsynced"},
+	problem.StorageFull:  {hint: "set max_file in the account's jetstream block (see nats.conf)"},
+	problem.TooFewCopies: {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},
+	problem.Different:    {hint: "idworker provision with these flags would change it"},
 
 	problem.ForeignStore: {exitUsage, "use the same --store and --table, or move the counters (see docs/backup-restore.md): " +
 		"stop all loaders, run idworker tag export with the old store, then idworker tag import --switch-store with the new one"},

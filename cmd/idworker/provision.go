@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
@@ -27,6 +29,7 @@ type provisionCmd struct {
 	storeFlags `embed:"" group:"store"`
 
 	resourceFlags `embed:""`
+	birthFlag     `embed:""`
 	printFlags    `embed:""`
 
 	Part provisionPart `help:"Part: ids, snowflake, enrich or all." default:"all" enum:"all,ids,snowflake,enrich"`
@@ -48,7 +51,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	if _, err := p.backend(); err != nil {
 		return err
 	}
-	if err := p.resourceFlags.check(p.Prefix); err != nil {
+	if err := cmp.Or(p.resourceFlags.check(p.Prefix), p.checkPin(), p.checkNew()); err != nil {
 		return err
 	}
 	log := newLogger(zapcore.WarnLevel)
@@ -73,6 +76,27 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	return done.End(errors.Join(ids, enriching))
 }
 
+// checkNew rejects --new for a part that makes no installation.
+func (p *provisionCmd) checkNew() error {
+	if p.New && p.Part == partEnrich {
+		return problem.Usage(errors.New("--new needs --part all, ids or snowflake"))
+	}
+	return nil
+}
+
+// showInstallation reports the installation's ID, for --installation.
+func showInstallation(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, add func(provisioned)) error {
+	agreed, err := agreement.Open(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	id, _, err := agreed.Installation(ctx)
+	if err == nil {
+		add(provisioned{"installation", id})
+	}
+	return err
+}
+
 // isDenied reports whether another user may have the right that was missing.
 func isDenied(err error) bool {
 	denied := new(natsconn.DeniedError)
@@ -88,6 +112,16 @@ func onlyPart(may, mayNot provisionPart, err error) error {
 // has its own connection.
 func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part provisionPart, add func(provisioned)) error {
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
+		if part == partIDs || part == partSnowflake {
+			if err := p.admit(ctx, js, p.Prefix, p.Replicas); err != nil {
+				return err
+			}
+			defer func() {
+				if failed == nil {
+					failed = showInstallation(ctx, js, p.Prefix, add)
+				}
+			}()
+		}
 		for _, r := range p.resources(p.Prefix, part) {
 			var did string
 			err := kv.WithRetry(ctx, log, func(ctx context.Context) (err error) {

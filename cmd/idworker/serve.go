@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -34,6 +36,8 @@ type serveCmd struct {
 	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 
 	Witness string `help:"Witness file (default: FOLDER.witness; none with --server)." placeholder:"FILE" type:"path"`
+
+	birthFlag `embed:""`
 
 	Role     worker.Role `help:"Role: worker, loader, snowflake or all." default:"all" enum:"all,worker,loader,snowflake"`
 	Replicas int         `help:"Replicas of new streams and buckets, 1 to 5." default:"1"`
@@ -77,7 +81,9 @@ type serverConfig struct {
 	witness string
 	source  backend.Backend
 	migrate bool
-	worker  worker.Config // without connections and store
+	// Checks that JetStream has the installation, before anything is created.
+	admit  func(context.Context, jetstream.JetStream) error
+	worker worker.Config // without connections and store
 
 	http        httpFlags
 	api         *api.Config // nil without --api
@@ -108,12 +114,13 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 		nats: s.natsFlags, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
 		worker: worker.Config{
 			Prefix: s.Prefix, Role: s.Role, Replicas: s.Replicas, MaxBatch: s.MaxBatch, MaxStep: s.MaxStep, Wait: s.Wait,
-			Lease: lease, Version: version, Log: log,
+			Installation: s.Installation, Lease: lease, Version: version, Log: log,
 		},
 	}
-	if err := cfg.worker.Check(); err != nil {
+	if err := cmp.Or(cfg.worker.Check(), s.checkPin()); err != nil {
 		return cfg, err
 	}
+	cfg.admit = func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, s.Replicas) }
 	cfg.source, err = s.backend()
 	switch {
 	case err != nil:
@@ -169,6 +176,7 @@ func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 	}
 	return &embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
+		Admit:   func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, 1) },
 		Correct: append(lease.Resources(s.Prefix, 0, 0)[:2], register.Bucket(s.Prefix, 0), enrich.Bucket(s.Prefix, 0)), // without the leases
 	}, nil
 }

@@ -35,6 +35,21 @@ type tagCmd struct {
 type tagFlags struct {
 	natsFlags  `embed:"" group:"nats"`
 	storeFlags `embed:"" group:"store"`
+	pinFlag    `embed:""`
+}
+
+// withPinned connects, checks that NATS has the pinned installation, and calls
+// use.
+func (f tagFlags) withPinned(ctx context.Context, use func(context.Context, jetstream.JetStream) error) error {
+	if err := f.checkPin(); err != nil {
+		return err
+	}
+	return f.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		if err := f.admit(ctx, js, f.Prefix); err != nil {
+			return err
+		}
+		return use(ctx, js)
+	})
 }
 
 // withStore calls use with the tags of the installation.
@@ -43,19 +58,20 @@ func (f tagFlags) withStore(ctx context.Context, use func(context.Context, *tags
 	if err != nil {
 		return err
 	}
-	return f.withTags(ctx, source, use)
+	return f.withPinned(ctx, withTags(f.Prefix, source, use))
 }
 
-// withTags opens the tags of an installation, and calls use.
-func (i natsFlags) withTags(ctx context.Context, source backend.Backend, use func(context.Context, *tags.Tags) error) error {
-	return i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		t, err := tags.Open(ctx, js, i.Prefix, source)
+// withTags returns a function that opens the tags of an installation, and calls
+// use.
+func withTags(prefix messages.Prefix, source backend.Backend, use func(context.Context, *tags.Tags) error) func(context.Context, jetstream.JetStream) error {
+	return func(ctx context.Context, js jetstream.JetStream) error {
+		t, err := tags.Open(ctx, js, prefix, source)
 		if err != nil {
 			return err
 		}
 		defer t.Close()
 		return use(ctx, t)
-	})
+	}
 }
 
 // sentence is the text of a result. JSON omits it.

@@ -73,13 +73,13 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 	}
 	done := newChanges(out)
 	if i.Switch {
-		return done.End(i.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		return done.End(i.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 			return tags.SwitchStore(ctx, js, i.Prefix, source, list, done.Add)
 		}))
 	}
-	return done.End(i.withTags(ctx, source, func(ctx context.Context, t *tags.Tags) error {
+	return done.End(i.withPinned(ctx, withTags(i.Prefix, source, func(ctx context.Context, t *tags.Tags) error {
 		return t.Import(ctx, list, done.Add)
-	}))
+	})))
 }
 
 // read reads the file, or standard input.

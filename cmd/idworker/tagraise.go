@@ -128,7 +128,7 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 			folder, done.target, err = tags.RaiseFolder(ctx, at, r.Prefix, source, raising)
 			return
 		}
-		err = r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {
+		err = r.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {
 			done.target, err = tags.RaiseAll(ctx, js, r.Prefix, source, raising)
 			return err
 		})

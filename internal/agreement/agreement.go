@@ -155,7 +155,7 @@ func (a *Agreement) ReplaceInstallation(ctx context.Context, id, by string) erro
 func parseInstallation(value string) (id string, created time.Time, err error) {
 	id, text, _ := strings.Cut(value, " ")
 	created, err = time.Parse(time.RFC3339Nano, text)
-	if err != nil || messages.CheckTag(id) != nil || strings.Contains(id, ".") {
+	if err != nil || CheckID(id) != nil {
 		return "", time.Time{}, fmt.Errorf("%w: %.100q", ErrInstallation, value)
 	}
 	return id, created, nil

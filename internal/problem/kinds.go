@@ -41,6 +41,8 @@ const (
 	Regressed     Kind = "regressed"
 	Raising       Kind = "raising"
 	RaiseUndone   Kind = "raise undone"
+	PinnedNone    Kind = "pinned, but none" // the pinned ID
+	PinnedOther   Kind = "pinned to other"  // the ID that was found
 	NoIdentity    Kind = "no identity"
 	NotSynced     Kind = "not synced"
 	StorageFull   Kind = "storage full"

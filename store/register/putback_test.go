@@ -51,7 +51,7 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 }
 
 // TestPutBack: what the register lacks of a list comes back with its order, also
-// a removed tag, and one that was deleted by hand. What it has stays.
+// a removed tag, and one that was deleted by hand. Other entries stay.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -2,10 +2,10 @@
 // and restores it.
 //
 // A backup has no counters that a restore relies on: they are old the moment
-// they are read, so a restore raises all tags above the time. What counts are
-// the names of tags with their orders and steps, removed tags, templates, the
-// lowest first ID of new tags, decisions, the settings that all processes
-// share, and the records of enrichments.
+// they are read, so a restore raises all tags above the time. A backup has the
+// names of tags with their orders and steps, removed tags, templates, the lowest
+// first ID of new tags, decisions, the settings that all processes share, and
+// the records of enrichments.
 //
 // A folder has these files, which only their owner may read:
 //

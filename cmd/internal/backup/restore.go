@@ -190,7 +190,7 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 				return err
 			}
 		case slices.Contains(merged, key):
-		case !found && key == lease.ClockIDKey && r.alone && clockLost: // a new one is as good: nobody has a worker ID
+		case !found && key == lease.ClockIDKey && r.alone && clockLost: // a new bucket is as good: no process has a worker ID
 		case !found:
 			r.plan.Keys = append(r.plan.Keys, key)
 		case here != want && !slices.Contains(identities, key):

@@ -21,7 +21,8 @@ import (
 )
 
 // Take reads the backup of a running installation, with rights to read only.
-// Processes may grant meanwhile: a list that is newer than an entry only helps.
+// Processes may grant at the same time: a list that is newer than an entry only
+// helps.
 // An error that wraps store.ErrCorrupt names tags that the backup lacks. The
 // register must not have regressed.
 func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, version string) (b Backup, err error) {

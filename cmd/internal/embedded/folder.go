@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/gofrs/flock"
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store/register"
@@ -131,20 +130,18 @@ func (d *data) recoverError(err error) error {
 	return &RecoverError{Folder: d.path, Witness: d.witness.Path(), Err: err}
 }
 
-// checkWitness returns an error if used data has no witness. It creates a
-// witness for new data.
-func (d *data) checkWitness(log *zap.Logger) error {
+// checkWitness reports whether the data is new. Used data without a witness is an
+// error.
+func (d *data) checkWitness() (fresh bool, err error) {
 	if !d.witness.Fresh() {
-		return nil // compared next
+		return false, nil // compared next
 	}
 	streams, err := fs.Glob(os.DirFS(d.path), "jetstream/*/streams/*")
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFolder, err)
+		return false, fmt.Errorf("%w: %w", ErrFolder, err)
 	}
 	if len(streams) > 0 {
-		return d.recoverError(fmt.Errorf("%w: no %s", ErrNoWitness, d.witness.Path()))
+		return false, d.recoverError(fmt.Errorf("%w: no %s", ErrNoWitness, d.witness.Path()))
 	}
-	log.Warn("new installation, no IDs issued before",
-		zap.String("data", d.path), zap.String("witness", d.witness.Path()))
-	return d.witness.Create()
+	return true, nil
 }

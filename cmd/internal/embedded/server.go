@@ -45,6 +45,10 @@ type Config struct {
 	// listens: an update could undo that of another process.
 	Correct []kv.Resource
 
+	// Admit checks that the data is of the right installation, before the server
+	// listens and before anything is created in it.
+	Admit func(context.Context, jetstream.JetStream) error
+
 	// Recover opens a folder that Start would refuse because it has lost data
 	// or its witness. The server does not listen: only this process uses it, to
 	// raise the counters. Create creates a missing folder then.
@@ -102,7 +106,8 @@ func failed(address string, err error) error {
 // examine checks the witness, starts the server for this process alone, and
 // compares its buckets with the witness.
 func (s *Server) examine(ctx context.Context) error {
-	if err := s.data.checkWitness(s.cfg.Log); err != nil {
+	fresh, err := s.data.checkWitness()
+	if err != nil {
 		return err
 	}
 	if err := s.launch(ctx, false); err != nil {
@@ -116,8 +121,18 @@ func (s *Server) examine(ctx context.Context) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	if err := s.Compare(ctx, js); err != nil {
+	if !fresh {
+		err = s.Compare(ctx, js)
+	}
+	if err == nil && s.cfg.Admit != nil {
+		err = s.cfg.Admit(ctx, js)
+	}
+	if err != nil {
 		return err
+	}
+	if fresh {
+		s.cfg.Log.Warn("new installation, no IDs issued before", zap.String("data", s.data.path), zap.String("witness", s.data.witness.Path()))
+		return s.data.witness.Create()
 	}
 	s.correct(ctx, js)
 	return nil
