@@ -158,8 +158,11 @@ func (b *backedUp) remove(t *testing.T, streams ...string) {
 func (b *backedUp) restore(t *testing.T) {
 	t.Helper()
 	began := time.Now()
-	b.mustRun(t, "restore", b.dir, "--yes", "--server", b.url)
+	r := b.mustRun(t, "restore", b.dir, "--yes", "--server", b.url)
 	b.took = append(b.took, time.Since(began))
+	if strings.Contains(r.stdout, "kept: ") {
+		t.Logf("restore says:\n%s", r.stdout)
+	}
 }
 
 // stopped waits until all loaders have noticed a loss.
@@ -219,16 +222,18 @@ func (b *backedUp) finish(t *testing.T) {
 // whole checks that all tags are there again, and the strict tag is strict.
 func (b *backedUp) whole(t *testing.T) {
 	t.Helper()
-	many, strict := 0, false
+	many, strict := 0, "missing"
 	for _, line := range b.mustRun(t, "tag", "export", "--server", b.url).lines() {
 		f := strings.Fields(line)
 		if strings.HasPrefix(line, "many.") && f[1] != "removed" {
 			many++
 		}
-		strict = strict || f[0] == strictTag && f[len(f)-1] == "strict"
+		if f[0] == strictTag {
+			strict = line
+		}
 	}
-	if many != b.many || !strict {
-		t.Errorf("%d of %d tags are there; tag %s is strict: %v", many, b.many, strictTag, strict)
+	if many != b.many || !strings.HasSuffix(strict, " strict") || strings.Contains(strict, " removed ") {
+		t.Errorf("%d of %d tags are there; the strict tag: %s", many, b.many, strict)
 	}
 }
 
