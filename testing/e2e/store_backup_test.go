@@ -38,7 +38,7 @@ type backedUp struct {
 	dumps    [][]string // rows of the database, before and after tags were created
 	workers  int
 	loaders  []string // where they serve HTTP
-	many     int      // tags besides those in use, so that a restore has a middle
+	many     int      // tags that nothing uses, so that a restore has a middle
 	random   *rand.Rand
 
 	dir   string              // of the backup

@@ -282,7 +282,7 @@ func TestRecordsStay(t *testing.T) {
 var errNo = errors.New("no")
 
 // TestNothingBeforeTheAnswer: until the restore is confirmed, it writes nothing.
-// It is told correctly whether anything is missing.
+// Its plan shows whether anything is missing.
 func TestNothingBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
