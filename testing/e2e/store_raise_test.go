@@ -29,9 +29,6 @@ func TestRaise(t *testing.T) {
 			s.resumes(t)
 		})
 	}
-	for round := range tier.Pick(2, 20) {
-		raised(fmt.Sprintf("at once after restore %d", round+1), s.putBackAndRaised)
-	}
 	for round := range tier.Pick(1, 20) {
 		raised(fmt.Sprintf("by two commands, %d", round+1), s.raisedByTwo)
 	}
@@ -40,15 +37,6 @@ func TestRaise(t *testing.T) {
 	s.load.finish()
 	strict.check()
 	s.load.ledgers.check(t)
-}
-
-// putBackAndRaised restores the register and raises all tags in a row, as a line
-// of a shell does, before the loaders notice.
-func (s *registerSite) putBackAndRaised(t *testing.T) {
-	backup := natstest.TakeSnapshot(t, s.js.Conn(), registerBucket)
-	moreGrants(t, s.js)
-	backup.Restore(t, s.js.Conn())
-	raiseAll(t, "--server", s.net.URL())
 }
 
 // raisedByTwo runs two commands at the same time. Both end, and at least one
