@@ -53,6 +53,9 @@ func (b *backupCmd) Run(ctx context.Context, out output) error {
 			lacks = fmt.Errorf("the backup lacks tags: %w", lacks)
 		}
 		text := "backup of " + describe(taken) + " in " + b.Dir
+		if taken.Unread != "" {
+			text += "; without bucket " + taken.Unread + ", which this user may not read"
+		}
 		return errors.Join(out.Print(backupReport{sentence(text), b.Dir, taken.Installation, taken.Taken}), lacks)
 	})
 }
@@ -117,7 +120,7 @@ func (r *restoreCmd) check() error {
 // errNothing ends a restore of an installation that lacks nothing.
 var errNothing = errors.New("nothing is missing")
 
-// Run shows what is missing, asks, and puts it back. It ends like a raise.
+// Run shows what is missing, prompts, and puts it back. It ends like a raise.
 func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 	if err := r.check(); err != nil {
 		return err
@@ -190,8 +193,13 @@ func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.P
 	for _, d := range p.Kept {
 		fmt.Fprintf(to, "kept: setting %s is %q, and was %q\n", d.Key, d.Here, d.Backup)
 	}
+	var strict []store.Tag
 	for _, tag := range p.Lost.Orders {
-		fmt.Fprintf(to, "kept: tag %s is not %s any more\n", tag.Name, tag.Order)
+		if tag.Order == store.Strict {
+			strict = append(strict, tag)
+			continue
+		}
+		fmt.Fprintf(to, "kept: tag %s is strict, and was trend\n", tag.Name)
 	}
 	if p.Nothing() && !r.Yes {
 		fmt.Fprintln(to, "nothing is missing, and no fault is known: nothing was changed; --yes raises all tags anyway")
@@ -225,6 +233,7 @@ func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.P
 	}
 	show(len(p.Lost.Missing), "tag", names(p.Lost.Missing)...)
 	show(len(p.Lost.Rowless), "row", names(p.Lost.Rowless)...)
+	show(len(strict), "strict order", names(strict)...)
 	show(len(p.Keys), "setting", p.Keys...)
 	show(len(p.Templates), "template", p.Templates...)
 	show(len(p.Enrichments), "enrichment", p.Enrichments...)

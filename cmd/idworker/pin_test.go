@@ -12,7 +12,7 @@ import (
 )
 
 // TestPinned: behind an empty server, a command with --installation creates
-// nothing, and says what to do in both cases. --new makes the installation, once.
+// nothing, and prints what to do in both cases. --new makes the installation, once.
 func TestPinned(t *testing.T) {
 	ns := natstest.Start(t)
 	js := natstest.JetStream(t, ns.Connect(t))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,6 +25,7 @@ type Compared struct {
 	Lower   []store.Tag // tags whose entries are below the list
 	Orders  []store.Tag // tags with another order here than in the list
 
+	strict  []kv.Change // entries that were strict
 	rows    map[string]store.Tag
 	markers map[string]uint64 // revisions of missing entries that were deleted by hand
 }
@@ -58,6 +60,11 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 		}
 		if checkOrder(tag, e.storedEntry) != nil {
 			c.Orders = append(c.Orders, tag)
+			if tag.Order == store.Strict {
+				was := e.entry
+				was.Order = store.Strict
+				c.strict = append(c.strict, kv.Change{Key: tag.Name, Value: was.encode(), Revision: e.revision})
+			}
 		}
 		if tag.Next, tag.Order = max(tag.Next, e.Next), e.order(); !e.Removed {
 			checkRow(tag)
@@ -75,28 +82,30 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 
 // PutBack writes the entries of a list that the register lacks, with their
 // orders: for [Raise.First], which lifts them. In front of a table it also
-// creates the missing rows.
-func (s *Store) PutBack(ctx context.Context, list []store.Tag) error {
-	found, err := s.CompareList(ctx, list)
-	if err != nil {
-		return err
-	}
-	var changes []kv.Change
-	for _, tag := range found.Missing {
-		e := entry{Next: max(tag.Next, s.Lowest()), Step: tag.Step, Order: stored(tag.Order), Removed: tag.Step == 0}
-		if s.cfg.Table != nil {
-			_, hasRow := found.rows[tag.Name]
-			e.Step, e.Removed = 0, !hasRow
+// creates the missing rows. A tag that was strict is strict again: a loader
+// takes a row for trend if its entry was lost. Workers have to drop the buffers
+// of those tags, which it returns.
+func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string, err error) {
+	var found Compared
+	for again := true; again; {
+		if found, err = s.CompareList(ctx, list); err != nil {
+			return nil, err
 		}
-		changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
-	}
-	batches, batchCtx := errgroup.WithContext(ctx)
-	batches.SetLimit(batchesAtOnce)
-	for batch := range slices.Chunk(changes, kv.MaxBatch) {
-		batches.Go(func() error { return s.putBackBatch(batchCtx, batch) })
-	}
-	if err := batches.Wait(); err != nil {
-		return err
+		changes := slices.Clone(found.strict)
+		for _, c := range changes {
+			strict = append(strict, c.Key)
+		}
+		for _, tag := range found.Missing {
+			e := entry{Next: max(tag.Next, s.Lowest()), Step: tag.Step, Order: stored(tag.Order), Removed: tag.Step == 0}
+			if s.cfg.Table != nil {
+				_, hasRow := found.rows[tag.Name]
+				e.Step, e.Removed = 0, !hasRow
+			}
+			changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
+		}
+		if again, err = s.writeAll(ctx, changes); err != nil {
+			return nil, err
+		}
 	}
 	rows, ctx := errgroup.WithContext(ctx)
 	rows.SetLimit(rowsAtOnce)
@@ -109,26 +118,38 @@ func (s *Store) PutBack(ctx context.Context, list []store.Tag) error {
 			return nil
 		})
 	}
-	return rows.Wait()
+	return strict, rows.Wait()
 }
 
-// putBackBatch writes entries that are missing. One that was written since then
-// stays.
-func (s *Store) putBackBatch(ctx context.Context, batch []kv.Change) error {
-	p, err := s.permit(ctx)
-	if err != nil {
-		return err
+// writeAll writes changes of entries. It reports whether some were written by
+// others since, as by a write that was long under way.
+func (s *Store) writeAll(ctx context.Context, changes []kv.Change) (others bool, err error) {
+	var beaten atomic.Bool
+	batches, ctx := errgroup.WithContext(ctx)
+	batches.SetLimit(batchesAtOnce)
+	for batch := range slices.Chunk(changes, kv.MaxBatch) {
+		batches.Go(func() error {
+			p, err := s.permit(ctx)
+			if err != nil {
+				return err
+			}
+			for i, w := range s.remote.updateMany(ctx, batch) {
+				err := w.Err
+				if err == nil {
+					err = s.confirm(p, w.Revision)
+				}
+				switch {
+				case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+					beaten.Store(true)
+				case err != nil && !errors.Is(err, errLate): // a late answer is no fault: these writes grant nothing
+					return s.tagError(batch[i].Key, err)
+				}
+			}
+			return nil
+		})
 	}
-	for i, w := range s.remote.updateMany(ctx, batch) {
-		err := w.Err
-		if err == nil {
-			err = s.confirm(p, w.Revision)
-		}
-		if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !errors.Is(err, errLate) {
-			return s.tagError(batch[i].Key, err)
-		}
-	}
-	return nil
+	err = batches.Wait()
+	return beaten.Load(), err
 }
 
 // Salvage returns what can be read of a register that cannot be opened: its

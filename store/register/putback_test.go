@@ -39,7 +39,8 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 		t.Errorf("granted %v from a register that is being restored", seg)
 	}
 	raise := Raise{Target: 500, Alone: true, First: func(ctx context.Context, _ Raise) error {
-		return admin.PutBack(ctx, []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}})
+		_, err := admin.PutBack(ctx, []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}})
+		return err
 	}}
 	if _, err := admin.RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,8 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 }
 
 // TestPutBack: what the register lacks of a list comes back with its order, also
-// a removed tag, and one that was deleted by hand. Other entries stay.
+// a removed tag, and one that was deleted by hand. Other entries stay, but a tag
+// that was strict is strict again.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -81,14 +83,14 @@ func TestPutBack(t *testing.T) {
 	if len(c.Missing) != 3 || len(c.Lower) != 1 || c.Lower[0].Name != "lower" || len(c.Orders) != 1 || c.Orders[0].Name != "lower" {
 		t.Errorf("compared: %+v", c)
 	}
-	if err := admin.PutBack(t.Context(), list); err != nil {
-		t.Fatal(err)
+	if strict, err := admin.PutBack(t.Context(), list); err != nil || len(strict) != 1 || strict[0] != "lower" {
+		t.Fatal(strict, err)
 	}
 	for name, want := range map[string]entry{
 		"byhand": {Next: 7, Step: 20, Order: store.Strict},
 		"gone":   {Next: 9, Removed: true},
 		"lost":   {Next: 8, Step: 30, Order: store.Strict},
-		"lower":  {Next: 5, Step: 10},
+		"lower":  {Next: 5, Step: 10, Order: store.Strict},
 	} {
 		if found := s.entry(name).entry; found != want {
 			t.Errorf("%s: %+v, want %+v", name, found, want)
@@ -115,7 +117,7 @@ func TestPutBackBesideTable(t *testing.T) {
 	if err := errors.Join(admin.RemoveTag(t.Context(), "gone"), table.RemoveTag(t.Context(), "rowless", 50)); err != nil {
 		t.Fatal(err)
 	}
-	err := admin.PutBack(t.Context(), []store.Tag{
+	_, err := admin.PutBack(t.Context(), []store.Tag{
 		{Name: "gone", Step: 10, Next: 9, Order: store.Trend},
 		{Name: "lost", Step: 10, Next: 40, Order: store.Strict},
 		{Name: "rowless", Step: 10, Next: 60, Order: store.Strict},

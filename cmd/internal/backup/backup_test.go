@@ -334,7 +334,7 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 }
 
 // TestRestoreRefused: another installation, or the backup of another prefix, is
-// refused before anything is asked or written. The other installation is named
+// refused before any prompt or write. The other installation is named
 // with its age and its tags.
 func TestRestoreRefused(t *testing.T) {
 	t.Parallel()

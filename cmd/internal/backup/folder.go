@@ -37,9 +37,9 @@ const (
 	sumsFile     = "SHA256SUMS"
 )
 
-// format is the version of the folder's contents. A later version that this one
+// formatVersion is the version of the folder's contents. A later version that this one
 // cannot read has a higher number.
-const format = 1
+const formatVersion = 1
 
 var (
 	// ErrFolder is wrapped by the errors about a folder that is no backup, or no
@@ -54,6 +54,8 @@ var (
 type Backup struct {
 	Manifest
 	List tags.List
+
+	Unread string // the bucket of enrichments, if the user may not read it
 }
 
 // Manifest describes a backup. A JSON decoder ignores fields of later versions.
@@ -67,7 +69,7 @@ type Manifest struct {
 	Replicas     int             `json:"replicas"`     // of the buckets
 
 	// The register's decisions, the latest last, and the lowest first ID of names
-	// without an entry that was known.
+	// without an entry.
 	Decisions []string `json:"decisions,omitempty"`
 	Floor     int64    `json:"floor,string"`
 
@@ -173,8 +175,8 @@ func Read(folder string) (b Backup, err error) {
 		return Backup{}, err
 	}
 	malformed := json.Unmarshal(data, &b.Manifest)
-	if malformed == nil && b.Format > format {
-		return unusable("a newer version of idworker wrote it: format %d, and this version reads %d", b.Format, format)
+	if malformed == nil && b.Format > formatVersion {
+		return unusable("a newer version of idworker wrote it: format %d, and this version reads %d", b.Format, formatVersion)
 	}
 	sums, err := os.ReadFile(filepath.Join(folder, sumsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +193,7 @@ func Read(folder string) (b Backup, err error) {
 	if err != nil {
 		return Backup{}, err
 	}
-	if found.String() != string(sums) || malformed != nil || b.Format != format {
+	if found.String() != string(sums) || malformed != nil || b.Format != formatVersion {
 		return unusable("its files do not match %s, so it was changed or is incomplete", sumsFile)
 	}
 	f, err := os.Open(filepath.Join(folder, tagsFile))

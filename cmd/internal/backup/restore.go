@@ -13,6 +13,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
@@ -22,6 +23,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
@@ -74,9 +76,10 @@ type Plan struct {
 // Differing is a setting that stays, although the backup has another value.
 type Differing struct{ Key, Here, Backup string }
 
-// Nothing reports whether nothing is missing and no fault is known.
+// Nothing reports whether nothing is missing and no fault was found.
 func (p Plan) Nothing() bool {
-	return !p.Missing && p.Regressed == "" && p.Replaced == "" &&
+	lostOrder := func(tag store.Tag) bool { return tag.Order == store.Strict }
+	return !p.Missing && p.Regressed == "" && p.Replaced == "" && !slices.ContainsFunc(p.Lost.Orders, lostOrder) &&
 		len(p.Lost.Missing)+len(p.Lost.Rowless)+len(p.Lost.Lower)+len(p.Keys)+len(p.Templates)+len(p.Enrichments) == 0
 }
 
@@ -150,7 +153,8 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 		r.Replicas = b.Replicas
 	}
 	r.raised = &tags.Restored{
-		Tags: b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage,
+		Installation: b.Installation,
+		Tags:         b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage,
 		Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
 		Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
 	}
@@ -243,8 +247,8 @@ func (r *restore) compareInstallation(ctx context.Context, js jetstream.JetStrea
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s, since %s, with %d tags; the backup is of %s; if processes made that one after the data was lost, take its place: --replace-installation %s",
-		ErrOther, id, since, state.Entries, r.Backup.Installation, id)
+	return fmt.Errorf("%w: %s, since %s, with %s; the backup is of %s; if processes made that one after the data was lost, take its place: --replace-installation %s",
+		ErrOther, id, since, format.Of(int64(state.Entries), "tag"), r.Backup.Installation, id)
 }
 
 // prepare puts settings and records back. The identity of a lost register is

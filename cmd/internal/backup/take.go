@@ -26,7 +26,7 @@ import (
 // An error that wraps store.ErrCorrupt names tags that the backup lacks. The
 // register must not have regressed.
 func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, version string) (b Backup, err error) {
-	b.Manifest = Manifest{Format: format, Version: version, Taken: time.Now(), Prefix: prefix}
+	b.Manifest = Manifest{Format: formatVersion, Version: version, Taken: time.Now(), Prefix: prefix}
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return b, err
@@ -54,11 +54,14 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	}
 	b.List, b.Decisions, b.Floor = list, state.Decisions, max(floor, state.Floor, list.Floor)
 	b.Installation, _, _ = strings.Cut(b.Config[agreement.InstallationKey], " ")
-	if bucket := enrich.BucketName(prefix); tags.Allowed(ctx, js, rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))) {
-		b.Enrichments, err = entries(ctx, js, bucket)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			err = nil
-		}
+	bucket := enrich.BucketName(prefix)
+	if !tags.Allowed(ctx, js, rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))) {
+		b.Unread = bucket
+		return b, lacks
+	}
+	b.Enrichments, err = entries(ctx, js, bucket)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
 	}
 	return b, cmp.Or(err, lacks)
 }

@@ -38,7 +38,7 @@ func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error
 	if list.Floor <= here.Floor && !later {
 		return t.importAll(ctx, list, report)
 	}
-	k, err := ask(ctx, t.JetStream, t.Prefix, time.Now)
+	k, err := ask(ctx, t.JetStream, t.Prefix, "", time.Now)
 	if err != nil {
 		return err
 	}

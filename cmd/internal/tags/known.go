@@ -139,8 +139,9 @@ func (k *known) heldBelow(now time.Time) (highest int64) {
 	return highest
 }
 
-// ask returns what buckets and processes know.
-func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, now func() time.Time) (*known, error) {
+// ask returns what buckets and processes know: those of the installation, and of
+// another that the installation is restored to be, or "".
+func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, other string, now func() time.Time) (*known, error) {
 	k, err := askBuckets(ctx, js, prefix, now)
 	if err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, no
 	installation, _, _ = strings.Cut(installation, " ")
 	for _, r := range reports {
 		expected = slices.DeleteFunc(expected, func(instance string) bool { return instance == r.Instance })
-		if installation == "" || r.Stats.Installation == installation {
+		if installation == "" || r.Stats.Installation == installation || r.Stats.Installation == other {
 			k.addReport(r, asked)
 		}
 	}
@@ -248,7 +249,7 @@ func askBuckets(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 	return k, nil
 }
 
-// Allowed reports whether the user has rights. If the server does not tell, it
+// Allowed reports whether the user has rights. If the server does not answer, it
 // is true. A denied request would never be answered.
 func Allowed(ctx context.Context, js jetstream.JetStream, need rights.Rights) bool {
 	if js.Options().Domain+js.Options().APIPrefix != "" {

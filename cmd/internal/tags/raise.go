@@ -103,7 +103,7 @@ type Plan struct {
 	// Of a restore.
 	Lost      register.Compared // with what the register lacks of the backup
 	Missing   bool              // there is no register
-	Regressed string            // why the register is known to lack grants; may be empty
+	Regressed string            // why the register may lack grants; may be empty
 
 	Changes func(ctx context.Context, visit func(Change)) error
 }
@@ -136,7 +136,11 @@ func (n Named) String() string {
 // RaiseAll raises the tags of an installation. It creates a missing register.
 // It returns the target, and after the decision waits for loaders to resume.
 func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, r Raising) (target int64, err error) {
-	k, err := ask(ctx, js, prefix, r.clock())
+	other := ""
+	if r.Restored != nil {
+		other = r.Restored.Installation
+	}
+	k, err := ask(ctx, js, prefix, other, r.clock())
 	if err != nil {
 		return 0, err
 	}
@@ -239,11 +243,11 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	raise.Alone = alone
-	var lifted []string
+	var dropped []string // tags whose buffers workers drop
 	raise.Also = func(ctx context.Context, raise register.Raise) error {
 		err := liftTemplates(ctx, js, prefix, raise)
-		if err == nil && len(lifted) > 0 {
-			err = worker.DropTags(ctx, js.Conn(), prefix, lifted...)
+		if err == nil && len(dropped) > 0 {
+			err = worker.DropTags(ctx, js.Conn(), prefix, dropped...)
 		}
 		return err
 	}
@@ -281,8 +285,9 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		}
 	}
 	if r.Restored != nil {
-		raise.First = func(ctx context.Context, raise register.Raise) error {
-			return r.Restored.putBack(ctx, js, prefix, segments, raise)
+		raise.First = func(ctx context.Context, raise register.Raise) (err error) {
+			dropped, err = r.Restored.putBack(ctx, js, prefix, segments, raise)
+			return err
 		}
 	}
 	if r.By == 0 { // the answer may have taken long
@@ -290,13 +295,13 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	}
 	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) {
 		if r.Restored != nil && r.Restored.Drops {
-			lifted = append(lifted, tag.Name)
+			dropped = append(dropped, tag.Name)
 		}
 		r.Report(changeOf(tag, before))
 	})
 }
 
-// confirm asks, and then creates a missing config bucket and prepares a restore.
+// confirm prompts, and then creates a missing config bucket and prepares a restore.
 func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, plan Plan) error {
 	if r.Confirm != nil {
 		if err := r.Confirm(plan); err != nil {

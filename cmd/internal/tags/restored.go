@@ -21,6 +21,8 @@ import (
 // the register lacks, with their orders. Their next IDs count for nothing but
 // tags at or above the target, which were not begun by time.
 type Restored struct {
+	Installation string // ID
+
 	Tags    []store.Tag // by name, a removed tag has step 0
 	Taken   time.Time   // when they were listed
 	Floor   int64       // lowest first ID of names without an entry
@@ -106,15 +108,16 @@ func (r *Restored) checkTemplates(ctx context.Context, js jetstream.JetStream, p
 }
 
 // putBack writes the tags that the register lacks, below the target of the
-// raise that lifts them, and missing rows and templates.
-func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Store, raise register.Raise) error {
+// raise that lifts them, and missing rows and templates. It returns the tags that
+// are strict again.
+func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Store, raise register.Raise) (strict []string, err error) {
 	list := slices.Clone(r.Tags)
 	for i, tag := range list {
 		if tag.Next >= raise.Target { // its entry will have been written just now
 			list[i].Next = raise.Lift(tag, r.Taken)
 		}
 	}
-	err := segments.PutBack(ctx, list)
+	strict, err = segments.PutBack(ctx, list)
 	for _, t := range r.Templates {
 		if t.First >= raise.Target { // as tags
 			t.First = raise.Lift(store.Tag{Name: t.Pattern, Next: t.First}, r.Taken)
@@ -126,5 +129,5 @@ func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix m
 			err = nil // those that are there stay
 		}
 	}
-	return err
+	return strict, err
 }
