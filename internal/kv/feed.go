@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"strconv"
 	"time"
 
@@ -64,6 +65,72 @@ func List(ctx context.Context, js jetstream.JetStream, bucket string, visit func
 		visit(entry)
 	}
 	return nil
+}
+
+// lagPatience bounds the wait of ListAll for entries that its server lacks, and
+// the time that it reads what others write. lagLook is the pause between looks
+// at the leader.
+const (
+	lagPatience = 5 * time.Second
+	lagLook     = 250 * time.Millisecond
+)
+
+var errLags = errors.New("the replica lags behind its leader")
+
+// ListAll passes all entries of a bucket to visit, also those that others write
+// at the same time, until visit returns false. An entry that is written again
+// may be passed twice, the later one last. Entries come from a replica, which
+// may lag behind.
+//
+// A server's count of the entries to come leaves out one that is being written
+// again. The list is complete once it has as many different keys as the leader
+// then has entries, none of which is ever deleted without a marker.
+func ListAll(ctx context.Context, js jetstream.JetStream, bucket string, visit func(Entry) bool) error {
+	feed, err := Follow(ctx, js, bucket)
+	if err != nil {
+		return err
+	}
+	defer feed.Close()
+	seed, keys := maphash.MakeSeed(), make(map[uint64]struct{})
+	latest, caughtUp := time.Now(), time.Time{}
+	next := func(ctx context.Context) (more bool, err error) {
+		e, err := feed.Next(ctx)
+		if err != nil {
+			return false, err
+		}
+		latest = time.Now()
+		keys[maphash.String(seed, e.Key)] = struct{}{}
+		return visit(e), nil
+	}
+	for {
+		for !feed.CaughtUp() {
+			if more, err := next(ctx); !more {
+				return err
+			}
+		}
+		stream, err := js.Stream(ctx, StreamName(bucket))
+		if err != nil || uint64(len(keys)) >= stream.CachedInfo().State.Msgs {
+			return err
+		}
+		if caughtUp.IsZero() {
+			caughtUp = time.Now()
+		}
+		switch {
+		case time.Since(latest) > lagPatience:
+			return errLags
+		case time.Since(caughtUp) > lagPatience: // new keys are made all the time
+			return nil
+		}
+		short, cancel := context.WithTimeout(ctx, lagLook)
+		more, err := next(short)
+		cancel()
+		switch {
+		case err == nil && !more:
+			return nil
+		case ctx.Err() != nil || err != nil && !errors.Is(err, context.DeadlineExceeded):
+			return err
+		}
+	}
 }
 
 // Follow begins to read a bucket. Errors: jetstream.ErrStreamNotFound.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -147,4 +150,47 @@ func TestFeedOutlivesManyEntries(t *testing.T) {
 	}
 	f.expect(feed)
 	<-second
+}
+
+// TestListAllWhileOthersWrite: a list has every key, also those that are written
+// again all the time.
+func TestListAllWhileOthersWrite(t *testing.T) {
+	t.Parallel()
+	const keys, lists = 8, 300
+	f := newFeeds(t)
+	write := func(key int) {
+		if _, err := f.kv.PutString(t.Context(), strconv.Itoa(key), "value"); err != nil {
+			t.Error(err)
+		}
+	}
+	for key := range keys {
+		write(key)
+	}
+	done := make(chan struct{})
+	var writers sync.WaitGroup
+	for key := range keys {
+		writers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					write(key)
+				}
+			}
+		})
+	}
+	for range lists {
+		found := make(map[string]bool)
+		err := kv.ListAll(t.Context(), f.js, "b", func(e kv.Entry) bool {
+			found[strings.Clone(e.Key)] = true
+			return true
+		})
+		if err != nil || len(found) != keys {
+			t.Errorf("%d of %d keys, %v", len(found), keys, err)
+			break
+		}
+	}
+	close(done)
+	writers.Wait()
 }

@@ -158,9 +158,9 @@ func (s *Store) writeAll(ctx context.Context, changes []kv.Change) (others bool,
 func Salvage(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (tags []store.Tag, entries map[string]string, err error) {
 	found := make(map[string]store.Tag)
 	entries = make(map[string]string)
-	err = kv.List(ctx, js, BucketName(p), func(e kv.Entry) {
+	err = kv.ListAll(ctx, js, BucketName(p), func(e kv.Entry) bool {
 		if e.Deleted {
-			return
+			return true
 		}
 		name := strings.Clone(e.Key)
 		entries[name] = string(e.Value)
@@ -171,6 +171,7 @@ func Salvage(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (ta
 			}
 			found[name] = tag
 		}
+		return true
 	})
 	tags = slices.SortedFunc(maps.Values(found), func(a, b store.Tag) int { return strings.Compare(a.Name, b.Name) })
 	return tags, entries, err

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/store"
 )
 
@@ -77,74 +76,13 @@ func (b bucketOf) read(ctx context.Context, tag string) (storedEntry, error) {
 
 func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
 
-// lagPatience bounds the wait of a list for entries that its server lacks,
-// lagLook is the pause between polls of the leader during that wait.
-const (
-	lagPatience = 5 * time.Second
-	lagLook     = 250 * time.Millisecond
-)
-
-// each reads all entries, as of a moment after the call began: at least up to
-// the leader's last sequence. The entries come from a replica, which may lag
-// behind.
+// each reads all entries, see [kv.ListAll].
 func (b bucketOf) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
-	name := b.Name()
-	fail := func(err error) error { return fmt.Errorf("bucket %s: list: %w", name, err) }
-	found, err := b.poll(ctx)
+	err := kv.ListAll(ctx, b.js, b.Name(), func(e kv.Entry) bool { return visit(e.Key, decodeListed(e), e.Created) })
 	if err != nil {
-		return fail(err)
+		err = fmt.Errorf("bucket %s: list: %w", b.Name(), err)
 	}
-	feed, err := kv.Follow(ctx, b.js, name)
-	if err != nil {
-		return fail(err)
-	}
-	defer feed.Close()
-	at, began := uint64(0), time.Now()
-	for {
-		for !feed.CaughtUp() {
-			e, err := feed.Next(ctx)
-			if err != nil {
-				return fail(err)
-			}
-			at, began = e.Revision, time.Now()
-			if !visit(e.Key, decodeListed(e), e.Created) {
-				return nil
-			}
-		}
-		if at >= found.last {
-			return nil
-		}
-		if time.Since(began) > lagPatience {
-			return fail(errors.New("the replica lags behind its leader"))
-		}
-		short, cancel := context.WithTimeout(ctx, lagLook)
-		e, err := feed.Next(short)
-		cancel()
-		switch {
-		case err == nil:
-			at, began = e.Revision, time.Now()
-			if !visit(e.Key, decodeListed(e), e.Created) {
-				return nil
-			}
-			continue
-		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
-			return fail(err)
-		}
-		_, err = streamread.At(ctx, b.js, kv.StreamName(name), found.last)
-		if err == nil {
-			continue
-		}
-		before := found.last // rewritten since, or removed
-		if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return fail(err)
-		}
-		if found, err = b.poll(ctx); err != nil {
-			return fail(err)
-		}
-		if found.last == before {
-			return nil
-		}
-	}
+	return err
 }
 
 // list reads all entries.

@@ -41,9 +41,10 @@ type backedUp struct {
 	many     int      // tags that nothing uses, so that a restore has a middle
 	random   *rand.Rand
 
-	dir   string              // of the backup
-	early []natstest.Snapshot // of the same time
-	took  []time.Duration     // by restores
+	dir     string              // of the backup
+	early   []natstest.Snapshot // of the same time
+	printed string              // by the latest restore
+	took    []time.Duration     // by restores
 
 	load     *callers
 	strict   *strictCallers
@@ -160,6 +161,7 @@ func (b *backedUp) restore(t *testing.T) {
 	began := time.Now()
 	r := b.mustRun(t, "restore", b.dir, "--yes", "--server", b.url)
 	b.took = append(b.took, time.Since(began))
+	b.printed = r.stdout
 	if strings.Contains(r.stdout, "kept: ") {
 		t.Logf("restore says:\n%s", r.stdout)
 	}
@@ -233,7 +235,9 @@ func (b *backedUp) whole(t *testing.T) {
 		}
 	}
 	if many != b.many || !strings.HasSuffix(strict, " strict") || strings.Contains(strict, " removed ") {
-		t.Errorf("%d of %d tags are there; the strict tag: %s", many, b.many, strict)
+		kv, _ := b.js.KeyValue(t.Context(), "ids_register")
+		e, err := kv.Get(t.Context(), strictTag)
+		t.Errorf("%d of %d tags are there; the strict tag: %s, entry %s %v; restore printed:\n%s", many, b.many, strict, e.Value(), err, b.printed)
 	}
 }
 

@@ -69,10 +69,11 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 // entries returns the entries of a bucket by key.
 func entries(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]string, error) {
 	all := make(map[string]string)
-	err := kv.List(ctx, js, bucket, func(e kv.Entry) {
+	err := kv.ListAll(ctx, js, bucket, func(e kv.Entry) bool {
 		if delete(all, e.Key); !e.Deleted {
 			all[strings.Clone(e.Key)] = string(e.Value)
 		}
+		return true
 	})
 	return all, err
 }
