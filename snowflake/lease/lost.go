@@ -24,15 +24,20 @@ func RestoreClock(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if err != nil || !known {
 		return err
 	}
-	e, err := kv.Get(ctx, js, ClockBucketName(prefix), identityKey)
-	if err != nil || e.Exists() && string(e.Value) == installed {
+	found := ""
+	err = kv.List(ctx, js, ClockBucketName(prefix), func(e kv.Entry) { // an administrator has no right to read a single key
+		if e.Key == identityKey && e.Exists() {
+			found = string(e.Value)
+		}
+	})
+	if err != nil || found == installed {
 		return err
 	}
 	wait, err := LossWait(ctx, js, prefix)
 	if err != nil {
 		return err
 	}
-	return &ClockLostError{Found: string(e.Value), Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: clockIDKey}
+	return &ClockLostError{Found: found, Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: clockIDKey}
 }
 
 // LossWait is how long after the last write to a lost clock bucket the time that
