@@ -81,14 +81,14 @@ func TestClusterLosesAllServers(t *testing.T) {
 		})
 	}
 	admin.succeeds(t, "doctor", "--role", "admin")
+	services.finish()
+	strict.finish()
+	services.ledger.check(t)
+	services.snowflakes.check(t)
+	strict.check()
 	for _, p := range processes {
 		p.stop(syscall.SIGTERM)
 	}
-	services.finish()
-	services.ledger.check(t)
-	services.snowflakes.check(t)
-	strict.finish()
-	strict.check()
 }
 
 // stopFor is how long a restore orders to wait.
