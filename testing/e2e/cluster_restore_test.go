@@ -61,6 +61,7 @@ func TestClusterLosesAllServers(t *testing.T) {
 		s.data = t.TempDir()
 		s.start()
 	}
+	awaitLeader(t, servers)
 	said := page.block("idworker restore")
 	restored := time.Now()
 	strict.more(20)
