@@ -304,6 +304,8 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey))
 	case rights.Enricher:
 		return rights.Publish(rights.API(readSubject(p, InstallationKey)))
+	case rights.Backup:
+		return rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))
 	case rights.Admin:
 		return rights.Join(rights.ProvisionBucket(bucket), rights.ReadBucket(bucket), rights.WriteBucket(bucket, ">"))
 	}

@@ -26,6 +26,7 @@ const (
 	Enricher  Role = "enricher"  // puts IDs on events
 	Auditor   Role = "auditor"   // verifies the work of enrichers
 	Caller    Role = "caller"    // requests IDs
+	Backup    Role = "backup"    // reads all that a backup holds
 )
 
 // Rights are the subjects that a user may publish and subscribe to, wildcards

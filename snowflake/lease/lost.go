@@ -24,15 +24,21 @@ func RestoreClock(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if err != nil || !known {
 		return err
 	}
-	e, err := kv.Get(ctx, js, ClockBucketName(prefix), identityKey)
-	if err != nil || e.Exists() && string(e.Value) == installed {
+	found := ""
+	err = kv.ListAll(ctx, js, ClockBucketName(prefix), func(e kv.Entry) bool { // an administrator has no right to read a single key
+		if e.Key == identityKey && e.Exists() {
+			found = string(e.Value)
+		}
+		return true
+	})
+	if err != nil || found == installed {
 		return err
 	}
 	wait, err := LossWait(ctx, js, prefix)
 	if err != nil {
 		return err
 	}
-	return &ClockLostError{Found: string(e.Value), Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: ClockIDKey}
+	return &ClockLostError{Found: found, Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: ClockIDKey}
 }
 
 // ClockLost reports whether the clock bucket is missing.

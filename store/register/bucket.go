@@ -90,10 +90,11 @@ func pollLeader(ctx context.Context, js jetstream.JetStream, bucket string) (pol
 // Rights are the rights that a role needs for the register.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	name, config := BucketName(p), agreement.BucketName(p)
-	use := rights.Join(
-		rights.ReadBucket(name), rights.WatchBucket(name), rights.WriteBucket(name, ">"), rights.ReadBucket(config),
-	)
+	read := rights.Join(rights.ReadBucket(name), rights.WatchBucket(name), rights.ReadBucket(config))
+	use := rights.Join(read, rights.WriteBucket(name, ">"))
 	switch role {
+	case rights.Backup:
+		return read
 	case rights.Loader:
 		return rights.Join(use, rights.WriteBucket(config, ConfigKey))
 	case rights.Admin:

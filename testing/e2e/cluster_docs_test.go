@@ -26,11 +26,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	for _, s := range servers {
 		addresses = append(addresses, s.address)
 	}
-	natstest.Eventually(t, "the servers have a leader", func() bool {
-		return slices.ContainsFunc(servers, func(s *production) bool {
-			return strings.Contains(s.server.stderr.String(), "cluster new metadata leader")
-		})
-	})
+	awaitLeader(t, servers)
 	first.as("admin").succeeds(t, "provision", "--part", "ids", "--replicas", "3")
 	js := newJetStream(t, first.connect("admin"))
 	stream, err := js.Stream(t.Context(), "KV_"+register.BucketName(messages.DefaultPrefix))
@@ -74,6 +70,16 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	get()
 	services.finish()
 	services.ledger.check(t)
+}
+
+// awaitLeader waits until servers that have just started have a metadata leader.
+func awaitLeader(t *testing.T, servers []*production) {
+	t.Helper()
+	natstest.Eventually(t, "the servers have a leader", func() bool {
+		return slices.ContainsFunc(servers, func(s *production) bool {
+			return strings.Contains(s.server.stderr.String(), "cluster new metadata leader")
+		})
+	})
 }
 
 // clusterUser is a user with the addresses of several servers.

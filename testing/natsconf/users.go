@@ -37,17 +37,21 @@ func Users() []User {
 	mayAsk := rights.Publish(rights.AskPermissions)        // for its own rights
 	mayAskServers := rights.Publish(durability.AskServers) // whether they sync
 	// The answers of a process to users that may list processes.
-	reports := rights.Publish("_INBOX_worker.>", "_INBOX_loader.>", "_INBOX_admin.>")
+	reports := rights.Publish("_INBOX_worker.>", "_INBOX_loader.>", "_INBOX_admin.>", "_INBOX_restore.>")
+	admin := rights.Join(role(rights.Admin), mayAsk, mayAskServers, askServices(), rights.Publish("$JS.API.INFO"))
 	users := []User{
 		{"worker", "IDS", "_INBOX_worker", rights.Join(
 			role(rights.Worker), mayAsk, mayAskServers,
 			rights.Publish("_INBOX_caller.>", "_R_.>"), reports, // its replies; _R_ is for other accounts
 		)},
 		{"loader", "IDS", "_INBOX_loader", rights.Join(role(rights.Loader), mayAsk, mayAskServers, reports)},
-		{"admin", "IDS", "_INBOX_admin", rights.Join(
-			role(rights.Admin), mayAsk, mayAskServers, askServices(), rights.Publish("$JS.API.INFO"),
+		{"admin", "IDS", "_INBOX_admin", admin},
+		{"backup", "IDS", "_INBOX_backup", rights.Join(
+			role(rights.Backup), mayAsk, snapshot("KV_ids_register"), snapshot("KV_ids_config"),
 		)},
-		{"backup", "IDS", "_INBOX_backup", rights.Join(snapshot("KV_ids_register"), snapshot("KV_ids_config"))},
+		{"restore", "IDS", "_INBOX_restore", rights.Join(
+			admin, replace("KV_ids_register"), replace("KV_ids_config"), replace("KV_ids_clock"),
+		)},
 		{"caller", "CALLERS", "_INBOX_caller.any", role(rights.Caller)},
 		{"order", "CALLERS", "_INBOX_caller.order", rights.Publish(p.Segment("order"))},
 		{"enricher", "ORDERS", "_INBOX_enricher", rights.Join(
@@ -80,6 +84,13 @@ func enrichment(source, target string) rights.Rights {
 // snapshot are the requests of a backup of a stream, as nats backup sends.
 func snapshot(stream string) rights.Rights {
 	return rights.Publish(rights.StreamInfo(stream), rights.API("STREAM.SNAPSHOT."+stream), "$JS.SNAPSHOT.ACK."+stream+".>")
+}
+
+// replace are the requests that replace a stream by a backup, as nats stream rm
+// and nats backup restore send.
+func replace(stream string) rights.Rights {
+	return rights.Join(snapshot(stream), rights.Publish(
+		rights.API("STREAM.DELETE."+stream), rights.API("STREAM.RESTORE."+stream), "$JS.SNAPSHOT.RESTORE."+stream+".>"))
 }
 
 // askServices are the requests for a micro service's state, as nats micro

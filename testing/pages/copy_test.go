@@ -50,9 +50,6 @@ func copyRepository(to string) error {
 	})
 }
 
-// natsCLI is the command of NATS that the pages use.
-const natsCLI = "github.com/nats-io/natscli/nats@v0.5.1"
-
 // kit is the equipment to run pages with.
 type kit struct {
 	tools string // a folder with the commands nats and nats-server
@@ -75,7 +72,7 @@ func newKit(t *testing.T) kit {
 	if err := copyRepository(k.dir); err != nil {
 		t.Fatal(err)
 	}
-	run("GOBIN="+k.tools, "go", "install", natsCLI)
+	run("GOBIN="+k.tools, "go", "install", NATSCLI)
 	run("", "go", "build", "-o", filepath.Join(k.tools, "nats-server"), "github.com/nats-io/nats-server/v2")
 	run("", "go", "build", "-o", "bin/idworker", "./cmd/idworker")
 	if err := os.Rename(filepath.Join(k.dir, "bin/idworker"), k.built); err != nil {

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// NATSCLI is the command of NATS that the pages use.
+const NATSCLI = "github.com/nats-io/natscli/nats@v0.5.1"
+
 // Step is a command with its output, or Ctrl-C.
 type Step struct {
 	Line      int
