@@ -117,9 +117,6 @@ func (r *restoreCmd) check() error {
 	return cmp.Or(r.checkPin(), r.resourceFlags.check(r.Prefix))
 }
 
-// errNothing ends a restore of an installation that lacks nothing.
-var errNothing = errors.New("nothing is missing")
-
 // Run shows what is missing, prompts, and puts it back. It ends like a raise.
 func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 	if err := r.check(); err != nil {
@@ -165,17 +162,16 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 		}
 		err = r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {
 			restored, err = restoring.Restore(ctx, js, r.Prefix, source)
-			return err
+			return errors.Join(err, restored.Undone)
 		})
 	}, done.progress)
 	done.target, done.restart = restored.Target, restored.Restart
 	if restored.Clock != nil {
 		done.clock = explain(restored.Clock)
 	}
-	if errors.Is(err, errDryRun) || errors.Is(err, errNothing) {
+	if errors.Is(err, errDryRun) || errors.Is(err, backup.ErrNothing) {
 		err = nil
 	}
-	err = errors.Join(err, restored.Undone)
 	if err := done.End(err); err != nil || folder == "" || out.JSON || restored.Target == 0 {
 		return err
 	}
@@ -203,7 +199,7 @@ func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.P
 	}
 	if p.Nothing() && !r.Yes {
 		fmt.Fprintln(to, "nothing is missing, and no fault is known: nothing was changed; --yes raises all tags anyway")
-		return errNothing
+		return backup.ErrNothing
 	}
 	show := func(n int, what string, names ...string) {
 		if n == 0 {

@@ -32,6 +32,9 @@ var (
 	// ErrOther means that NATS has another installation than the backup.
 	ErrOther = problem.New(problem.Invalid, "NATS has another installation than the backup")
 
+	// ErrNothing means that no tag, setting or record is missing.
+	ErrNothing = errors.New("nothing is missing")
+
 	// ErrPrefix means that the backup is of another prefix.
 	ErrPrefix = problem.New(problem.Invalid, "the backup is of another prefix")
 )
@@ -58,7 +61,8 @@ type Restoring struct {
 	// are missing.
 	Resources func(replicas int) []kv.Resource
 
-	// Confirm is called before anything is written. An error ends the restore.
+	// Confirm is called before anything is written. An error ends the restore;
+	// after [ErrNothing] only missing resources are created.
 	Confirm func(Plan) error
 	Report  func(tags.Change)
 }
@@ -108,7 +112,8 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 	if err != nil {
 		return done, err
 	}
-	if done.Target, err = tags.RaiseAll(ctx, js, prefix, source, raising); err != nil {
+	done.Target, err = tags.RaiseAll(ctx, js, prefix, source, raising)
+	if err != nil && !errors.Is(err, ErrNothing) { // an earlier restore may have ended before the rest
 		return done, err
 	}
 	done.Clock = lease.RestoreClock(ctx, js, prefix, under.Replicas)
@@ -189,7 +194,7 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 			return err
 		case key == agreement.StoreKey && !found && want != r.store:
 			return &agreement.ForeignStoreError{Bucket: agreement.BucketName(prefix), Installed: want, Given: r.store}
-		case key == agreement.InstallationKey && found && r.Backup.Installation != "":
+		case key == agreement.InstallationKey && found:
 			if err := r.compareInstallation(ctx, js, prefix, here); err != nil {
 				return err
 			}
@@ -273,10 +278,10 @@ func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix me
 	now := own
 	if r.plan.Replaced != "" {
 		err = agreed.ReplaceInstallation(ctx, r.plan.Replaced, own)
-	} else if own != "" {
+	} else {
 		now, err = agreed.Agree(ctx, agreement.InstallationKey, own)
 	}
-	if id, _, _ := strings.Cut(now, " "); err == nil && own != "" && id != r.Backup.Installation {
+	if id, _, _ := strings.Cut(now, " "); err == nil && id != r.Backup.Installation {
 		err = fmt.Errorf("%w: %s, made a moment ago", ErrOther, id)
 	}
 	for _, key := range r.plan.Keys {
@@ -315,7 +320,7 @@ func (r Restoring) others(ctx context.Context, js jetstream.JetStream, prefix me
 		return nil, err
 	}
 	for _, p := range reports {
-		if r.Backup.Installation != "" && p.Stats.Installation != r.Backup.Installation {
+		if p.Stats.Installation != r.Backup.Installation {
 			names = append(names, p.Instance+" on "+p.Host)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -54,6 +55,9 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	}
 	b.List, b.Decisions, b.Floor = list, state.Decisions, max(floor, state.Floor, list.Floor)
 	b.Installation, _, _ = strings.Cut(b.Config[agreement.InstallationKey], " ")
+	if b.Installation == "" {
+		return b, errNoID
+	}
 	bucket := enrich.BucketName(prefix)
 	if !tags.Allowed(ctx, js, rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))) {
 		b.Unread = bucket
@@ -65,6 +69,8 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	}
 	return b, cmp.Or(err, lacks)
 }
+
+var errNoID = problem.New(problem.NotProvisioned, "the installation has no ID yet")
 
 // entries returns the entries of a bucket by key.
 func entries(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]string, error) {
