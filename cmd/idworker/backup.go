@@ -144,12 +144,12 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 		Report:  done.Add,
 	}
 	if r.Replace {
-		saved := fmt.Sprintf("%s.replaced-%s.json", r.Dir, time.Now().UTC().Format("20060102T150405Z"))
 		restoring.Salvage = func(entries map[string]string) error {
-			if !out.JSON {
-				fmt.Fprintf(out, "saved %d entries of the present register in %s\n", len(entries), saved)
+			path, err := backup.SaveEntries(r.Dir, entries)
+			if err == nil && !out.JSON {
+				fmt.Fprintf(out, "saved %d entries of the present register in %s\n", len(entries), path)
 			}
-			return backup.WriteEntries(saved, entries)
+			return err
 		}
 	}
 	var restored backup.Restored

@@ -72,8 +72,8 @@ var problems = map[problem.Kind]struct {
 	problem.FolderInUse:     {hint: "stop that process, connect to it with --server, or choose another --data or --witness"},
 	problem.FolderGone:      {hint: "put it back, or restore a backup before serving again; see docs/backup-restore.md"},
 	problem.FolderUnwritten: {hint: "start serve again once the disk has space"},
-	problem.FolderDamaged:   {hint: "put a backup back with idworker restore DIR %[1]s; or without one " + hintRaiseData},
-	problem.WitnessGone:     {hint: "if it moved, set --witness; otherwise idworker restore DIR %[1]s, or without a backup " + hintRaiseData},
+	problem.FolderDamaged:   {hint: hintRaiseData + "; or, with a backup: idworker restore DIR %[1]s"},
+	problem.WitnessGone:     {hint: "if it moved, set --witness; otherwise " + hintRaiseData},
 	problem.WitnessUnusable: {hint: "give this installation a --witness of its own, outside the data that a restore replaces"},
 
 	// A setting that cannot be changed in place needs a copy of the entries: an

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,8 +20,10 @@ import (
 //
 // Not covered here: denied rights and enrichments, which testing/e2e covers;
 // hints about a database, because there is none; idworker tag ls after a lost
-// reply; idworker tag rm after a failed message to workers; and
-// idworker provision --replicas 3, which cmd/internal/doctor covers.
+// reply; idworker tag rm after a failed message to workers;
+// idworker provision --replicas 3, which cmd/internal/doctor covers; and
+// idworker restore and idworker provision --new --installation, which
+// cmd/internal/backup and pin_test.go cover.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	t.Run("an installation", remediesOfInstallation)
@@ -217,84 +220,62 @@ func remediesOfStore(t *testing.T) {
 
 func remediesOfFolder(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "data")
-	other := filepath.Join(t.TempDir(), "other")
-	copies := func(to, from string) {
-		t.Helper()
-		if err := os.RemoveAll(to); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	last, given := int64(0), make(map[string]map[int64]bool)
-	serves := func(data string, flags ...string) { // flags may set a prefix
-		t.Helper()
-		address := freeAddress(t)
-		s := &site{T: t, url: "nats://" + address}
-		s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, flags)...)
-		s.answered("tag create order --if-missing", flags...) // it may be lost
-		for _, id := range s.ids(s.answered("get order 50", flags...).stdout) {
-			if given[data] == nil {
-				given[data] = make(map[int64]bool)
-			}
-			if id <= last || given[data][id] {
-				t.Errorf("DUPLICATE: %d, after IDs up to %d", id, last)
-			}
-			last, given[data][id] = id, true
-		}
-		s.stop()
-	}
-	refused := func(flags ...string) result {
-		t.Helper()
-		return command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeAddress(t), "--data", data}, flags)...)
-	}
-	serves(data)
-	backup := filepath.Join(t.TempDir(), "backup")
-	copies(backup, data)
-	serves(data)
-	kept := last
-	last = 0
-	serves(other)
-	last = kept
-
-	empty := t.TempDir()
-	for _, test := range []struct {
-		name string
-		do   func()
+	for _, c := range []struct {
+		name  string
+		flags []string
+		do    func(data, backup, other string)
 	}{
-		{"put back", func() { copies(data, backup) }},
-		{"empty", func() { copies(data, empty) }},
-		{"no witness", func() { _ = os.RemoveAll(data + ".witness") }},
-		{"the witness of another folder", func() { copyFile(t, data+".witness", other+".witness") }},
-		{"put back, the witness of another folder", func() {
-			copies(data, backup)
+		{"put back", nil, func(data, backup, _ string) { copies(t, data, backup) }},
+		{"put back, with another prefix", []string{"--prefix", "mine"}, func(data, backup, _ string) { copies(t, data, backup) }},
+		{"empty", nil, func(data, _, _ string) { copies(t, data, t.TempDir()) }},
+		{"no witness", nil, func(data, _, _ string) { _ = os.Remove(data + ".witness") }},
+		{"the witness of another folder", nil, func(data, _, other string) { copyFile(t, data+".witness", other+".witness") }},
+		{"put back, the witness of another folder", nil, func(data, backup, other string) {
+			copies(t, data, backup)
 			copyFile(t, data+".witness", other+".witness")
-			// Nothing knows the three raises within seconds, which lie hours
-			// ahead of the time. IDs do not repeat, but need not ascend.
-			last = 0
 		}},
 	} {
-		test.do()
-		args := append(named(t, refused(), "idworker tag raise --all --data "+data), "--yes")
-		if r := command(t, args...); r.code != exitOK {
-			t.Fatalf("%s: idworker %s: %+v", test.name, strings.Join(args, " "), r)
-		}
-		serves(data)
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			data, backup, other := filepath.Join(root, "data"), filepath.Join(root, "backup"), filepath.Join(root, "other")
+			given := make(map[int64]bool)
+			serves := func(data string, given map[int64]bool) {
+				t.Helper()
+				address := freeAddress(t)
+				s := &site{T: t, url: "nats://" + address}
+				s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, c.flags)...)
+				s.answered("tag create order --if-missing", c.flags...) // it may be lost
+				for _, id := range s.ids(s.answered("get order 50", c.flags...).stdout) {
+					if given[id] {
+						t.Errorf("DUPLICATE: %d", id)
+					}
+					given[id] = true
+				}
+				s.stop()
+			}
+			serves(data, given)
+			copies(t, backup, data)
+			serves(data, given)
+			serves(other, make(map[int64]bool))
+			c.do(data, backup, other)
+			refused := command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeAddress(t), "--data", data}, c.flags)...)
+			remedy := strings.TrimSpace("idworker tag raise --all --data " + data + " " + strings.Join(c.flags, " "))
+			args := append(named(t, refused, remedy), "--yes")
+			if r := command(t, args...); r.code != exitOK {
+				t.Fatalf("idworker %s: %+v", strings.Join(args, " "), r)
+			}
+			serves(data, given)
+		})
 	}
+}
 
-	// With another prefix.
-	data, last = filepath.Join(t.TempDir(), "prefixed"), 0
-	serves(data, "--prefix", "mine")
-	copies(backup, data)
-	serves(data, "--prefix", "mine")
-	copies(data, backup)
-	args := append(named(t, refused("--prefix", "mine"), "idworker tag raise --all --data "+data+" --prefix mine"), "--yes")
-	if r := command(t, args...); r.code != exitOK {
-		t.Fatalf("idworker %s: %+v", strings.Join(args, " "), r)
+// copies replaces a folder by a copy of another.
+func copies(t *testing.T, to, from string) {
+	t.Helper()
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+		t.Fatal(err)
 	}
-	serves(data, "--prefix", "mine")
 }
 
 func copyFile(t *testing.T, to, from string) {

@@ -7,7 +7,7 @@ import (
 
 // The keys of the config bucket.
 const (
-	layoutKey  = "layout"   // as text
+	LayoutKey  = "layout"   // as text
 	ClockIDKey = "clock_id" // the identity of the clock bucket
 )
 
@@ -56,7 +56,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 // checkLayout compares the layout with that of the installation.
 func (m *Manager) checkLayout(ctx context.Context) error {
 	own := m.cfg.Layout.String()
-	found, err := m.agree(ctx, layoutKey, own)
+	found, err := m.agree(ctx, LayoutKey, own)
 	if err == nil && found != own {
 		err = fmt.Errorf("%w: this worker has %s, the installation %.100q", ErrForeignLayout, own, found)
 	}

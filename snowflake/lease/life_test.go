@@ -219,7 +219,7 @@ func TestForeignLayout(t *testing.T) {
 			if !errors.Is(err, ErrForeignLayout) || !strings.Contains(err.Error(), w.layout.String()) || !strings.Contains(err.Error(), foreign.String()) {
 				t.Fatal(err)
 			}
-			w.config.expire(layoutKey)
+			w.config.expire(LayoutKey)
 		}
 	})
 }

@@ -119,6 +119,6 @@ func InstalledLayout(ctx context.Context, js jetstream.JetStream, prefix message
 	if err != nil {
 		return "", err
 	}
-	layout, _, err := config.Find(ctx, layoutKey)
+	layout, _, err := config.Find(ctx, LayoutKey)
 	return layout, err
 }

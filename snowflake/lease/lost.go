@@ -55,12 +55,17 @@ func ClockLost(ctx context.Context, js jetstream.JetStream, prefix messages.Pref
 // --max-clock-skew.
 func LossWait(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (time.Duration, error) {
 	ttl := DefaultTTL
-	leases, err := js.Stream(ctx, kv.StreamName(WorkersBucketName(prefix)))
+	bucket, err := js.Stream(ctx, kv.StreamName(WorkersBucketName(prefix)))
 	switch {
-	case err == nil:
-		ttl = max(ttl, leases.CachedInfo().Config.MaxAge)
-	case !errors.Is(err, jetstream.ErrStreamNotFound):
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fenceLength(ttl) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew, nil
+	case err != nil:
 		return 0, err
 	}
-	return fenceLength(ttl) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew, nil
+	leases, err := listBucket(ctx, js, WorkersBucketName(prefix))
+	if err != nil {
+		return 0, err
+	}
+	ttl = bucket.CachedInfo().Config.MaxAge
+	return max(fenceLength(ttl), longestFence(leases)) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew, nil
 }

@@ -15,7 +15,7 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 		return rights.Join(
 			rights.PeekBucket(workers), rights.WatchBucket(workers), rights.WriteBucket(workers, ">"),
 			rights.PeekBucket(clock), rights.WatchBucket(clock), rights.WriteBucket(clock, ">"),
-			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), layoutKey, ClockIDKey),
+			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), LayoutKey, ClockIDKey),
 			rights.Publish(holds...), rights.Subscribe(holds...),
 		)
 	case rights.Admin: // lists the holders of worker IDs

@@ -87,6 +87,8 @@ func (s *Store) checkCreate(tag store.Tag, r storedEntry) error {
 		return fmt.Errorf("%w: deleted by hand; first ID must be above all IDs in use", store.ErrBadTag)
 	case tag.Next < floor:
 		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: floor}
+	case !r.exists() && floor > 1 && tag.Next > floor: // as before the loss, perhaps
+		return fmt.Errorf("%w: first ID %d: a lost tag of that name may have issued IDs above; allowed is %d, or any if the name was never used", store.ErrBadTag, tag.Next, floor)
 	}
 	return nil
 }
@@ -182,6 +184,12 @@ func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 			return err
 		}
 	}
+}
+
+// AllTags returns the tags and the removed tags, as of one moment. An error that
+// wraps store.ErrCorrupt is about some tags only.
+func (s *Store) AllTags(ctx context.Context) (tags, removed []store.Tag, err error) {
+	return s.tags(ctx)
 }
 
 // Tags implements [store.Admin].

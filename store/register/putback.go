@@ -3,7 +3,6 @@ package register
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -99,7 +98,7 @@ func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string,
 			e := entry{Next: max(tag.Next, s.Lowest()), Step: tag.Step, Order: stored(tag.Order), Removed: tag.Step == 0}
 			if s.cfg.Table != nil {
 				_, hasRow := found.rows[tag.Name]
-				e.Step, e.Removed = 0, !hasRow
+				e.Step, e.Removed = 0, tag.Step == 0 && !hasRow
 			}
 			changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
 		}
@@ -152,29 +151,34 @@ func (s *Store) writeAll(ctx context.Context, changes []kv.Change) (others bool,
 	return beaten.Load(), err
 }
 
-// Salvage returns what can be read of a register that cannot be opened: its
-// tags, with step 0 for removed ones and for those of a table, and all its
-// entries as they are.
-func Salvage(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (tags []store.Tag, entries map[string]string, err error) {
-	found := make(map[string]store.Tag)
+// Salvage returns the entries of a register that cannot be opened.
+func Salvage(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (entries map[string]string, err error) {
 	entries = make(map[string]string)
 	err = kv.ListAll(ctx, js, BucketName(p), func(e kv.Entry) bool {
-		if e.Deleted {
-			return true
-		}
-		name := strings.Clone(e.Key)
-		entries[name] = string(e.Value)
-		if l := decodeListed(e); l.err == nil {
-			tag := store.Tag{Name: name, Next: l.Next, Step: l.Step, Order: l.order()}
-			if l.Removed {
-				tag.Step = 0
-			}
-			found[name] = tag
+		if !e.Deleted {
+			entries[strings.Clone(e.Key)] = string(e.Value)
 		}
 		return true
 	})
-	tags = slices.SortedFunc(maps.Values(found), func(a, b store.Tag) int { return strings.Compare(a.Name, b.Name) })
-	return tags, entries, err
+	return entries, err
+}
+
+// TagsOf returns the tags of the entries that are readable, by name: with step 0
+// for removed ones and for those of a table.
+func TagsOf(entries map[string]string) (tags []store.Tag) {
+	for name, value := range entries {
+		e, err := decode([]byte(value))
+		if err != nil || checkName(name) != nil {
+			continue
+		}
+		tag := store.Tag{Name: name, Next: e.Next, Step: e.Step, Order: e.order()}
+		if e.Removed {
+			tag.Step = 0
+		}
+		tags = append(tags, tag)
+	}
+	slices.SortFunc(tags, func(a, b store.Tag) int { return strings.Compare(a.Name, b.Name) })
+	return tags
 }
 
 // Discard deletes the bucket. Its tags must be in a list that is put back.

@@ -45,6 +45,10 @@ type Raise struct {
 	// lower was put back.
 	Held map[string]int64
 
+	// Since, if set, is when the entries were last seen before they were lost: an
+	// entry that was written later may be that of a tag that was made again.
+	Since time.Time
+
 	// Decided are earlier decisions that the register may lack.
 	Decided []string
 
@@ -78,13 +82,18 @@ func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
 			return store.Beyond(max(tag.Next, held), by)
 		}
 	}
-	if max(held, tag.Next) < r.Target {
+	next := max(held, tag.Next)
+	switch {
+	case next < r.Target:
 		return r.Target
-	} else if held > tag.Next {
+	case held > tag.Next && r.Since.IsZero():
 		return store.Beyond(held, Slack)
 	}
+	if !r.Since.IsZero() && written.After(r.Since) {
+		written = r.Since
+	}
 	since := max(0, r.Target-max(0, written.UnixMicro()))
-	return store.Beyond(store.Beyond(tag.Next, since), Slack)
+	return store.Beyond(store.Beyond(next, since), Slack)
 }
 
 // Decide opens a register that may have regressed, or is missing, for
@@ -634,6 +643,7 @@ type State struct {
 	Marked  int64     // target of an unfinished raise; 0 if there is none
 	Decided time.Time // the latest decision; zero if unknown
 
+	ID        string   // of the stream
 	Decisions []string // all decisions, the latest last
 	Entries   uint64   // of tags and removed tags
 }
@@ -646,7 +656,7 @@ func (s State) Knows(decisions []string) bool {
 // Look returns the state of a register. It changes nothing.
 func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, Decisions: found.decisions, Entries: found.entries}
+	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.id, Decisions: found.decisions, Entries: found.entries}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}

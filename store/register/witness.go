@@ -161,16 +161,21 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		return nil
 	}
 	for _, bucket := range beside {
-		found, err := pollLeader(ctx, js, bucket)
-		if err != nil {
+		if err := w.CompareBucket(ctx, js, bucket); err != nil {
 			return err
-		}
-		seen := w.evidence(bucket).Seen
-		if found.last < seen {
-			return &store.RegressionError{Bucket: bucket, Seen: seen, Found: found.last}
 		}
 	}
 	return nil
+}
+
+// CompareBucket is Compare for a bucket beside the register, whatever was
+// decided.
+func (w *Witness) CompareBucket(ctx context.Context, js jetstream.JetStream, bucket string) error {
+	found, err := pollLeader(ctx, js, bucket)
+	if seen := w.evidence(bucket).Seen; err == nil && found.last < seen {
+		err = &store.RegressionError{Bucket: bucket, Seen: seen, Found: found.last}
+	}
+	return err
 }
 
 // Lacks reports whether a register holds entries that the witness has no
@@ -178,13 +183,6 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (bool, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
 	return found.last > 0 && w.evidence(BucketName(p)).ID == "", err
-}
-
-// Behind reports whether a bucket beside the register has less than the witness
-// has seen.
-func (w *Witness) Behind(ctx context.Context, js jetstream.JetStream, bucket string) (bool, error) {
-	found, err := pollLeader(ctx, js, bucket)
-	return found.last < w.evidence(bucket).Seen, err
 }
 
 // Accept makes the present state of the register and the buckets beside it the

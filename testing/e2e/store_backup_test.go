@@ -345,7 +345,7 @@ func TestRestore(t *testing.T) {
 func TestRestoreKilled(t *testing.T) {
 	t.Parallel()
 	rounds, all := restores()
-	if rounds = 3; all {
+	if rounds = 2; all {
 		rounds = 10
 	}
 	const most = 7 * time.Second // a restore takes about as long

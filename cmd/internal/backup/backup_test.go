@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -200,6 +201,7 @@ func TestRestoreReturnsAll(t *testing.T) {
 				if again > 0 && name != "all" {
 					break
 				}
+				began := time.Now()
 				must(t, i.restore(from))
 				if got := i.export(target); got != want {
 					t.Errorf("the tags are\n%s, want\n%s", got, want)
@@ -211,7 +213,7 @@ func TestRestoreReturnsAll(t *testing.T) {
 						t.Errorf("setting %s is %q, want %q", key, here, value)
 					}
 				}
-				if slices.Contains(lose, config) && !i.entry(templates.Key).Created.After(i.entry(agreement.InstallationKey).Created.Add(wait)) {
+				if again == 0 && slices.Contains(lose, config) && !i.entry(templates.Key).Created.After(began.Add(wait)) {
 					t.Error("the templates are back while loaders may grant")
 				}
 				record, err := kv.Get(t.Context(), i.js, enrichments, "orders")
@@ -441,11 +443,10 @@ func TestFolderThatIsNotWhole(t *testing.T) {
 		refused(entry.Name()+" is missing", entry.Name()+" is missing")
 		must(t, os.WriteFile(path, data, 0o600))
 	}
-	newer, err := backup.Read(folder)
+	manifest := filepath.Join(folder, "backup.json")
+	data, err := os.ReadFile(manifest)
 	must(t, err)
-	newer.Format++
-	folder = filepath.Join(t.TempDir(), "newer")
-	must(t, newer.Write(folder))
+	must(t, os.WriteFile(manifest, bytes.Replace(data, []byte(`"format": 1`), []byte(`"format": 2`), 1), 0o600))
 	refused("a newer format", "a newer version of idworker wrote it")
 }
 

@@ -56,6 +56,9 @@ type Backup struct {
 	List tags.List
 
 	Unread string // the bucket of enrichments, if the user may not read it
+
+	// The entries of registers that restores of this backup have replaced.
+	Replaced []map[string]string
 }
 
 // Manifest describes a backup. A JSON decoder ignores fields of later versions.
@@ -80,7 +83,14 @@ type Manifest struct {
 
 // Write writes the folder, which must be missing or empty: whole, or not at all.
 func (b Backup) Write(folder string) (err error) {
-	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // removes an empty folder
+	switch info, err := os.Lstat(folder); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%w: %s", ErrExists, folder)
+	}
+	if inside, err := os.ReadDir(folder); err == nil && len(inside) > 0 {
 		return fmt.Errorf("%w: %s", ErrExists, folder)
 	}
 	parent := filepath.Dir(folder)
@@ -107,6 +117,12 @@ func (b Backup) Write(folder string) (err error) {
 		if err := writeFile(filepath.Join(temp, f.name), f.write); err != nil {
 			return err
 		}
+	}
+	if _, err := Read(temp); err != nil {
+		return err
+	}
+	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
+		return fmt.Errorf("%w: %s", ErrExists, folder)
 	}
 	if err := errors.Join(syncFolder(temp), os.Rename(temp, folder)); err != nil {
 		return err
@@ -137,9 +153,37 @@ func syncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// WriteEntries writes entries of a bucket to a new file.
-func WriteEntries(path string, entries map[string]string) error {
-	return writeFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(entries) })
+// replacedSuffix is between a folder's path and the time in the paths of the
+// files that [SaveEntries] writes.
+const replacedSuffix = ".replaced-"
+
+// SaveEntries writes the entries of a register that is replaced to a new file
+// beside the folder, and returns its path. [Read] finds them there: the restore
+// may end before they are put back.
+func SaveEntries(folder string, entries map[string]string) (path string, err error) {
+	path = folder + replacedSuffix + time.Now().UTC().Format("20060102T150405.000000000Z") + ".json"
+	return path, writeFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(entries) })
+}
+
+// savedEntries returns the entries of all files that SaveEntries wrote, the
+// latest last.
+func savedEntries(folder string) (all []map[string]string, err error) {
+	paths, err := filepath.Glob(folder + replacedSuffix + "*.json")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		entries := make(map[string]string)
+		if err == nil {
+			err = json.Unmarshal(data, &entries)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrFolder, path, err)
+		}
+		all = append(all, entries)
+	}
+	return all, nil
 }
 
 // writeSums writes the checksums of the files in a folder.
@@ -201,8 +245,13 @@ func Read(folder string) (b Backup, err error) {
 		return Backup{}, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	b.List, err = tags.Parse(f)
-	if err != nil {
+	if b.Replaced, err = savedEntries(folder); err != nil {
+		return Backup{}, err
+	}
+	if info, err := f.Stat(); err != nil || info.Size() == 0 { // no tags yet
+		return b, err
+	}
+	if b.List, err = tags.Parse(f); err != nil {
 		return unusable("%s: %v", tagsFile, err)
 	}
 	return b, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -25,7 +26,7 @@ func TestUnreadableRegisterIsReplaced(t *testing.T) {
 	const prefix = messages.DefaultPrefix
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	source, err := backend.Parse("jetstream", "")
-	if err = errors.Join(err, worker.Provision(t.Context(), js, prefix, 1), register.Create(t.Context(), js, prefix, 1)); err != nil {
+	if err = errors.Join(err, agreement.Begin(t.Context(), js, prefix, 1, "test"), worker.Provision(t.Context(), js, prefix, 1), register.Create(t.Context(), js, prefix, 1)); err != nil {
 		t.Fatal(err)
 	}
 	create := func(name string) {

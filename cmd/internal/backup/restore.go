@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
@@ -140,8 +143,12 @@ func (r Restoring) RestoreFolder(ctx context.Context, at embedded.Config, prefix
 	if err != nil {
 		return "", done, err
 	}
+	_, missing := os.Stat(at.Folder)
 	at.Create = true
 	folder, done.Target, err = tags.RaiseFolder(ctx, at, prefix, source, raising)
+	if err != nil && errors.Is(missing, fs.ErrNotExist) && done.Target == 0 { // whole, or not at all
+		err = errors.Join(err, os.RemoveAll(at.Folder))
+	}
 	return folder, done, err
 }
 
@@ -159,7 +166,7 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 	}
 	r.raised = &tags.Restored{
 		Installation: b.Installation,
-		Tags:         b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage,
+		Tags:         b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage, Replaced: b.Replaced,
 		Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
 		Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
 	}
@@ -198,6 +205,9 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 			if err := r.compareInstallation(ctx, js, prefix, here); err != nil {
 				return err
 			}
+		case key == lease.LayoutKey && found && here != want:
+			return fmt.Errorf("%w: its snowflake IDs have the layout %s, and those of the backup %s; stop its workers, and delete key %s of bucket %s",
+				ErrOther, here, want, key, agreement.BucketName(prefix))
 		case slices.Contains(merged, key):
 		case !found && key == lease.ClockIDKey && r.alone && clockLost: // a new bucket is as good: no process has a worker ID
 		case !found:
@@ -208,6 +218,12 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 	}
 	if r.Replace != "" && r.plan.Replaced == "" && slices.Contains(r.plan.Keys, agreement.InstallationKey) {
 		return fmt.Errorf("%w: NATS has none, so there is none to replace", ErrOther)
+	}
+	if _, known := r.Backup.Config[lease.ClockIDKey]; !known && clockLost && !r.alone && slices.Contains(r.plan.Keys, agreement.InstallationKey) {
+		// The first worker may have come after the backup. Until an operator has
+		// waited, no new one may have its ID.
+		r.Backup.Config[lease.ClockIDKey] = "lost " + nuid.Next()
+		r.plan.Keys = append(r.plan.Keys, lease.ClockIDKey)
 	}
 	if !r.alone {
 		others, err := r.others(ctx, js, prefix)
@@ -258,7 +274,7 @@ func (r *restore) compareInstallation(ctx context.Context, js jetstream.JetStrea
 
 // prepare puts settings and records back. The identity of a lost register is
 // first: from then on no process makes another, in which tags could begin at 1.
-// The installation's ID follows.
+// The installation's ID is last: it lets pinned processes in.
 func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
@@ -274,23 +290,25 @@ func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix me
 			return err
 		}
 	}
-	own := r.Backup.Config[agreement.InstallationKey]
-	now := own
-	if r.plan.Replaced != "" {
-		err = agreed.ReplaceInstallation(ctx, r.plan.Replaced, own)
-	} else {
-		now, err = agreed.Agree(ctx, agreement.InstallationKey, own)
-	}
-	if id, _, _ := strings.Cut(now, " "); err == nil && id != r.Backup.Installation {
-		err = fmt.Errorf("%w: %s, made a moment ago", ErrOther, id)
-	}
 	for _, key := range r.plan.Keys {
-		if err == nil {
+		if err == nil && key != agreement.InstallationKey {
 			_, err = agreed.Agree(ctx, key, r.Backup.Config[key])
 		}
 	}
 	if err == nil {
 		err = agreed.RaiseFloor(ctx, r.Backup.Floor)
+	}
+	own := r.Backup.Config[agreement.InstallationKey]
+	now := own
+	switch {
+	case err != nil:
+	case r.plan.Replaced != "":
+		err = agreed.ReplaceInstallation(ctx, r.plan.Replaced, own)
+	default:
+		now, err = agreed.Agree(ctx, agreement.InstallationKey, own)
+	}
+	if id, _, _ := strings.Cut(now, " "); err == nil && id != r.Backup.Installation {
+		err = fmt.Errorf("%w: %s, made a moment ago", ErrOther, id)
 	}
 	if err != nil || len(r.plan.Enrichments) == 0 {
 		return err

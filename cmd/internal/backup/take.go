@@ -58,6 +58,9 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if b.Installation == "" {
 		return b, errNoID
 	}
+	if b.Config[register.ConfigKey] == "" { // no loader has run yet; one that runs later knows it
+		b.Config[register.ConfigKey] = state.ID
+	}
 	bucket := enrich.BucketName(prefix)
 	if !tags.Allowed(ctx, js, rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))) {
 		b.Unread = bucket

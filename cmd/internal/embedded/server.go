@@ -142,6 +142,11 @@ func (s *Server) examine(ctx context.Context) error {
 // witness does not cover it or has seen more.
 func (s *Server) Compare(ctx context.Context, js jetstream.JetStream) error {
 	err := s.data.witness.Compare(ctx, js, s.cfg.Prefix, s.cfg.Beside...)
+	for _, bucket := range s.cfg.Beside { // also after a decision: only Accept ends the wait for it
+		if err == nil {
+			err = s.data.witness.CompareBucket(ctx, js, bucket)
+		}
+	}
 	if err == nil {
 		var lacks bool
 		if lacks, err = s.data.witness.Lacks(ctx, js, s.cfg.Prefix); lacks {

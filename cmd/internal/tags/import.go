@@ -172,6 +172,7 @@ func (t *Tags) importTag(ctx context.Context, here, tag store.Tag) (_ store.Tag,
 	if tag.Step == 0 {
 		return tag, 0, t.importRemoved(ctx, tag)
 	}
+	tag.Earliest = store.NeverUsed // the list has what was used
 	err = t.Create(ctx, tag)
 	if !errors.Is(err, store.ErrTagExists) {
 		return tag, 0, err
@@ -200,7 +201,7 @@ func (t *Tags) importRemoved(ctx context.Context, tag store.Tag) error {
 	if !errors.Is(err, store.ErrNoTag) {
 		return err
 	}
-	tag.Step = 1
+	tag.Step, tag.Earliest = 1, store.NeverUsed
 	if err := t.store.CreateTag(ctx, tag); err != nil {
 		return err
 	}

@@ -67,6 +67,8 @@ type Raising struct {
 	Confirm func(Plan) error
 	Report  func(Change)
 
+	before func(context.Context) error // done before the decision; may be nil
+
 	now func() time.Time // of this machine; for tests
 }
 
@@ -184,12 +186,10 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 	case err != nil:
 		return "", 0, err
 	}
+	r.before = func(ctx context.Context) error { return awaitClock(ctx, js, prefix, server.Witness(), noted) }
 	target, err = r.raise(ctx, js, prefix, source, k, true)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return "", 0, err
-	}
-	if failed := awaitClock(ctx, js, prefix, server.Witness(), noted); failed != nil {
-		return "", 0, failed
 	}
 	return server.Folder(), target, errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
 }
@@ -200,16 +200,20 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 func awaitClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, w *register.Witness, noted time.Time) error {
 	if noted.IsZero() {
 		noted = time.Now()
-	} else if behind, err := w.Behind(ctx, js, lease.ClockBucketName(prefix)); err != nil || !behind {
+	} else if err := w.CompareBucket(ctx, js, lease.ClockBucketName(prefix)); !errors.Is(err, store.ErrRegressed) {
 		return err
 	}
 	wait, err := lease.LossWait(ctx, js, prefix)
 	if err != nil {
 		return err
 	}
-	pause.For(ctx, time.Until(noted.Add(wait)))
+	ClockPause(ctx, time.Until(noted.Add(wait)))
 	return ctx.Err()
 }
+
+// ClockPause waits for the time that snowflake IDs were issued for. It is a
+// variable because tests of the raise need not wait.
+var ClockPause = pause.For
 
 func (r *Raising) clock() func() time.Time {
 	if r.now != nil {
@@ -249,6 +253,9 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		if err == nil && len(dropped) > 0 {
 			err = worker.DropTags(ctx, js.Conn(), prefix, dropped...)
 		}
+		if err == nil && r.before != nil {
+			err = r.before(ctx)
+		}
 		return err
 	}
 	if k.state.Missing { // opening creates it
@@ -262,6 +269,11 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		if err := r.confirm(ctx, js, prefix, plan); err != nil {
 			return 0, err
 		}
+		if r.Restored != nil { // the register is made with a mark
+			if err := r.Restored.Prepare(ctx, js); err != nil {
+				return 0, err
+			}
+		}
 		if unreadable != nil {
 			if err := r.Restored.Salvage(unreadable); err != nil {
 				return 0, err
@@ -271,7 +283,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 			}
 		}
 	}
-	segments, err := r.open(ctx, js, prefix, source, uint64(plan.Target))
+	segments, err := r.open(ctx, js, prefix, source, uint64(min(plan.Target, 1<<62)))
 	if err != nil {
 		return 0, err
 	}
@@ -286,6 +298,11 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	}
 	if r.Restored != nil {
 		raise.First = func(ctx context.Context, raise register.Raise) (err error) {
+			if !k.state.Missing { // under the mark, or a restore that ended here would seem to be done
+				if err := r.Restored.Prepare(ctx, js); err != nil {
+					return err
+				}
+			}
 			dropped, err = r.Restored.putBack(ctx, js, prefix, segments, raise)
 			return err
 		}
@@ -301,7 +318,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	})
 }
 
-// confirm prompts, and then creates a missing config bucket and prepares a restore.
+// confirm prompts, and then creates a missing config bucket.
 func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, plan Plan) error {
 	if r.Confirm != nil {
 		if err := r.Confirm(plan); err != nil {
@@ -312,11 +329,7 @@ func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix me
 	if r.Restored != nil {
 		replicas = r.Restored.Replicas
 	}
-	err := kv.Ensure(ctx, js, agreement.Bucket(prefix, replicas))
-	if err != nil || r.Restored == nil {
-		return err
-	}
-	return r.Restored.Prepare(ctx, js)
+	return kv.Ensure(ctx, js, agreement.Bucket(prefix, replicas))
 }
 
 // liftTemplates lifts the first IDs of templates at or above the target, as
@@ -371,7 +384,7 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 	}
 	plan = Plan{Newest: k.newest.value, Silent: k.silent, Missing: k.state.Missing, Regressed: k.fault()}
 	if r.Restored != nil {
-		raise.Decided = r.Restored.Decided
+		raise.Decided, raise.Since = r.Restored.Decided, r.Restored.Taken
 		if plan.Regressed == "" && !k.state.Knows(raise.Decided) {
 			plan.Regressed = "it lacks a raise that the backup has"
 		}
@@ -386,6 +399,13 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 		raise.Target = max(plan.Time.UnixMicro(), store.Beyond(max(k.floor.value, k.heldBelow(plan.Time)), register.Slack))
 	}
 	plan.Target = raise.Target
+	if r.Restored != nil {
+		for _, tag := range r.Restored.Tags {
+			if tag.Next >= raise.Target { // a lower entry may be that of a tag that was made again
+				raise.Held[tag.Name] = max(raise.Held[tag.Name], tag.Next)
+			}
+		}
+	}
 	return plan, raise, nil
 }
 
@@ -428,6 +448,11 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 		}
 		for _, tag := range plan.Lost.Missing {
 			plan.count(tag, raise.Lift(tag, r.Restored.Taken), raise)
+		}
+		for _, tag := range plan.Lost.Rowless {
+			if limit > 0 && raise.Lift(tag, r.Restored.Taken) > limit {
+				narrow.Add(tag.Name)
+			}
 		}
 	}
 	err := segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {

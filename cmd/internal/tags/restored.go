@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
@@ -35,6 +36,10 @@ type Restored struct {
 	// can be read before they are deleted. Nil refuses such a register.
 	Salvage func(entries map[string]string) error
 
+	// Replaced are the entries of registers that were replaced, and may not have
+	// been put back.
+	Replaced []map[string]string
+
 	// Drops, which Look may set, means that workers belong to another
 	// installation, whose IDs may be those of the backup's: they drop their
 	// buffers.
@@ -49,11 +54,19 @@ type Restored struct {
 // register is to be replaced. Its tags join those of the backup. Alone, a
 // register has the steps, too.
 func (r *Restored) salvage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, alone bool, k *known) (map[string]string, error) {
-	if r == nil || k.state.Missing {
+	if r == nil {
+		return nil, nil
+	}
+	for _, entries := range r.Replaced {
+		r.Tags = join(r.Tags, register.TagsOf(entries), alone)
+	}
+	if k.state.Missing {
 		return nil, nil
 	}
 	_, bad := kv.Open(ctx, js, register.BucketName(prefix))
 	switch {
+	case bad != nil && !errors.Is(bad, durability.ErrUnsafe):
+		return nil, bad
 	case bad != nil && r.Salvage == nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, bad)
 	case r.Salvage == nil:
@@ -61,11 +74,11 @@ func (r *Restored) salvage(ctx context.Context, js jetstream.JetStream, prefix m
 	case bad == nil:
 		return nil, ErrReadable
 	}
-	found, entries, err := register.Salvage(ctx, js, prefix)
+	entries, err := register.Salvage(ctx, js, prefix)
 	if err != nil {
 		return nil, err
 	}
-	r.Tags = join(r.Tags, found, alone)
+	r.Tags = join(r.Tags, register.TagsOf(entries), alone)
 	k.state.Missing = true
 	return entries, nil
 }

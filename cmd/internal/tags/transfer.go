@@ -45,12 +45,11 @@ func (t *Tags) Export(ctx context.Context) (list List, err error) {
 	if list.Templates, err = templates.Read(ctx, t.JetStream, t.Prefix); err != nil {
 		return list, err
 	}
-	existing, err := t.store.Tags(ctx)
+	existing, removed, err := t.store.AllTags(ctx)
 	slices.SortFunc(existing, byName)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return list, err
 	}
-	removed, failed := t.store.Removed(ctx)
 	removed, lost := t.withoutLost(ctx, removed)
 	slices.SortFunc(removed, byName)
 	floor, decided, stopped := t.store.Floor(ctx)
@@ -67,7 +66,7 @@ func (t *Tags) Export(ctx context.Context) (list List, err error) {
 		}
 	}
 	list.Tags = append(existing, removed...)
-	return list, errors.Join(err, failed, lost)
+	return list, errors.Join(err, lost)
 }
 
 // withoutLost separates the removed tags from those whose rows the table has
