@@ -87,7 +87,7 @@ func (s *Store) checkCreate(tag store.Tag, r storedEntry) error {
 		return fmt.Errorf("%w: deleted by hand; first ID must be above all IDs in use", store.ErrBadTag)
 	case tag.Next < floor:
 		return &store.BelowError{Tag: tag.Name, First: tag.Next, Floor: floor}
-	case !r.exists() && floor > 1 && tag.Next > floor: // as before the loss, perhaps
+	case r.revision == 0 && floor > 1 && tag.Next > floor: // as before the loss, perhaps
 		return fmt.Errorf("%w: first ID %d: a lost tag of that name may have issued IDs above; allowed is %d, or any if the name was never used", store.ErrBadTag, tag.Next, floor)
 	}
 	return nil

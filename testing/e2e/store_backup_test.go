@@ -344,8 +344,8 @@ func TestRestore(t *testing.T) {
 // Nothing comes twice, and all tags are back.
 func TestRestoreKilled(t *testing.T) {
 	t.Parallel()
-	rounds, all := restores()
-	if rounds = 2; all {
+	rounds := 2
+	if _, all := restores(); all {
 		rounds = 10
 	}
 	const most = 7 * time.Second // a restore takes about as long

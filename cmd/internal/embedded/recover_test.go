@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 )
@@ -160,4 +163,76 @@ func TestRecoverRefuses(t *testing.T) {
 	if err := fails(t, cfg); !errors.Is(err, ErrFolder) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, want that there is no such folder", err)
 	}
+}
+
+// TestClockBehindADecision: a decision about tags says nothing about the time of
+// snowflake IDs. A folder whose bucket of that time is behind the witness is
+// refused until the witness accepts it.
+func TestClockBehindADecision(t *testing.T) {
+	t.Parallel()
+	cfg := config(filepath.Join(t.TempDir(), "data"))
+	cfg.Beside = []string{"ids_clock"}
+	clock := func(js jetstream.JetStream, entries int) {
+		t.Helper()
+		if err := kv.Ensure(t.Context(), js, kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "ids_clock"})); err != nil {
+			t.Fatal(err)
+		}
+		bucket, err := js.KeyValue(t.Context(), "ids_clock")
+		for range entries {
+			if err == nil {
+				_, err = bucket.PutString(t.Context(), "1", "time")
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := start(t, cfg)
+	conn, js, err := s.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock(js, 5)
+	conn.Close()
+	segments := openStore(t, s)
+	create(t, segments, "order")
+	shut(t, segments)
+	s.Stop()
+
+	recovering := cfg
+	recovering.Recover = true
+	s = start(t, recovering)
+	conn, js, err = s.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), kv.StreamName("ids_clock")); err != nil {
+		t.Fatal(err)
+	}
+	clock(js, 1)
+	admin, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0)
+	if err == nil {
+		_, err = admin.RaiseAll(t.Context(), register.Raise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	s.Stop() // killed before Accept
+
+	if s, err := Start(t.Context(), cfg); !errors.Is(err, ErrDamaged) {
+		s.Stop()
+		t.Fatalf("it is served: %v", err)
+	}
+	s = start(t, recovering)
+	conn, js, err = s.Connect()
+	if err == nil {
+		err = s.Witness().Accept(t.Context(), js, prefix, cfg.Beside...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	s.Stop()
+	start(t, cfg).Stop()
 }

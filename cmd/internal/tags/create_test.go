@@ -73,6 +73,12 @@ func TestCreateLowest(t *testing.T) {
 	if _, err := i.tags.CreateLowest(t.Context(), store.Tag{Name: "high", Step: 10}); !errors.Is(err, store.ErrTagExists) {
 		t.Errorf("a tag that exists: %v", err)
 	}
+	lost := store.Tag{Name: "lost", Step: 10, Next: 5000} // it may have begun there
+	if err := i.tags.Create(t.Context(), lost); !errors.Is(err, store.ErrBadTag) {
+		t.Errorf("above the lowest first ID: %v", err)
+	}
+	lost.Earliest = store.NeverUsed
+	must(t, i.tags.Create(t.Context(), lost))
 	bucket, err := i.js.KeyValue(t.Context(), register.BucketName(prefix))
 	must(t, err)
 	must(t, bucket.Delete(t.Context(), "other"))

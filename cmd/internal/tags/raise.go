@@ -38,10 +38,11 @@ var (
 	// ErrTooNarrow means that the column max_id cannot hold the raised IDs.
 	ErrTooNarrow = problem.New(problem.Invalid, "the column max_id is too narrow")
 
-	// ErrUnreadable means that the register cannot be opened, ErrReadable that it
-	// can, so that it must not be replaced.
+	// ErrUnreadable means that the register cannot be opened.
 	ErrUnreadable = problem.New(problem.Invalid, "the register cannot be opened; --replace saves what can be read, and makes a new one")
-	ErrReadable   = problem.New(problem.Invalid, "the register can be read; --replace is for one that cannot be opened")
+
+	// ErrReadable means that the register can be opened, so it is not replaced.
+	ErrReadable = problem.New(problem.Invalid, "the register can be read; --replace is for one that cannot be opened")
 
 	// ErrNotRaised means that loaders were granted more than the raise skipped.
 	ErrNotRaised = problem.New(problem.Regressed, "not raised enough")
