@@ -89,7 +89,7 @@ var problems = map[problem.Kind]struct {
 	problem.RegisterGone:  {hint: "idworker restore DIR puts back what a backup has; without one, " + hintRaise},
 	problem.ConfigGone:    {hint: "idworker restore DIR puts it back; without a backup, check that all processes have the same --store and --layout, then run: nats kv add %s"},
 	problem.Regressed:     {hint: hintRaise},
-	problem.PinnedNone: {hint: "check the server; if its data was lost: idworker restore DIR; to begin anew, with IDs from 1: " +
+	problem.PinnedNone: {hint: "check the server; if its data was lost: idworker restore DIR; to begin a new one, with IDs from 1: " +
 		"idworker provision --new --installation %s"},
 	problem.PinnedOther:  {hint: "check the server; if that was made after the data was lost: idworker restore DIR --replace-installation %s"},
 	problem.NoIdentity:   {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
