@@ -72,7 +72,7 @@ var problems = map[problem.Kind]struct {
 	problem.FolderInUse:     {hint: "stop that process, connect to it with --server, or choose another --data or --witness"},
 	problem.FolderGone:      {hint: "put it back, or restore a backup before serving again; see docs/backup-restore.md"},
 	problem.FolderUnwritten: {hint: "start serve again once the disk has space"},
-	problem.FolderDamaged:   {hint: hintRaiseData + "; or, with a backup: idworker restore DIR %[1]s"},
+	problem.FolderDamaged:   {hint: hintRaiseData + "; or put a backup back: idworker restore DIR, with the same flags"},
 	problem.WitnessGone:     {hint: "if it moved, set --witness; otherwise " + hintRaiseData},
 	problem.WitnessUnusable: {hint: "give this installation a --witness of its own, outside the data that a restore replaces"},
 

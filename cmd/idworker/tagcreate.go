@@ -35,7 +35,7 @@ type tagCreateCmd struct {
 
 	IfMissing bool `help:"Succeed if it exists with these settings."`
 	Unused    bool `help:"Begin at 1: the name was never used." env:"-"`
-	Yes       bool `help:"Skip the prompt of --unused." env:"-"`
+	Yes       bool `help:"Skip the prompt of --unused; allow a template's --first after a raise." env:"-"`
 
 	printFlags `embed:""`
 }
@@ -171,6 +171,13 @@ func kindOf(tag store.Tag) string {
 
 func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out output) error {
 	template := c.template()
+	if lowest := t.Lowest(); lowest > 1 && template.FirstID() > lowest && (c.IfMissing || !c.Yes) {
+		if all, err := t.Templates(ctx); err != nil || c.IfMissing && all.Has(c.Tag) {
+			return cmp.Or(err, c.findTemplate(ctx, t, out))
+		}
+		return problem.Usage(fmt.Errorf("--first %d: lost tags of that pattern may have issued IDs above; omit it to begin at %d, or give one above all their IDs, "+
+			"with --yes and without --if-missing", template.FirstID(), lowest))
+	}
 	switch err := t.CreateTemplate(ctx, template); {
 	case err == nil:
 		layout := "created template %s: %s"

@@ -30,13 +30,15 @@ func TestCreateAfterARaise(t *testing.T) {
 	says("tag create order --step 10", "created tag order: step 10, first ID 1001"+because)
 	says("tag create order --if-missing", "tag order exists: step 10, next ID 1001")
 	says("tag create fresh --if-missing", "created tag fresh: step 1000, first ID 1001"+because)
-	says("tag create higher --first 2000", "created tag higher: step 1000, first ID 2000")
+	refused("tag create higher --first 2000", "a lost tag of that name may have issued IDs above")
+	says("tag create higher --first 2000 --unused --yes", "created tag higher: step 1000, first ID 2000")
 	refused("tag create lower --first 1000", "create it with --first 1001 or above")
 
 	says("tag create chat.* --template --step 10 --new-per-second 0",
 		"created template chat.*: step 10, order trend, unlimited tags, unlimited new tags, first ID 1001, because tags may have been lost")
 	says("tag create chat.* --template --if-missing", "template chat.* exists: step 10, order trend, unlimited tags, unlimited new tags")
-	says("tag create job.* --template --new-per-second 0 --first 5000", "created template job.*: step 1000, order trend, unlimited tags, unlimited new tags")
+	refused("tag create job.* --template --new-per-second 0 --first 5000 --if-missing --yes", "lost tags of that pattern may have issued IDs above")
+	says("tag create job.* --template --new-per-second 0 --first 5000 --yes", "created template job.*: step 1000, order trend, unlimited tags, unlimited new tags")
 
 	refused("tag create new --unused", "nothing was created; use --yes")
 	refused("tag create new --unused --json", "--json needs --yes")
