@@ -135,11 +135,14 @@
 #ifndef TWICE
 #define TWICE 0
 #endif
+#ifndef LOST
+#define LOST 0
+#endif
 #ifndef CR
 #define CR 0
 #endif
 #ifndef DEC
-#define DEC 1
+#define DEC (LOST != 1)
 #endif
 #ifndef OVER
 #define OVER 0
@@ -149,14 +152,16 @@
 #endif
 mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, NOW, NOWREAD, POLL,
           START, FILE, ACK, READ, AGAIN, OPEN, FLOOR, COMPARE, KEEP, LATEST, FORGET, REACH, WAIT,
-          CONFIG, SAME, BEHIND, LOOK, ABOVE, MOVES, HIGH, FLIGHT, PERMIT };
+          CONFIG, SAME, BEHIND, LOOK, ABOVE, MOVES, HIGH, FLIGHT, PERMIT,
+          PLAIN, LOW, AFTER, BEFORE, SOON };
 #define MASK(a, b) (((1 << (b)) - 1) & ~((1 << (a)) - 1))
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 
+#define GONE (LOST == 1 && mark == 255)         /* to loaders, a missing register is one that is being raised */
 #define NEW(l, d) (!(ld[l].set & (1 << (d))))
 #define FIRST(l, t) (ld[l].rev[t] -> ld[l].next[t] : ld[l].first)
 #define THERE(t, first) (rv[t] -> nxt[t] : first)
-#define HOLDS(l) (ld[l].on == rv[ld[l].t] || M == BLIND)
+#define HOLDS(l) (!GONE && (ld[l].on == rv[ld[l].t] || M == BLIND))
 #define ASCENDS(l) (ld[l].a >= nxt[ld[l].t] || BACK || M != NONE)
 #define BELOW(l) (FIRST(l, ld[l].t) > (M == END -> ld[l].b - 1 : ld[l].a) && M != NOLOOK)
 #define MAYSEND(l) (!RULES || (!ld[l].stop && (ld[l].ok || M == POLL)))
@@ -166,7 +171,7 @@ mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, N
 #define TOOLOW(l) (RULES && seq <= ld[l].was && M != ACK)
 #define SHRANK(l, shown, cached) (RULES && shown < cached && M != READ)
 #define TAKES(l) (NEW(l, ld[l].pd) && (M != KEEP || ld[l].stop || LESS(l)))
-#define PROOF(l) assert(BACK && (dec < 2 || NEW(l, dec))); ld[l].ok = 0; ld[l].stop = (M != AGAIN); overtake(l)
+#define PROOF(l) assert(BACK && (dec < 2 || NEW(l, dec) || M == LOW)); ld[l].ok = 0; ld[l].stop = (M != AGAIN); overtake(l)
 #define SAW(l, r) ld[l].seen = (RULES && M != SEEN -> MAX(ld[l].seen, r) : ld[l].seen)
 
 typedef Loader {
@@ -193,6 +198,9 @@ byte mark, dec, low;            /* its metadata: the target of a raise; the deci
 byte known, decs, restores;     /* the highest such number; decisions; restores after the first */
 byte S[8], forgets, starts;
 short granted[NT];
+#if LOST
+byte lst[NT];                   /* the list: next of each tag, 0 if it lacks the tag */
+#endif
 #if TARGET
 byte wr[NT];                    /* when each entry was written */
 #endif
@@ -234,7 +242,7 @@ inline endRead(l_) { skip }
 inline overtake(l_) {           /* all in flight counts no more */
   if :: M != FLIGHT -> if :: ld[l_].st > 1 -> giveUp(l_); idle(l_) :: else fi; UNANSWERED(l_); endRead(l_) :: else fi }
 inline putBack(l_) {            /* writes an entry that the register lacks, under the permit of the poll */
-#if TWICE
+#if TWICE || LOST
   select(t : 0 .. NT-1);
   if :: !rv[t] && ld[l_].next[t] -> keepLate(l_, t, ld[l_].pf, 0); ld[l_].late = 2 :: else fi; t = 0
 #endif
@@ -269,7 +277,7 @@ end: do
   :: atomic { ld[l].st == 2 && seq < R && HOLDS(l) -> assert(ASCENDS(l)); t = ld[l].t;            /* arrives */
        written(t, ld[l].b); t = 0; ld[l].st = (TOOLOW(l) -> 4 : 3); ld[l].on = seq; ld[l].was = 0 }
 #if OVER != 3
-  :: atomic { ld[l].late && seq < R && ld[l].lon == rv[ld[l].lt] ->                               /* arrives late */
+  :: atomic { ld[l].late && seq < R && ld[l].lon == rv[ld[l].lt] && !GONE ->                       /* arrives late */
        t = ld[l].lt; written(t, ld[l].lb); t = 0 }
 #else
   :: atomic { ld[l].late && ld[l].st < 3 && seq < R && ld[l].lon == rv[ld[l].lt] ->               /* arrives, is answered */
@@ -294,7 +302,7 @@ end: do
        if :: M == UNKNOWN -> grant(l) :: M == ADOPT -> ld[l].st = 5 :: else -> idle(l) fi }
   :: atomic { ld[l].st == 5 -> if :: nxt[ld[l].t] == ld[l].b -> grant(l) :: else -> idle(l) fi }
 #ifndef SLOW
-  :: atomic { ld[l].st < 2 && !ld[l].stop -> select(t : 0 .. NT-1);                               /* read */
+  :: atomic { ld[l].st < 2 && !ld[l].stop && !GONE -> select(t : 0 .. NT-1);                               /* read */
        if :: SHRANK(l, nxt[t], ld[l].next[t]) -> PROOF(l)
           :: !SHRANK(l, nxt[t], ld[l].next[t]) && rv[t] != ld[l].rev[t] ->
              ld[l].next[t] = nxt[t]; ld[l].rev[t] = rv[t]; SAW(l, rv[t])
@@ -349,18 +357,40 @@ end: do
 #endif
 #ifdef LATER
 #define LATE(l)
+#elif LOST == 1                                 /* updates of the old stream may arrive at any time */
+#define LATE(l) if :: ld[l].lon -> skip :: else -> dropLate(l) fi
 #else
 #define LATE(l) dropLate(l)                     /* what has not arrived by now never does */
 #endif
+inline wait() {                 /* until no loader has a permit */
+  (!PERMITS(0) && !PERMITS(NL-1)) || M == WAIT;
+  do :: t < NL && M != WAIT -> LATE(t); t++ :: else -> break od; t = 0 }
+#if LOST
+inline fill() {                 /* writes the entries of the list that the register lacks */
+  do :: t < NT -> atomic { if :: lst[t] && !rv[t] -> to = (aim && lst[t] >= aim -> lst[t] + RAISE + aim - W : lst[t]);
+                                 written(t, to); WRITE(t); to = 0 :: else fi; t++ }
+     :: else -> break od; t = 0 }
+#endif
 proctype admin(byte T; byte born) { byte t, i, aim, to;
+#if LOST
+  if :: M == BEFORE -> fill() :: else fi;
+endGone:
+  atomic { if :: GONE && M != SOON -> wait() :: else fi;                                          /* makes a new one */
+    if :: GONE -> mark = (M != PLAIN); seq = (M == LOW -> 0 : H) :: else fi };
+#endif
   atomic { born == restores && (TARGET || low == known || M == SAME);                             /* marks */
     aim = AIM(T); if :: mark >= aim && M != BEHIND -> aim = mark + 1 :: else fi; mark = (M == OPEN -> 0 : aim) }
 end:
-  atomic { (!PERMITS(0) && !PERMITS(NL-1)) || M == WAIT;                                          /* waits */
-    do :: t < NL && M != WAIT -> LATE(t); t++ :: else -> break od; t = 0 }
+  atomic { wait() }
   if :: MINE :: else -> goto over fi;
+#if LOST
+  if :: M != AFTER -> fill() :: else fi;
+#endif
   do :: t < NT -> atomic { if :: rv[t] && (TIMED(t) || M != ABOVE) -> to = LIFTED(t); written(t, to); WRITE(t); to = 0 :: else fi; t++ }
      :: else -> break od;
+#if LOST
+  t = 0; if :: M == AFTER -> fill() :: else fi;
+#endif
   atomic { t = 0; if :: MINE -> decs++; dec = 1 + decs; mark = 0;                                 /* decides */
       if :: M == FLOOR :: else -> low = aim fi; known = MAX(known, low);
 #if TWICE
@@ -397,7 +427,9 @@ byte wt[H+1], wn[H+1];          /* the writes before; all is zero again when ini
 #else
 #define KNOWN MAX(ld[l].seen, MAX(ld[l].rev[0], ld[l].rev[NT-1]))
 #endif
-#ifdef OWN
+#if LOST == 1
+#define KNEW true
+#elif defined(OWN)
 #define KNEW (!(granted[0] >> ld[l].next[0]) && !(granted[NT-1] >> ld[l].next[NT-1]))
 #elif !defined(KNOW)
 #define KNEW true
@@ -420,6 +452,10 @@ inline before() {
               nxt[t] = nxt[t] + k; rv[t] = h; wt[h] = t; wn[h] = nxt[t] :: else -> break fi
      :: h > 0 -> break od;
   select(s : 0 .. h-1); t = 0;
+#if LOST
+  select(q : s .. h);
+  do :: i < q -> i++; lst[wt[i]] = wn[i] :: else -> break od; i = 0; q = 0;
+#endif
   do :: t < NT*NC -> if :: NC > 1 || F -> select(k : 0 .. N-1) :: else -> k = nxt[t] fi; S[t] = k; t++
      :: else -> break od;
   l = 0;
@@ -429,7 +465,7 @@ inline before() {
 #if CR
         select(k : 0 .. ld[l].seen); ld[l].file = (M == FILE -> 0 : k);
 #endif
-#ifdef BRIEF
+#if defined(BRIEF) || LOST == 1
         ld[l].ok = 1;
 #endif
         if :: KNEW :: else -> bad = 1 fi;
@@ -446,16 +482,19 @@ inline before() {
         ld[l].set = (M == LATEST -> 2 : 3); ld[l].fset = (M == FORGET -> 1 : ld[l].set);
         g[l] = 0; l++ :: else -> break od; l = 0; t = 0;
   do :: t < NT -> nxt[t] = 0; rv[t] = 0; t++ :: else -> break od; i = 1;
-  do :: i <= H -> if :: i <= s -> nxt[wt[i]] = wn[i]; rv[wt[i]] = i :: else fi; wt[i] = 0; wn[i] = 0; i++
+  do :: i <= H -> if :: i <= s && LOST != 1 -> nxt[wt[i]] = wn[i]; rv[wt[i]] = i :: else fi; wt[i] = 0; wn[i] = 0; i++
      :: else -> break od;
   dec = DEC; seq = s; age();
+#if LOST == 1
+  mark = 255; seq = H;
+#endif
 #if BEGIN
-  bad = bad || !rv[NT-1];
+  bad = bad || !(LOST -> lst[NT-1] : rv[NT-1]);
 #endif
   COPY h = 0; s = 0; t = 0; k = 0 }
 #endif
 
-init { byte l, h, s, t, k, i, g[NL]; bool bad;
+init { byte l, h, s, q, t, k, i, g[NL]; bool bad;
   atomic {
 #if BACK
     before();
