@@ -47,12 +47,20 @@
  *            target, are lifted to it, others by n and the time since they were
  *            written. The last tag begins at BEGIN. Copies were written at W.
  * -DTWICE=1  After the decision the same copy is put back once more, and raised
- *            again.
+ *            again. TWICE=2: while it is being raised.
+ * -DLOST=1   The register was deleted. The writes before were to the old stream,
+ *            permits are valid, and updates of it may arrive at any time. To a
+ *            loader a missing register is one that is being raised. A restore
+ *            waits until no loader has a permit, makes a register with the mark
+ *            and a first sequence above the old ones, and raises it. Before it
+ *            lifts entries it writes those of a list that are missing. The list
+ *            was taken after any of the writes. Needs RAISE, TARGET and OVER=2.
+ *            LOST=2: the register went back, and the list is newer.
  * -DADMINS=2 Two administrators; one may stop at any moment.
  * -DDEC=d    The decision after the restore: 1 is the latest, 0 the one before
  *            it; all loaders have seen both. The administrator's is 2.
  *
- * Assumed with BACK (without any of these: only OVER=0):
+ * Assumed with BACK (without any of these: only OVER=0), but not with LOST=1:
  *   KNOW=n     each loader had seen (with CR: noted) at least n lost writes
  *   KNOW=0     each loader had seen the writes of its own grants (-DEACH: noted
  *              each before its grant)
@@ -70,7 +78,9 @@
  * Time matters only for what BACK and BRIEF assume. Cached values that can only
  * be refused become {0, 0}, which is refused as well.
  *
- * Not here: a bucket that was made again, and order across a restore.
+ * Not here: a bucket that others made again, identities, the number of entries,
+ * creations of the old stream that are later than permits, and order across a
+ * restore.
  *
  * Mutants, -DM=x:
  *   BLIND    writes without a condition
@@ -92,8 +102,17 @@
  *   CONFIG   a process writes settings back that it read before (TWICE)
  *   HIGH     keeps a higher `seen` over a decision: a proof stops a loader
  *            although nothing regressed since
- *   SAME, BEHIND, LOOK, MOVES, FLIGHT, PERMIT: not seen to fail within small
- *            bounds; run.sh does not run them
+ *   SAME     raises to the time, whatever was decided before (TWICE)
+ *   LOOK     does not look whether its mark stands (TWICE=2)
+ *   PERMIT   puts entries back without a permit (TWICE)
+ *   FLIGHT   discards nothing that is in flight (RAISE, SLOW)
+ *   PLAIN    makes a register without the mark (LOST=1)
+ *   LOW      its sequences begin at 1 (LOST=1)
+ *   SOON     makes it while loaders have permits (LOST=1)
+ *   AFTER    writes the entries of the list after it lifted the others (LOST)
+ *   BEFORE   writes them before the mark (LOST=2)
+ *   BEHIND   a mark over another may have a lower target. run.sh does not run
+ *            it: entries above a target are lifted, too
  *   RULES=0  grants as above, but keeps no `seen`, no polls and no proofs
  * Variants:
  *   AGAIN    polls again after a proof; passes
@@ -152,7 +171,7 @@
 #endif
 mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, NOW, NOWREAD, POLL,
           START, FILE, ACK, READ, AGAIN, OPEN, FLOOR, COMPARE, KEEP, LATEST, FORGET, REACH, WAIT,
-          CONFIG, SAME, BEHIND, LOOK, ABOVE, MOVES, HIGH, FLIGHT, PERMIT,
+          CONFIG, SAME, BEHIND, LOOK, ABOVE, HIGH, FLIGHT, PERMIT,
           PLAIN, LOW, AFTER, BEFORE, SOON };
 #define MASK(a, b) (((1 << (b)) - 1) & ~((1 << (a)) - 1))
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
@@ -171,7 +190,7 @@ mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, N
 #define TOOLOW(l) (RULES && seq <= ld[l].was && M != ACK)
 #define SHRANK(l, shown, cached) (RULES && shown < cached && M != READ)
 #define TAKES(l) (NEW(l, ld[l].pd) && (M != KEEP || ld[l].stop || LESS(l)))
-#define PROOF(l) assert(BACK && (dec < 2 || NEW(l, dec) || M == LOW)); ld[l].ok = 0; ld[l].stop = (M != AGAIN); overtake(l)
+#define PROOF(l) assert(BACK && (dec < 2 || NEW(l, dec) || M == LOW || M == SAME)); ld[l].ok = 0; ld[l].stop = (M != AGAIN); overtake(l)
 #define SAW(l, r) ld[l].seen = (RULES && M != SEEN -> MAX(ld[l].seen, r) : ld[l].seen)
 
 typedef Loader {
@@ -344,7 +363,7 @@ end: do
 #if RAISE
 #define PERMITS(l) (ld[l].ok || ld[l].st > 1 || (ld[l].asks && !ld[l].ps))
 #define AIM(T) MAX(T, (M == SAME -> 0 : known) + RAISE)
-#define MINE ((mark == aim || M == OPEN || M == LOOK) && born == restores)
+#define MINE (((mark == aim || M == OPEN) && born == restores) || M == LOOK)
 #if TARGET
 #define TIMED(t) (nxt[t] < aim)
 #define SINCE(t) (aim > wr[t] -> aim - wr[t] : 0)
@@ -362,9 +381,8 @@ end: do
 #else
 #define LATE(l) dropLate(l)                     /* what has not arrived by now never does */
 #endif
-inline wait() {                 /* until no loader has a permit */
-  (!PERMITS(0) && !PERMITS(NL-1)) || M == WAIT;
-  do :: t < NL && M != WAIT -> LATE(t); t++ :: else -> break od; t = 0 }
+#define EXPIRED ((!PERMITS(0) && !PERMITS(NL-1)) || M == WAIT)
+inline expire() { do :: t < NL && M != WAIT -> LATE(t); t++ :: else -> break od; t = 0 }
 #if LOST
 inline fill() {                 /* writes the entries of the list that the register lacks */
   do :: t < NT -> atomic { if :: lst[t] && !rv[t] -> to = (aim && lst[t] >= aim -> lst[t] + RAISE + aim - W : lst[t]);
@@ -374,14 +392,14 @@ inline fill() {                 /* writes the entries of the list that the regis
 proctype admin(byte T; byte born) { byte t, i, aim, to;
 #if LOST
   if :: M == BEFORE -> fill() :: else fi;
-endGone:
-  atomic { if :: GONE && M != SOON -> wait() :: else fi;                                          /* makes a new one */
+endLost:
+  atomic { !GONE || EXPIRED || M == SOON; if :: GONE && M != SOON -> expire() :: else fi;          /* makes a new one */
     if :: GONE -> mark = (M != PLAIN); seq = (M == LOW -> 0 : H) :: else fi };
 #endif
   atomic { born == restores && (TARGET || low == known || M == SAME);                             /* marks */
     aim = AIM(T); if :: mark >= aim && M != BEHIND -> aim = mark + 1 :: else fi; mark = (M == OPEN -> 0 : aim) }
 end:
-  atomic { wait() }
+  atomic { EXPIRED; expire() }                                                                    /* waits */
   if :: MINE :: else -> goto over fi;
 #if LOST
   if :: M != AFTER -> fill() :: else fi;
@@ -391,7 +409,7 @@ end:
 #if LOST
   t = 0; if :: M == AFTER -> fill() :: else fi;
 #endif
-  atomic { t = 0; if :: MINE -> decs++; dec = 1 + decs; mark = 0;                                 /* decides */
+  atomic { if :: MINE -> t = 0; decs++; dec = 1 + decs; mark = 0;                                 /* decides */
       if :: M == FLOOR :: else -> low = aim fi; known = MAX(known, low);
 #if TWICE
       do :: t < NT -> top[t] = (restores -> 0 : THERE(t, low) + RAISE); t++ :: else -> break od; t = 0
@@ -401,10 +419,10 @@ over: skip }
 #endif
 
 #if TWICE
-#define LOST(l) (ld[l].seen > copySeq && (ld[l].file > copySeq || !CR))
+#define AHEAD(l) (ld[l].seen > copySeq && (ld[l].file > copySeq || !CR))
 proctype again() { byte l, t;
 end:
-  atomic { dec > 1 && LOST(0) && LOST(NL-1); restores++; seq = copySeq; dec = DEC; mark = 0; low = 0;                      /* the copy again */
+  atomic { (TWICE == 1 -> dec > 1 : mark) && AHEAD(0) && AHEAD(NL-1); restores++; seq = copySeq; dec = DEC; mark = 0; low = 0;                      /* the copy again */
     do :: t < NT -> nxt[t] = copyNxt[t]; rv[t] = copyRv[t]; top[t] = 0;
 #if TARGET
           wr[t] = W;
@@ -439,7 +457,7 @@ byte wt[H+1], wn[H+1];          /* the writes before; all is zero again when ini
 #define KNEW (KNOWN >= s + KNOW)
 #endif
 #if TWICE
-#define COPY copySeq = s; do :: t < NT -> copyNxt[t] = nxt[t]; copyRv[t] = rv[t]; t++ :: else -> break od; t = 0;
+#define COPY copySeq = s; t = 0; do :: t < NT -> copyNxt[t] = nxt[t]; copyRv[t] = rv[t]; t++ :: else -> break od; t = 0;
 #else
 #define COPY
 #endif
@@ -487,9 +505,12 @@ inline before() {
   dec = DEC; seq = s; age();
 #if LOST == 1
   mark = 255; seq = H;
+#define LAST_TAG lst
+#else
+#define LAST_TAG rv
 #endif
 #if BEGIN
-  bad = bad || !(LOST -> lst[NT-1] : rv[NT-1]);
+  bad = bad || !LAST_TAG[NT-1];
 #endif
   COPY h = 0; s = 0; t = 0; k = 0 }
 #endif
