@@ -47,12 +47,20 @@
  *            target, are lifted to it, others by n and the time since they were
  *            written. The last tag begins at BEGIN. Copies were written at W.
  * -DTWICE=1  After the decision the same copy is put back once more, and raised
- *            again.
+ *            again. TWICE=2: while it is being raised.
+ * -DLOST=1   The register was deleted. The writes before were to the old stream,
+ *            permits are valid, and updates of it may arrive at any time. To a
+ *            loader a missing register is one that is being raised. A restore
+ *            waits until no loader has a permit, makes a register with the mark
+ *            and a first sequence above the old ones, and raises it. Before it
+ *            lifts entries it writes those of a list that are missing. The list
+ *            was taken after any of the writes. Needs RAISE, TARGET and OVER=2.
+ *            LOST=2: the register went back, and the list is newer.
  * -DADMINS=2 Two administrators; one may stop at any moment.
  * -DDEC=d    The decision after the restore: 1 is the latest, 0 the one before
  *            it; all loaders have seen both. The administrator's is 2.
  *
- * Assumed with BACK (without any of these: only OVER=0):
+ * Assumed with BACK (without any of these: only OVER=0), but not with LOST=1:
  *   KNOW=n     each loader had seen (with CR: noted) at least n lost writes
  *   KNOW=0     each loader had seen the writes of its own grants (-DEACH: noted
  *              each before its grant)
@@ -70,7 +78,9 @@
  * Time matters only for what BACK and BRIEF assume. Cached values that can only
  * be refused become {0, 0}, which is refused as well.
  *
- * Not here: a bucket that was made again, and order across a restore.
+ * Not here: a bucket that others made again, identities, the number of entries,
+ * creations of the old stream that are later than permits, and order across a
+ * restore.
  *
  * Mutants, -DM=x:
  *   BLIND    writes without a condition
@@ -92,8 +102,17 @@
  *   CONFIG   a process writes settings back that it read before (TWICE)
  *   HIGH     keeps a higher `seen` over a decision: a proof stops a loader
  *            although nothing regressed since
- *   SAME, BEHIND, LOOK, MOVES, FLIGHT, PERMIT: not seen to fail within small
- *            bounds; run.sh does not run them
+ *   SAME     raises to the time, whatever was decided before (TWICE)
+ *   LOOK     does not look whether its mark stands (TWICE=2)
+ *   PERMIT   puts entries back without a permit (TWICE)
+ *   FLIGHT   discards nothing that is in flight (RAISE, SLOW)
+ *   PLAIN    makes a register without the mark (LOST=1)
+ *   LOW      its sequences begin at 1 (LOST=1)
+ *   SOON     makes it while loaders have permits (LOST=1)
+ *   AFTER    writes the entries of the list after it lifted the others (LOST)
+ *   BEFORE   writes them before the mark (LOST=2)
+ *   BEHIND   a mark over another may have a lower target. run.sh does not run
+ *            it: entries above a target are lifted, too
  *   RULES=0  grants as above, but keeps no `seen`, no polls and no proofs
  * Variants:
  *   AGAIN    polls again after a proof; passes
@@ -135,11 +154,14 @@
 #ifndef TWICE
 #define TWICE 0
 #endif
+#ifndef LOST
+#define LOST 0
+#endif
 #ifndef CR
 #define CR 0
 #endif
 #ifndef DEC
-#define DEC 1
+#define DEC (LOST != 1)
 #endif
 #ifndef OVER
 #define OVER 0
@@ -149,14 +171,16 @@
 #endif
 mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, NOW, NOWREAD, POLL,
           START, FILE, ACK, READ, AGAIN, OPEN, FLOOR, COMPARE, KEEP, LATEST, FORGET, REACH, WAIT,
-          CONFIG, SAME, BEHIND, LOOK, ABOVE, MOVES, HIGH, FLIGHT, PERMIT };
+          CONFIG, SAME, BEHIND, LOOK, ABOVE, HIGH, FLIGHT, PERMIT,
+          PLAIN, LOW, AFTER, BEFORE, SOON };
 #define MASK(a, b) (((1 << (b)) - 1) & ~((1 << (a)) - 1))
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 
+#define GONE (LOST == 1 && mark == 255)         /* to loaders, a missing register is one that is being raised */
 #define NEW(l, d) (!(ld[l].set & (1 << (d))))
 #define FIRST(l, t) (ld[l].rev[t] -> ld[l].next[t] : ld[l].first)
 #define THERE(t, first) (rv[t] -> nxt[t] : first)
-#define HOLDS(l) (ld[l].on == rv[ld[l].t] || M == BLIND)
+#define HOLDS(l) (!GONE && (ld[l].on == rv[ld[l].t] || M == BLIND))
 #define ASCENDS(l) (ld[l].a >= nxt[ld[l].t] || BACK || M != NONE)
 #define BELOW(l) (FIRST(l, ld[l].t) > (M == END -> ld[l].b - 1 : ld[l].a) && M != NOLOOK)
 #define MAYSEND(l) (!RULES || (!ld[l].stop && (ld[l].ok || M == POLL)))
@@ -166,7 +190,7 @@ mtype = { NONE, BLIND, REBASE, NOLOOK, END, UNKNOWN, ADOPT, BLUNT, SEEN, LAST, N
 #define TOOLOW(l) (RULES && seq <= ld[l].was && M != ACK)
 #define SHRANK(l, shown, cached) (RULES && shown < cached && M != READ)
 #define TAKES(l) (NEW(l, ld[l].pd) && (M != KEEP || ld[l].stop || LESS(l)))
-#define PROOF(l) assert(BACK && (dec < 2 || NEW(l, dec))); ld[l].ok = 0; ld[l].stop = (M != AGAIN); overtake(l)
+#define PROOF(l) assert(BACK && (dec < 2 || NEW(l, dec) || M == LOW || M == SAME)); ld[l].ok = 0; ld[l].stop = (M != AGAIN); overtake(l)
 #define SAW(l, r) ld[l].seen = (RULES && M != SEEN -> MAX(ld[l].seen, r) : ld[l].seen)
 
 typedef Loader {
@@ -193,6 +217,9 @@ byte mark, dec, low;            /* its metadata: the target of a raise; the deci
 byte known, decs, restores;     /* the highest such number; decisions; restores after the first */
 byte S[8], forgets, starts;
 short granted[NT];
+#if LOST
+byte lst[NT];                   /* the list: next of each tag, 0 if it lacks the tag */
+#endif
 #if TARGET
 byte wr[NT];                    /* when each entry was written */
 #endif
@@ -234,7 +261,7 @@ inline endRead(l_) { skip }
 inline overtake(l_) {           /* all in flight counts no more */
   if :: M != FLIGHT -> if :: ld[l_].st > 1 -> giveUp(l_); idle(l_) :: else fi; UNANSWERED(l_); endRead(l_) :: else fi }
 inline putBack(l_) {            /* writes an entry that the register lacks, under the permit of the poll */
-#if TWICE
+#if TWICE || LOST
   select(t : 0 .. NT-1);
   if :: !rv[t] && ld[l_].next[t] -> keepLate(l_, t, ld[l_].pf, 0); ld[l_].late = 2 :: else fi; t = 0
 #endif
@@ -269,7 +296,7 @@ end: do
   :: atomic { ld[l].st == 2 && seq < R && HOLDS(l) -> assert(ASCENDS(l)); t = ld[l].t;            /* arrives */
        written(t, ld[l].b); t = 0; ld[l].st = (TOOLOW(l) -> 4 : 3); ld[l].on = seq; ld[l].was = 0 }
 #if OVER != 3
-  :: atomic { ld[l].late && seq < R && ld[l].lon == rv[ld[l].lt] ->                               /* arrives late */
+  :: atomic { ld[l].late && seq < R && ld[l].lon == rv[ld[l].lt] && !GONE ->                       /* arrives late */
        t = ld[l].lt; written(t, ld[l].lb); t = 0 }
 #else
   :: atomic { ld[l].late && ld[l].st < 3 && seq < R && ld[l].lon == rv[ld[l].lt] ->               /* arrives, is answered */
@@ -294,7 +321,7 @@ end: do
        if :: M == UNKNOWN -> grant(l) :: M == ADOPT -> ld[l].st = 5 :: else -> idle(l) fi }
   :: atomic { ld[l].st == 5 -> if :: nxt[ld[l].t] == ld[l].b -> grant(l) :: else -> idle(l) fi }
 #ifndef SLOW
-  :: atomic { ld[l].st < 2 && !ld[l].stop -> select(t : 0 .. NT-1);                               /* read */
+  :: atomic { ld[l].st < 2 && !ld[l].stop && !GONE -> select(t : 0 .. NT-1);                               /* read */
        if :: SHRANK(l, nxt[t], ld[l].next[t]) -> PROOF(l)
           :: !SHRANK(l, nxt[t], ld[l].next[t]) && rv[t] != ld[l].rev[t] ->
              ld[l].next[t] = nxt[t]; ld[l].rev[t] = rv[t]; SAW(l, rv[t])
@@ -336,7 +363,7 @@ end: do
 #if RAISE
 #define PERMITS(l) (ld[l].ok || ld[l].st > 1 || (ld[l].asks && !ld[l].ps))
 #define AIM(T) MAX(T, (M == SAME -> 0 : known) + RAISE)
-#define MINE ((mark == aim || M == OPEN || M == LOOK) && born == restores)
+#define MINE (((mark == aim || M == OPEN) && born == restores) || M == LOOK)
 #if TARGET
 #define TIMED(t) (nxt[t] < aim)
 #define SINCE(t) (aim > wr[t] -> aim - wr[t] : 0)
@@ -349,19 +376,40 @@ end: do
 #endif
 #ifdef LATER
 #define LATE(l)
+#elif LOST == 1                                 /* updates of the old stream may arrive at any time */
+#define LATE(l) if :: ld[l].lon -> skip :: else -> dropLate(l) fi
 #else
 #define LATE(l) dropLate(l)                     /* what has not arrived by now never does */
 #endif
+#define EXPIRED ((!PERMITS(0) && !PERMITS(NL-1)) || M == WAIT)
+inline expire() { do :: t < NL && M != WAIT -> LATE(t); t++ :: else -> break od; t = 0 }
+#if LOST
+inline fill() {                 /* writes the entries of the list that the register lacks */
+  do :: t < NT -> atomic { if :: lst[t] && !rv[t] -> to = (aim && lst[t] >= aim -> lst[t] + RAISE + aim - W : lst[t]);
+                                 written(t, to); WRITE(t); to = 0 :: else fi; t++ }
+     :: else -> break od; t = 0 }
+#endif
 proctype admin(byte T; byte born) { byte t, i, aim, to;
+#if LOST
+  if :: M == BEFORE -> fill() :: else fi;
+endLost:
+  atomic { !GONE || EXPIRED || M == SOON; if :: GONE && M != SOON -> expire() :: else fi;          /* makes a new one */
+    if :: GONE -> mark = (M != PLAIN); seq = (M == LOW -> 0 : H) :: else fi };
+#endif
   atomic { born == restores && (TARGET || low == known || M == SAME);                             /* marks */
     aim = AIM(T); if :: mark >= aim && M != BEHIND -> aim = mark + 1 :: else fi; mark = (M == OPEN -> 0 : aim) }
 end:
-  atomic { (!PERMITS(0) && !PERMITS(NL-1)) || M == WAIT;                                          /* waits */
-    do :: t < NL && M != WAIT -> LATE(t); t++ :: else -> break od; t = 0 }
+  atomic { EXPIRED; expire() }                                                                    /* waits */
   if :: MINE :: else -> goto over fi;
+#if LOST
+  if :: M != AFTER -> fill() :: else fi;
+#endif
   do :: t < NT -> atomic { if :: rv[t] && (TIMED(t) || M != ABOVE) -> to = LIFTED(t); written(t, to); WRITE(t); to = 0 :: else fi; t++ }
      :: else -> break od;
-  atomic { t = 0; if :: MINE -> decs++; dec = 1 + decs; mark = 0;                                 /* decides */
+#if LOST
+  t = 0; if :: M == AFTER -> fill() :: else fi;
+#endif
+  atomic { if :: MINE -> t = 0; decs++; dec = 1 + decs; mark = 0;                                 /* decides */
       if :: M == FLOOR :: else -> low = aim fi; known = MAX(known, low);
 #if TWICE
       do :: t < NT -> top[t] = (restores -> 0 : THERE(t, low) + RAISE); t++ :: else -> break od; t = 0
@@ -371,10 +419,10 @@ over: skip }
 #endif
 
 #if TWICE
-#define LOST(l) (ld[l].seen > copySeq && (ld[l].file > copySeq || !CR))
+#define AHEAD(l) (ld[l].seen > copySeq && (ld[l].file > copySeq || !CR))
 proctype again() { byte l, t;
 end:
-  atomic { dec > 1 && LOST(0) && LOST(NL-1); restores++; seq = copySeq; dec = DEC; mark = 0; low = 0;                      /* the copy again */
+  atomic { (TWICE == 1 -> dec > 1 : mark) && AHEAD(0) && AHEAD(NL-1); restores++; seq = copySeq; dec = DEC; mark = 0; low = 0;                      /* the copy again */
     do :: t < NT -> nxt[t] = copyNxt[t]; rv[t] = copyRv[t]; top[t] = 0;
 #if TARGET
           wr[t] = W;
@@ -397,7 +445,9 @@ byte wt[H+1], wn[H+1];          /* the writes before; all is zero again when ini
 #else
 #define KNOWN MAX(ld[l].seen, MAX(ld[l].rev[0], ld[l].rev[NT-1]))
 #endif
-#ifdef OWN
+#if LOST == 1
+#define KNEW true
+#elif defined(OWN)
 #define KNEW (!(granted[0] >> ld[l].next[0]) && !(granted[NT-1] >> ld[l].next[NT-1]))
 #elif !defined(KNOW)
 #define KNEW true
@@ -407,7 +457,7 @@ byte wt[H+1], wn[H+1];          /* the writes before; all is zero again when ini
 #define KNEW (KNOWN >= s + KNOW)
 #endif
 #if TWICE
-#define COPY copySeq = s; do :: t < NT -> copyNxt[t] = nxt[t]; copyRv[t] = rv[t]; t++ :: else -> break od; t = 0;
+#define COPY copySeq = s; t = 0; do :: t < NT -> copyNxt[t] = nxt[t]; copyRv[t] = rv[t]; t++ :: else -> break od; t = 0;
 #else
 #define COPY
 #endif
@@ -420,6 +470,10 @@ inline before() {
               nxt[t] = nxt[t] + k; rv[t] = h; wt[h] = t; wn[h] = nxt[t] :: else -> break fi
      :: h > 0 -> break od;
   select(s : 0 .. h-1); t = 0;
+#if LOST
+  select(q : s .. h);
+  do :: i < q -> i++; lst[wt[i]] = wn[i] :: else -> break od; i = 0; q = 0;
+#endif
   do :: t < NT*NC -> if :: NC > 1 || F -> select(k : 0 .. N-1) :: else -> k = nxt[t] fi; S[t] = k; t++
      :: else -> break od;
   l = 0;
@@ -429,7 +483,7 @@ inline before() {
 #if CR
         select(k : 0 .. ld[l].seen); ld[l].file = (M == FILE -> 0 : k);
 #endif
-#ifdef BRIEF
+#if defined(BRIEF) || LOST == 1
         ld[l].ok = 1;
 #endif
         if :: KNEW :: else -> bad = 1 fi;
@@ -446,16 +500,22 @@ inline before() {
         ld[l].set = (M == LATEST -> 2 : 3); ld[l].fset = (M == FORGET -> 1 : ld[l].set);
         g[l] = 0; l++ :: else -> break od; l = 0; t = 0;
   do :: t < NT -> nxt[t] = 0; rv[t] = 0; t++ :: else -> break od; i = 1;
-  do :: i <= H -> if :: i <= s -> nxt[wt[i]] = wn[i]; rv[wt[i]] = i :: else fi; wt[i] = 0; wn[i] = 0; i++
+  do :: i <= H -> if :: i <= s && LOST != 1 -> nxt[wt[i]] = wn[i]; rv[wt[i]] = i :: else fi; wt[i] = 0; wn[i] = 0; i++
      :: else -> break od;
   dec = DEC; seq = s; age();
+#if LOST == 1
+  mark = 255; seq = H;
+#define LAST_TAG lst
+#else
+#define LAST_TAG rv
+#endif
 #if BEGIN
-  bad = bad || !rv[NT-1];
+  bad = bad || !LAST_TAG[NT-1];
 #endif
   COPY h = 0; s = 0; t = 0; k = 0 }
 #endif
 
-init { byte l, h, s, t, k, i, g[NL]; bool bad;
+init { byte l, h, s, q, t, k, i, g[NL]; bool bad;
   atomic {
 #if BACK
     before();

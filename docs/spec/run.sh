@@ -120,15 +120,33 @@ register() {
 	high="-DBACK -DNL=1 -DNT=2 -DN=9 -DK=1 -DR=6 -DH=2 -DKNOW=1 -DRAISE=2 -DTARGET=2 -DBEGIN=3"
 	check register "raised, a tag above" pass $quick "$small" $high
 	check register ABOVE fail $quick "$small" $high -DM=ABOVE
-	twice="-DBACK -DNL=1 -DNT=1 -DN=9 -DK=1 -DR=7 -DH=2 -DKNOW=1 -DRAISE=2 -DTARGET=3 -DTWICE=1"
-	check register "the same copy twice" pass $quick "$small" $twice
-	check register CONFIG fail $quick "$small" $twice -DM=CONFIG
+	twice="-DBACK -DNL=1 -DNT=1 -DN=9 -DK=1 -DR=7 -DH=2 -DKNOW=1 -DRAISE=2 -DTARGET=3"
+	check register "the same copy twice" pass "" "$mid" $twice -DTWICE=1 -DCR=1
+	for m in CONFIG SAME PERMIT; do check register $m fail $quick "$small" $twice -DTWICE=1 -DCR=1 -DM=$m; done
+	check register "put back during a raise" pass $quick "$small" $twice -DTWICE=2
+	check register LOOK fail $quick "$small" $twice -DTWICE=2 -DM=LOOK
+	check register FLIGHT fail $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DSLOW -DM=FLIGHT
 	check register HIGH fail $quick "$small" $raise -DKNOW=1 -DRAISE=2 -DM=HIGH
 	check register "raised after a short restore" pass "" "$mid" $two -DBRIEF -DKNOW=2
 	check register WAIT fail $quick "$small" $two -DBRIEF -DKNOW=2 -DM=WAIT
 	check register "older decision" pass "" "$mid" $back -DCR=1 -DDEC=0
 	check register LATEST fail $quick "$small" $back -DCR=1 -DDEC=0 -DM=LATEST
 	check register FORGET fail $quick "$small" $back -DCR=1 -DM=FORGET
+
+	# The register was deleted, and a backup put back.
+	lost="-DBACK -DLOST=1 -DOVER=2 -DRAISE=2 -DTARGET=2 -DK=1 -DH=2"
+	check register "lost, two loaders" pass "" "$mid" $lost -DNL=2 -DNT=1 -DN=5 -DR=6
+	check register "lost, two tags" pass $quick "$small" $lost -DNL=1 -DNT=2 -DN=4 -DR=7
+	check register "lost, a tag above" pass $quick "$small" $lost -DNL=1 -DNT=2 -DN=12 -DR=8 -DBEGIN=3
+	check register "lost, database" pass $quick "$small" $lost -DNC=1 -DF=1 -DNL=1 -DNT=1 -DN=5 -DR=6
+	check register "lost, stopped, restored again" pass "" "$mid" $lost -DADMINS=2 -DCR=1 -DNL=1 -DNT=1 -DN=8 -DR=6
+	for m in PLAIN SOON AFTER REACH; do check register "lost, $m" fail $quick "$small" $lost -DNL=1 -DNT=1 -DN=5 -DR=6 -DM=$m; done
+	late="-DBACK -DLOST=1 -DOVER=2 -DRAISE=2 -DTARGET=3 -DK=1 -DH=3 -DNL=1 -DNT=1 -DN=6 -DR=7"
+	check register "lost, late updates" pass $quick "$small" $late
+	check register LOW fail $quick "$small" $late -DM=LOW
+	list="-DBACK -DLOST=2 -DKNOW=1 -DRAISE=2 -DTARGET=2 -DK=1 -DH=2 -DNL=1 -DNT=2 -DN=4 -DR=6"
+	check register "went back, a newer list" pass $quick "$small" $list
+	check register BEFORE fail $quick "$small" $list -DM=BEFORE
 }
 
 others() {
