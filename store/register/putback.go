@@ -25,6 +25,7 @@ type Compared struct {
 	Orders  []store.Tag // tags with another order here than in the list
 
 	strict  []kv.Change // entries that were strict
+	rowless []kv.Change // entries of other tags without a row, as removed
 	rows    map[string]store.Tag
 	markers map[string]uint64 // revisions of missing entries that were deleted by hand
 }
@@ -45,6 +46,11 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 	err = s.remote.each(ctx, func(name string, e listed, _ time.Time) bool {
 		i, found := slices.BinarySearchFunc(list, name, func(t store.Tag, name string) int { return strings.Compare(t.Name, name) })
 		if !found {
+			if _, hasRow := c.rows[name]; s.cfg.Table != nil && e.err == nil && e.exists() && !e.Removed && !hasRow {
+				gone := e.entry
+				gone.Removed = true
+				c.rowless = append(c.rowless, kv.Change{Key: strings.Clone(name), Value: gone.encode(), Revision: e.revision})
+			}
 			return true
 		}
 		tag := list[i]
@@ -83,17 +89,18 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 // orders: for [Raise.First], which lifts them. In front of a table it also
 // creates the missing rows. A tag that was strict is strict again: a loader
 // takes a row for trend if its entry was lost. Workers have to drop the buffers
-// of those tags, which it returns.
+// of those tags, which it returns. A tag without a row that the list lacks is
+// removed, so that it can be created again.
 func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string, err error) {
 	var found Compared
 	for again := true; again; {
 		if found, err = s.CompareList(ctx, list); err != nil {
 			return nil, err
 		}
-		changes := slices.Clone(found.strict)
-		for _, c := range changes {
+		for _, c := range found.strict {
 			strict = append(strict, c.Key)
 		}
+		changes := slices.Concat(found.strict, found.rowless)
 		for _, tag := range found.Missing {
 			e := entry{Next: max(tag.Next, s.Lowest()), Step: tag.Step, Order: stored(tag.Order), Removed: tag.Step == 0}
 			if s.cfg.Table != nil {

@@ -109,12 +109,13 @@ func TestPutBackBesideTable(t *testing.T) {
 	admin := handle(s, cfg)
 	for _, tag := range []store.Tag{
 		{Name: "rowless", Step: 10, Next: 50, Order: store.Strict}, {Name: "gone", Step: 10, Next: 5, Order: store.Trend},
+		{Name: "later", Step: 10, Next: 1, Order: store.Strict},
 	} {
 		if err := admin.CreateTag(t.Context(), tag); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(admin.RemoveTag(t.Context(), "gone"), table.RemoveTag(t.Context(), "rowless", 50)); err != nil {
+	if err := errors.Join(admin.RemoveTag(t.Context(), "gone"), table.RemoveTag(t.Context(), "rowless", 50), table.RemoveTag(t.Context(), "later", 1)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := admin.PutBack(t.Context(), []store.Tag{
@@ -132,6 +133,7 @@ func TestPutBackBesideTable(t *testing.T) {
 		row int64
 	}{
 		"gone":    {entry{Next: 5, Removed: true}, 0},
+		"later":   {entry{Next: 1, Order: store.Strict, Removed: true}, 0},
 		"lost":    {entry{Next: 40, Order: store.Strict}, 40},
 		"rowless": {entry{Next: 1, Order: store.Strict}, 60},
 		"strict":  {entry{Next: 30, Order: store.Strict}, 1},
