@@ -135,11 +135,11 @@ register() {
 
 	# The register was deleted, and a backup put back.
 	lost="-DBACK -DLOST=1 -DOVER=2 -DRAISE=2 -DTARGET=2 -DK=1 -DH=2"
-	check register "lost, two loaders" pass "" "$mid" $lost -DNL=2 -DNT=1 -DN=5 -DR=6
+	check register "lost, two loaders" pass "" "$mid" $lost -DNL=2 -DNT=1 -DN=4 -DR=5
 	check register "lost, two tags" pass $quick "$small" $lost -DNL=1 -DNT=2 -DN=4 -DR=7
 	check register "lost, a tag above" pass $quick "$small" $lost -DNL=1 -DNT=2 -DN=12 -DR=8 -DBEGIN=3
 	check register "lost, database" pass $quick "$small" $lost -DNC=1 -DF=1 -DNL=1 -DNT=1 -DN=5 -DR=6
-	check register "lost, stopped, restored again" pass "" "$mid" $lost -DADMINS=2 -DCR=1 -DNL=1 -DNT=1 -DN=8 -DR=6
+	check register "lost, stopped, restored again" pass "" "$mid" $lost -DADMINS=2 -DCR=1 -DNL=1 -DNT=1 -DN=8 -DR=5
 	for m in PLAIN SOON AFTER REACH; do check register "lost, $m" fail $quick "$small" $lost -DNL=1 -DNT=1 -DN=5 -DR=6 -DM=$m; done
 	late="-DBACK -DLOST=1 -DOVER=2 -DRAISE=2 -DTARGET=3 -DK=1 -DH=3 -DNL=1 -DNT=1 -DN=6 -DR=7"
 	check register "lost, late updates" pass $quick "$small" $late
