@@ -23,7 +23,7 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 	before := s.lastSequence()
 	s.delete()
 	const first = 1_000_000
-	admin, err := Decide(t.Context(), connect(s, s.srv), 1, first)
+	admin, err := Decide(t.Context(), connect(s, s.srv), 1, first, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,5 +142,27 @@ func TestPutBackBesideTable(t *testing.T) {
 		if found := s.entry(name).entry; found != want.entry || table.rows[name] != want.row {
 			t.Errorf("%s: %+v, row %d, want %+v", name, found, table.rows[name], want)
 		}
+	}
+}
+
+// TestLostRegisterWaitsForPermits: a loader that has a permit from before the
+// loss, and no entry of a tag, cannot create it in the new register.
+func TestLostRegisterWaitsForPermits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	one, two := handle(s, connect(s, s.srv)), handle(s, connect(s, s.srv))
+	tag := store.Tag{Name: "a", Step: 10, Next: 1, Order: store.Trend}
+	if _, err := one.ReserveFirst(t.Context(), tag, 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.poll(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	s.delete()
+	if _, err := Decide(t.Context(), connect(s, s.srv), 1, 1_000_000, false); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := two.ReserveFirst(t.Context(), tag, 10); err == nil {
+		t.Errorf("DUPLICATE: %v", again)
 	}
 }

@@ -101,11 +101,17 @@ func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
 // with the identity of the installation's, and marked as being raised: no loader
 // grants from it before the decision. The first sequence of its stream is the
 // given number, above all sequences of earlier streams, so that no late write to
-// one of those can be accepted.
-func Decide(ctx context.Context, cfg Config, replicas int, first uint64) (*Store, error) {
+// one of those can be accepted. Unless alone, it first waits until no permit is
+// valid: a loader that lacks the entry of a tag could create it in the new
+// register, and an answer from there is above all that it has seen.
+func Decide(ctx context.Context, cfg Config, replicas int, first uint64, alone bool) (*Store, error) {
 	found, err := pollLeader(ctx, cfg.JetStream, BucketName(cfg.Prefix))
+	mark := ""
 	if err == nil && found.missing {
-		err = createMarked(ctx, cfg, replicas, first)
+		if !alone {
+			pause.For(ctx, pollAge)
+		}
+		mark, err = createMarked(ctx, cfg, replicas, first)
 	}
 	if err != nil {
 		return nil, err
@@ -117,20 +123,23 @@ func Decide(ctx context.Context, cfg Config, replicas int, first uint64) (*Store
 	if err := s.restart(ctx); err != nil {
 		return nil, err
 	}
+	s.born = mark
 	return s, nil
 }
 
-func createMarked(ctx context.Context, cfg Config, replicas int, first uint64) error {
+// createMarked creates the bucket, and returns its mark.
+func createMarked(ctx context.Context, cfg Config, replicas int, first uint64) (mark string, err error) {
 	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
 	if err != nil {
-		return err
+		return "", err
 	}
 	id, err := agreed.Agree(ctx, ConfigKey, nuid.Next())
 	if err != nil {
-		return err
+		return "", err
 	}
-	marked := map[string]string{metaID: id, metaRaising: nuid.Next() + " 1"}
-	return kv.Ensure(ctx, cfg.JetStream, bucket(cfg.Prefix, replicas, first, marked))
+	mark = nuid.Next() + " 1"
+	marked := map[string]string{metaID: id, metaRaising: mark}
+	return mark, kv.Ensure(ctx, cfg.JetStream, bucket(cfg.Prefix, replicas, first, marked))
 }
 
 // restart makes the present state of the register, which may have regressed,
@@ -291,7 +300,9 @@ func (s *Store) decideAfter(ctx context.Context, r Raise, over bool, work func(c
 // may have been lifted to that of the other. Then begin waits until no write
 // with an earlier permit can be granted any more.
 func (s *Store) begin(ctx context.Context, r *Raise, over bool) (mark string, err error) {
+	born := false // no permit was ever valid for it
 	err = s.change(ctx, func(meta map[string]string, found poll) error {
+		born = found.raising && found.mark == s.born
 		if found.raising && !over {
 			return ErrRaising
 		}
@@ -305,7 +316,7 @@ func (s *Store) begin(ctx context.Context, r *Raise, over bool) (mark string, er
 		meta[metaRaising] = mark
 		return nil
 	})
-	if err == nil && !r.Alone {
+	if err == nil && !r.Alone && !born {
 		pause.For(ctx, pollAge)
 		err = ctx.Err()
 	}

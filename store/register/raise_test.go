@@ -19,7 +19,7 @@ import (
 // admin opens the register to raise it.
 func (s site) admin() *Store {
 	s.Helper()
-	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0)
+	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0, true)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func (s site) reserve(h *Store, tag string, first int64) store.Segment {
 // raise raises all tags, as an administrator does.
 func (s site) raise(by int64) {
 	s.Helper()
-	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0)
+	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0, true)
 	if err == nil {
 		_, err = admin.RaiseAll(s.Context(), raiseBy(s, admin, by), func(store.Tag, int64) {})
 	}

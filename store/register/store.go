@@ -69,6 +69,7 @@ type Store struct {
 	lower    map[string]time.Time // since when entries read lower than cached
 	replicas int                  // of the stream
 	deciding bool                 // by [Store.RaiseAll]
+	born     string               // the mark with which [Decide] has created the register; or empty
 	rowsBack map[string]bool
 	figures  store.Figures
 }

@@ -53,7 +53,7 @@ func raise(t *testing.T, cfg Config, by int64) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	segments, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0)
+	segments, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0, true)
 	if err == nil {
 		_, err = segments.RaiseAll(t.Context(), register.Raise{
 			Target: segments.Lowest() + by, By: func(string) int64 { return by }, Alone: true,
@@ -210,7 +210,7 @@ func TestClockBehindADecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock(js, 1)
-	admin, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0)
+	admin, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0, true)
 	if err == nil {
 		_, err = admin.RaiseAll(t.Context(), register.Raise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
 	}

@@ -284,7 +284,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 			}
 		}
 	}
-	segments, err := r.open(ctx, js, prefix, source, uint64(min(plan.Target, 1<<62)))
+	segments, err := r.open(ctx, js, prefix, source, uint64(min(plan.Target, 1<<62)), alone)
 	if err != nil {
 		return 0, err
 	}
@@ -357,7 +357,7 @@ func changeOf(tag store.Tag, before int64) Change {
 
 // open opens the store for a raise. A missing register is created, with first as
 // the first revision.
-func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, first uint64) (*backend.Store, error) {
+func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, first uint64, alone bool) (*backend.Store, error) {
 	replicas := 1
 	if r.Restored != nil {
 		replicas = r.Restored.Replicas
@@ -369,7 +369,7 @@ func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messa
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, err
 	}
-	return source.Decide(ctx, register.Config{JetStream: js, Prefix: prefix}, replicas, first)
+	return source.Decide(ctx, register.Config{JetStream: js, Prefix: prefix}, replicas, first, alone)
 }
 
 // target decides how far tags are lifted: above the time, and above whatever is
