@@ -225,19 +225,6 @@ func (e *enrichment) checkAll() {
 	}
 }
 
-// consume reads and removes the target's events, as consumers do.
-func (e *enrichment) consume() {
-	e.t.Helper()
-	e.check()
-	s, err := e.js.Stream(e.t.Context(), "READY")
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	if err := s.Purge(e.t.Context(), jetstream.WithPurgeSequence(e.next)); err != nil {
-		e.t.Fatal(err)
-	}
-}
-
 // owner is the process whose turn it is, or nil.
 func (e *enrichment) owner(among []*process) *process {
 	kv, err := e.js.KeyValue(e.t.Context(), enrich.BucketName(messages.DefaultPrefix))
