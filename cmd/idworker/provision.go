@@ -12,11 +12,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
-	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -114,11 +112,6 @@ func onlyPart(may, mayNot provisionPart, err error) error {
 // has its own connection.
 func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part provisionPart, add func(provisioned)) error {
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
-		if part == partEnrich && tags.Allowed(ctx, js, rights.ReadBucket(agreement.BucketName(p.Prefix))) { // else another account's
-			if err := p.pinFlag.admit(ctx, js, p.Prefix); err != nil {
-				return err
-			}
-		}
 		if part == partIDs || part == partSnowflake {
 			if err := p.admit(ctx, js, p.Prefix, p.Replicas); err != nil {
 				return err
