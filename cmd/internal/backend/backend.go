@@ -92,7 +92,9 @@ func (b Backend) Open(ctx context.Context, c register.Config) (*Store, error) {
 // Decide opens the store for [register.Store.RaiseAll]: the register may have
 // regressed, and is created if it is missing, with first as the first revision.
 func (b Backend) Decide(ctx context.Context, c register.Config, replicas int, first uint64, alone bool) (*Store, error) {
-	return b.open(c, func(c register.Config) (*register.Store, error) { return register.Decide(ctx, c, replicas, first, alone) })
+	return b.open(c, func(c register.Config) (*register.Store, error) {
+		return register.Decide(ctx, c, replicas, first, alone)
+	})
 }
 
 func (b Backend) open(config register.Config, open func(register.Config) (*register.Store, error)) (*Store, error) {
