@@ -11,16 +11,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/backup"
-	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/store"
 )
 
@@ -101,25 +98,13 @@ type restoreCmd struct {
 	DryRun  bool `help:"Print the changes and make none."`
 	Verbose bool `help:"Print a line per tag."`
 
-	Data    string `help:"Data folder of a stopped embedded server." placeholder:"FOLDER" type:"path"`
-	Witness string `help:"Witness of --data (default: FOLDER.witness)." placeholder:"FILE" type:"path"`
-
+	dataFlags  `embed:""`
 	printFlags `embed:""`
-}
-
-func (r *restoreCmd) check() error {
-	switch {
-	case r.Data == "" && r.Witness != "":
-		return problem.Usage(errors.New("--witness needs --data"))
-	case r.Data != "" && r.named():
-		return problem.Usage(errors.New("--data excludes --server, --context and their environment variables, such as NATS_URL"))
-	}
-	return cmp.Or(r.checkPin(), r.resourceFlags.check(r.Prefix))
 }
 
 // Run shows what is missing, prompts, and puts it back. It ends like a raise.
 func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
-	if err := r.check(); err != nil {
+	if err := cmp.Or(r.checkData(r.named()), r.checkPin(), r.resourceFlags.check(r.Prefix)); err != nil {
 		return err
 	}
 	source, err := r.backend()
@@ -156,8 +141,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 	folder := ""
 	progress.Show(func() {
 		if r.Data != "" {
-			at := embedded.Config{Folder: r.Data, Witness: r.Witness, Log: newLogger(zapcore.WarnLevel)}
-			folder, restored, err = restoring.RestoreFolder(ctx, at, r.Prefix, source)
+			folder, restored, err = restoring.RestoreFolder(ctx, r.folder(), r.Prefix, source)
 			return
 		}
 		err = r.withPatientJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {

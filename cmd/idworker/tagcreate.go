@@ -172,8 +172,10 @@ func kindOf(tag store.Tag) string {
 func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out output) error {
 	template := c.template()
 	if lowest := t.Lowest(); lowest > 1 && template.FirstID() > lowest && (c.IfMissing || !c.Yes) {
-		if all, err := t.Templates(ctx); err != nil || c.IfMissing && all.Has(c.Tag) {
-			return cmp.Or(err, c.findTemplate(ctx, t, out))
+		if c.IfMissing {
+			if err := c.findTemplate(ctx, t, out); !errors.Is(err, templates.ErrNoTemplate) {
+				return err
+			}
 		}
 		return problem.Usage(fmt.Errorf("--first %d: lost tags of that pattern may have issued IDs above; omit it to begin at %d, or give one above all their IDs, "+
 			"with --yes and without --if-missing", template.FirstID(), lowest))

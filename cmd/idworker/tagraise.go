@@ -38,10 +38,30 @@ type tagRaiseCmd struct {
 	Yes     bool `help:"Skip the prompt."`
 	Verbose bool `help:"Print a line per tag."`
 
+	dataFlags  `embed:""`
+	printFlags `embed:""`
+}
+
+// dataFlags select the data folder of a stopped embedded server.
+type dataFlags struct {
 	Data    string `help:"Data folder of a stopped embedded server." placeholder:"FOLDER" type:"path"`
 	Witness string `help:"Witness of --data (default: FOLDER.witness)." placeholder:"FILE" type:"path"`
+}
 
-	printFlags `embed:""`
+// checkData rejects a witness without a folder, and a folder beside a server.
+func (f dataFlags) checkData(named bool) error {
+	switch {
+	case f.Data == "" && f.Witness != "":
+		return problem.Usage(errors.New("--witness needs --data"))
+	case f.Data != "" && named:
+		return problem.Usage(errors.New("--data excludes --server, --context and their environment variables, such as NATS_URL"))
+	}
+	return nil
+}
+
+// folder configures the server that opens the folder.
+func (f dataFlags) folder() embedded.Config {
+	return embedded.Config{Folder: f.Data, Witness: f.Witness, Log: newLogger(zapcore.WarnLevel)}
 }
 
 // check rejects conflicting arguments.
@@ -61,15 +81,13 @@ func (r *tagRaiseCmd) check() error {
 		return problem.Usage(fmt.Errorf("--by %d is too large for all tags, allowed is 1 to %d", r.By, int64(tags.MaxRaiseAll)))
 	case !r.All && (r.DryRun || r.Verbose):
 		return problem.Usage(errors.New("--dry-run and --verbose need --all"))
-	case r.Data == "" && r.Witness != "":
-		return problem.Usage(errors.New("--witness needs --data"))
-	case r.Data != "" && (!r.All || r.named()):
-		return problem.Usage(errors.New("--data needs --all, and excludes --server, --context and their environment variables, such as NATS_URL"))
+	case r.Data != "" && !r.All:
+		return problem.Usage(errors.New("--data needs --all"))
 	case !r.All:
-		return messages.CheckTag(r.Tags[0])
+		return cmp.Or(r.checkData(r.named()), messages.CheckTag(r.Tags[0]))
 	}
 	_, err := r.lifts()
-	return err
+	return cmp.Or(r.checkData(r.named()), err)
 }
 
 // lifts returns the tags that are lifted by a number.
@@ -124,8 +142,7 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 	folder := ""
 	progress.Show(func() {
 		if r.Data != "" {
-			at := embedded.Config{Folder: r.Data, Witness: r.Witness, Log: newLogger(zapcore.WarnLevel)}
-			folder, done.target, err = tags.RaiseFolder(ctx, at, r.Prefix, source, raising)
+			folder, done.target, err = tags.RaiseFolder(ctx, r.folder(), r.Prefix, source, raising)
 			return
 		}
 		err = r.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {

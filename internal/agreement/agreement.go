@@ -114,6 +114,14 @@ func (a *Agreement) keyError(key string, err error) error {
 // and the time of its creation as in RFC 3339.
 const InstallationKey = "installation"
 
+// LookupID returns the ID of the installation, "" if there is none. It does not
+// check the ID.
+func LookupID(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (id string, err error) {
+	value, _, err := Lookup(ctx, js, prefix, InstallationKey)
+	id, _, _ = strings.Cut(value, " ")
+	return id, err
+}
+
 // ErrInstallation means that the installation's identity cannot be read.
 var ErrInstallation = errors.New("the installation has no readable ID")
 

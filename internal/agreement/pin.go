@@ -56,15 +56,11 @@ func CheckID(id string) error {
 // nothing. The error is a [*PinError], or the ID is unknown because JetStream
 // does not answer.
 func CheckPin(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, id string) error {
-	value, found, err := Lookup(ctx, js, prefix, InstallationKey)
-	if err != nil {
-		return err
+	here, err := LookupID(ctx, js, prefix)
+	if err == nil && here != id {
+		err = &PinError{prefix, id, here}
 	}
-	here, _, _ := strings.Cut(value, " ")
-	if !found || here != id {
-		return &PinError{prefix, id, here}
-	}
-	return nil
+	return err
 }
 
 // Begin makes a new installation with that ID, or a random one if it is empty.

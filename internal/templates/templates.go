@@ -93,9 +93,6 @@ func (l List) Find(tag string) *Template {
 	return nil
 }
 
-// Has reports whether there is a template with that pattern.
-func (l List) Has(pattern string) bool { return l.index(pattern) >= 0 }
-
 // Named returns the template with that pattern, or an error that wraps
 // [ErrNoTemplate].
 func (l List) Named(pattern string) (Template, error) {

@@ -37,8 +37,8 @@ const (
 	sumsFile     = "SHA256SUMS"
 )
 
-// formatVersion is the version of the folder's contents. A later version that this one
-// cannot read has a higher number.
+// formatVersion is the version of the folder's contents. A later version that
+// this one cannot read has a higher number.
 const formatVersion = 1
 
 var (

@@ -23,9 +23,8 @@ import (
 
 // Take reads the backup of a running installation, with rights to read only.
 // Processes may grant at the same time: a list that is newer than an entry only
-// helps.
-// An error that wraps store.ErrCorrupt names tags that the backup lacks. The
-// register must not have regressed.
+// helps. An error that wraps store.ErrCorrupt names tags that the backup lacks.
+// The register must not have regressed.
 func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, version string) (b Backup, err error) {
 	b.Manifest = Manifest{Format: formatVersion, Version: version, Taken: time.Now(), Prefix: prefix}
 	agreed, err := agreement.Open(ctx, js, prefix)

@@ -204,17 +204,17 @@ func (c *collection) miss(part string, err error) {
 
 // readConfig reads the installation's ID and the templates, from any replica.
 func (c *collection) readConfig(ctx context.Context) error {
-	value, _, err := agreement.Lookup(ctx, c.js, c.by.Prefix, agreement.InstallationKey)
+	id, err := agreement.LookupID(ctx, c.js, c.by.Prefix)
 	if err != nil {
 		return err
 	}
-	c.ID, _, _ = strings.Cut(value, " ")
+	c.ID = id
 	_, found, err := agreement.Lookup(ctx, c.js, c.by.Prefix, agreement.StoreKey)
 	if err != nil {
 		return err
 	}
 	c.store = found
-	value, found, err = agreement.Lookup(ctx, c.js, c.by.Prefix, templates.Key)
+	value, found, err := agreement.Lookup(ctx, c.js, c.by.Prefix, templates.Key)
 	if err != nil || !found {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -167,11 +166,10 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ot
 	if err != nil && !errors.Is(err, worker.ErrNoReports) {
 		return nil, err
 	}
-	installation, _, err := agreement.Lookup(ctx, js, prefix, agreement.InstallationKey)
+	installation, err := agreement.LookupID(ctx, js, prefix)
 	if err != nil {
 		return nil, err
 	}
-	installation, _, _ = strings.Cut(installation, " ")
 	for _, r := range reports {
 		expected = slices.DeleteFunc(expected, func(instance string) bool { return instance == r.Instance })
 		if installation == "" || r.Stats.Installation == installation || r.Stats.Installation == other {

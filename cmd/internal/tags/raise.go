@@ -260,28 +260,8 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return err
 	}
 	if k.state.Missing { // opening creates it
-		plan.Changes = func(context.Context, func(Change)) error { return nil }
-		if r.Restored != nil {
-			plan.Lost.Missing = r.Restored.Tags
-			for _, tag := range plan.Lost.Missing {
-				plan.count(tag, raise.Lift(tag, r.Restored.Taken), raise)
-			}
-		}
-		if err := r.confirm(ctx, js, prefix, plan); err != nil {
+		if err := r.prepareLost(ctx, js, prefix, plan, raise, unreadable); err != nil {
 			return 0, err
-		}
-		if r.Restored != nil { // the register is made with a mark
-			if err := r.Restored.Prepare(ctx, js); err != nil {
-				return 0, err
-			}
-		}
-		if unreadable != nil {
-			if err := r.Restored.Salvage(unreadable); err != nil {
-				return 0, err
-			}
-			if err := register.Discard(ctx, js, prefix); err != nil {
-				return 0, err
-			}
 		}
 	}
 	segments, err := r.open(ctx, js, prefix, source, uint64(min(plan.Target, 1<<62)), alone)
@@ -317,6 +297,32 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		}
 		r.Report(changeOf(tag, before))
 	})
+}
+
+// prepareLost confirms and prepares the raise of a register that is missing, or
+// is replaced: its entries, if any, are saved and deleted.
+func (r *Raising) prepareLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, plan Plan, raise register.Raise, unreadable map[string]string) error {
+	plan.Changes = func(context.Context, func(Change)) error { return nil }
+	if r.Restored == nil {
+		return r.confirm(ctx, js, prefix, plan)
+	}
+	plan.Lost.Missing = r.Restored.Tags
+	for _, tag := range plan.Lost.Missing {
+		plan.count(tag, raise.Lift(tag, r.Restored.Taken), raise)
+	}
+	if err := r.confirm(ctx, js, prefix, plan); err != nil {
+		return err
+	}
+	if err := r.Restored.Prepare(ctx, js); err != nil { // the register is made with a mark
+		return err
+	}
+	if unreadable == nil {
+		return nil
+	}
+	if err := r.Restored.Salvage(unreadable); err != nil {
+		return err
+	}
+	return register.Discard(ctx, js, prefix)
 }
 
 // confirm prompts, and then creates a missing config bucket.
@@ -499,11 +505,10 @@ func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if !Allowed(ctx, js, worker.AskReportsRights()) {
 		return nil
 	}
-	value, _, err := agreement.Lookup(ctx, js, prefix, agreement.InstallationKey)
+	installation, err := agreement.LookupID(ctx, js, prefix)
 	if err != nil {
 		return err
 	}
-	installation, _, _ := strings.Cut(value, " ")
 	for began := time.Now(); ; pause.For(ctx, resumePoll) {
 		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
 		if err != nil && !errors.Is(err, worker.ErrNoReports) {
