@@ -104,7 +104,7 @@ type restoreCmd struct {
 
 // Run shows what is missing, prompts, and puts it back. It ends like a raise.
 func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
-	if err := cmp.Or(r.checkData(r.named()), r.checkPin(), r.resourceFlags.check(r.Prefix)); err != nil {
+	if err := cmp.Or(r.checkData(r.named()), r.checkPin(), r.check(r.Prefix)); err != nil {
 		return err
 	}
 	source, err := r.backend()
