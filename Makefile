@@ -50,13 +50,13 @@ test: ## Run the tests of all packages (5 minutes, needs only Go)
 deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 	@$(GO) run ./testing/deps/install -install
 
-# The end-to-end tests start many processes, so only a few run at once. They build
+# The end-to-end tests start many processes and mostly wait, so five run at once. They build
 # the binary, which go test does not track, so their results are not cached.
 # testing/compat rolls from 0.1.0, if the history is there.
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run all tests, also with databases, a browser and Node.js
 	$(TEST) $(PACKAGES) $(MORE)
-	$(TEST) -count=1 -p 1 -parallel 3 ./testing/e2e ./testing/pages ./testing/examples ./testing/compat
+	$(TEST) -count=1 -p 1 -parallel 5 ./testing/e2e ./testing/pages ./testing/examples ./testing/compat
 	@$(GO) run ./testing/deps/install
 
 # RUN selects tests by name, as in: make soak RUN=NoDuplicate
