@@ -47,9 +47,10 @@ type Loader interface {
 	// Reserve; and the errors of CreateTag, except ErrBelow, and of Reserve.
 	ReserveFirst(ctx context.Context, tag Tag, n int64) (Grant, error)
 
-	// Probe reads from the store, and returns why it does not answer, or nil.
-	// An answer does not prove that writes succeed.
-	Probe(ctx context.Context) error
+	// Probe returns why the store does not answer, or nil. With write it also
+	// writes an entry as it is, which proves that writes succeed, unless this
+	// process has granted nothing yet.
+	Probe(ctx context.Context, write bool) error
 
 	// Known reports whether this process has reserved for the tag, or has read
 	// its entry.
@@ -122,4 +123,8 @@ type Figures struct {
 	// Table rows that proved to be below an earlier grant of this process.
 	RowsBack    int64
 	Regressions int64 // times that the register proved to have regressed
+
+	// The database server that answered lately, as it calls itself; empty
+	// without a table.
+	Server string
 }

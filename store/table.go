@@ -39,6 +39,15 @@ type Table interface {
 	// malformed tag or a next below 1.
 	RemoveTag(ctx context.Context, tag string, next int64) error
 
+	// Probe returns nil if the server answers and takes writes. It changes no
+	// row, and does not prove that a row can be changed.
+	Probe(ctx context.Context) error
+
+	// Server names the server that answered lately, such as db-1:3306, as it
+	// calls itself: behind one address it may change. It is empty until one has
+	// answered.
+	Server() string
+
 	// Limit returns the largest value that a row can have, by the type of its
 	// column: at most 2^63 - 1, and less if the column is narrower than BIGINT.
 	// Errors: ErrSetup, also for a type that is no integer.

@@ -155,7 +155,7 @@ func TestRemoveBesideLeaf(t *testing.T) {
 }
 
 // TestProbe: a store with a table answers if its database does. Without a table,
-// the register has to.
+// the register has to. A probe that writes leaves an entry as it was.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,9 +180,19 @@ func TestProbe(t *testing.T) {
 			away(false)
 			for _, is := range []bool{false, true, false} {
 				away(is)
-				if err := s.Probe(t.Context()); (err != nil) != is {
+				if err := s.Probe(t.Context(), false); (err != nil) != is {
 					t.Errorf("%d tables, away %v: %v", tables, is, err)
 				}
+			}
+			if _, err := s.Reserve(t.Context(), "a", 10); err != nil {
+				t.Fatal(err)
+			}
+			before := s.cached("a")
+			if err := s.Probe(t.Context(), true); err != nil {
+				t.Error(err)
+			}
+			if after := s.cached("a"); after.entry != before.entry || after.revision <= before.revision {
+				t.Errorf("entry %+v before a probe that writes, %+v afterwards", before, after)
 			}
 			stop()
 			runs.Wait()

@@ -227,6 +227,17 @@ func (f *fakeTable) Find(_ context.Context, tag string) (store.Tag, error) {
 	return store.Tag{Name: tag, Step: f.step, Next: f.rows[tag]}, nil
 }
 
+func (f *fakeTable) Server() string { return "" }
+
+func (f *fakeTable) Probe(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away {
+		return errLost
+	}
+	return nil
+}
+
 func (f *fakeTable) Tags(context.Context) (tags []store.Tag, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

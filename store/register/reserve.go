@@ -70,20 +70,51 @@ func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	return store.Tag{Name: tag, Step: step, Order: r.order()}, nil
 }
 
-// probeTag is a tag whose row Probe looks for, in vain.
-const probeTag = "idworker-probe"
-
-// Probe implements [store.Loader]. Without a table it sends nothing, because Run
-// polls the register anyway.
-func (s *Store) Probe(ctx context.Context) error {
-	if s.cfg.Table == nil {
-		return s.checkPolled()
+// Probe implements [store.Loader]. It reads nothing of the register, because
+// Run polls it anyway.
+func (s *Store) Probe(ctx context.Context, write bool) error {
+	err := s.checkPolled()
+	if s.cfg.Table != nil {
+		err = s.cfg.Table.Probe(ctx)
 	}
-	_, err := s.cfg.Table.Find(ctx, probeTag)
-	if errors.Is(err, store.ErrNoTag) || errors.Is(err, store.ErrCorrupt) {
+	if err != nil || !write {
+		return err
+	}
+	return s.rewrite(ctx)
+}
+
+// rewrite writes an entry as it is, of any tag that was granted lately: that
+// proves that writes succeed. Without such a tag it writes nothing.
+func (s *Store) rewrite(ctx context.Context) error {
+	tag, any := s.anyTag()
+	if !any {
 		return nil
 	}
-	return err
+	done, err := s.locks.lock(ctx, tag)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for attempt := 0; ; attempt++ {
+		p, r, err := s.look(ctx, tag, attempt, storedEntry.exists)
+		if err == nil && r.exists() {
+			err = s.write(ctx, p, tag, r)
+		}
+		if !errors.Is(err, errStale) {
+			return s.tagError(tag, err)
+		}
+	}
+}
+
+func (s *Store) anyTag() (tag string, any bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for tag, r := range s.cache {
+		if s.live(r) {
+			return tag, true
+		}
+	}
+	return "", false
 }
 
 // Reserve implements [store.Loader]. Without a table it writes once, unless

@@ -170,7 +170,11 @@ func (s *Store) Close() error {
 func (s *Store) Figures() store.Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.figures
+	f := s.figures
+	if s.cfg.Table != nil {
+		f.Server = s.cfg.Table.Server()
+	}
+	return f
 }
 
 // Stopped implements [store.Loader].

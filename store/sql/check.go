@@ -22,14 +22,23 @@ func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
 	if err := t.checkDurable(ctx, conn); err != nil {
 		return err
 	}
-	// Changes no row, but fails if the user may not change rows. MySQL's safe
-	// updates demand a comparison with the key.
-	if _, err := conn.ExecContext(ctx, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0")); err != nil {
+	if err := t.updateNothing(ctx, conn); err != nil {
 		return err
 	}
 	t.checked.Store(true)
 	return nil
 }
+
+// updateNothing changes no row, but fails if the user may not change rows, or
+// the server is no primary. MySQL's safe updates demand a comparison with the
+// key.
+func (t *Table) updateNothing(ctx context.Context, conn *dbsql.Conn) error {
+	_, err := conn.ExecContext(ctx, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"))
+	return err
+}
+
+// Probe implements [store.Table].
+func (t *Table) Probe(ctx context.Context) error { return t.call(ctx, "", t.updateNothing) }
 
 // Limit implements [store.Table]. PostgreSQL's domains have the limit of the
 // type below them; other constraints are not examined. It needs the right

@@ -87,8 +87,15 @@ func (t *Table) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("database unreachable; check host and port in the DSN: %w", op)
 	case errors.Is(err, context.DeadlineExceeded), op != nil && op.Timeout():
 		return fmt.Errorf("database timed out: %w", err)
-	case op != nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, mysqldriver.ErrInvalidConn):
+	case isAway(err):
 		return fmt.Errorf("database connection broken: %w", err)
 	}
 	return err
+}
+
+// isAway reports whether an error means that no server has answered.
+func isAway(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysqldriver.ErrInvalidConn)
 }

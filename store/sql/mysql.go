@@ -49,7 +49,8 @@ var mysql = dialect{
 
 	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
 	// from the binary log, if any. Settings of other engines are not examined.
-	setting: "SELECT @@GLOBAL.%s",
+	serverName: "SELECT CONCAT(@@hostname, ':', @@port)",
+	setting:    "SELECT @@GLOBAL.%s",
 	settings: []setting{
 		{name: "innodb_flush_log_at_trx_commit", safe: []string{"1", "3"}},
 		{name: "sync_binlog", safe: []string{"1"}, with: "log_bin"},
@@ -106,7 +107,7 @@ func parseMySQL(dsn string, c *Config) error {
 	config.Params = maps.Clone(sessionVariables)
 	config.InterpolateParams = true // a prepared statement takes two round trips
 	config.ClientFoundRows = false  // rows affected are the rows that changed
-	config.RejectReadOnly = false   // would hide the server's message
+	config.RejectReadOnly = false   // leave does that, and does not hide the server's message
 	config.CheckConnLiveness = true // before an idle connection is used
 	config.Logger = &driver.NopLogger{}
 	for timeout, usual := range map[*time.Duration]time.Duration{

@@ -55,7 +55,8 @@ var postgres = dialect{
 
 	// This package turns synchronous_commit on where it is off, but Leaf's
 	// servers do not.
-	setting: "SELECT pg_catalog.current_setting('%s')",
+	serverName: "SELECT concat_ws(':', host(inet_server_addr()), inet_server_port())",
+	setting:    "SELECT pg_catalog.current_setting('%s')",
 	settings: []setting{
 		{name: "fsync", safe: []string{"on"}},
 		{name: "synchronous_commit", safe: []string{"on", "local", "remote_write", "remote_apply"}},

@@ -50,8 +50,9 @@ type dialect struct {
 	create   string // creates the table
 	distinct string // gives biz_tag a collation that distinguishes Order from order
 
-	setting  string // selects the value of a setting, for fmt
-	settings []setting
+	serverName string // selects the server's name
+	setting    string // selects the value of a setting, for fmt
+	settings   []setting
 
 	reasons map[string]error // see reason
 
@@ -125,6 +126,11 @@ type Table struct {
 	name    string // for messages
 	words   *strings.Replacer
 	checked atomic.Bool
+	limit   atomic.Int64 // of max_id, once it is known
+
+	answered atomic.Int64 // when the server answered last, see since
+	named    atomic.Int64 // when its name was read last
+	server   atomic.Pointer[string]
 }
 
 var _ store.Database = (*Table)(nil)
@@ -150,8 +156,7 @@ func (c Config) Open() (*Table, error) {
 	db.SetMaxOpenConns(MaxConns)
 	db.SetMaxIdleConns(MaxConns)
 	// Shorter than MySQL's wait_timeout, and than the time for which firewalls
-	// keep idle connections. After a failover behind a name, every process is
-	// connected to the new primary by then.
+	// keep idle connections.
 	db.SetConnMaxLifetime(10 * time.Minute)
 	db.SetConnMaxIdleTime(3 * time.Minute)
 	schema, name := "DATABASE()", c.table[len(c.table)-1]
@@ -214,11 +219,59 @@ func (t *Table) call(ctx context.Context, tag string, f func(context.Context, *d
 func (t *Table) connected(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
 	conn, err := t.db.Conn(ctx)
 	if err == nil {
+		t.readName(ctx, conn)
 		err = f(ctx, conn)
-		_ = conn.Close() // returns it to the pool
+		t.leave(conn, err)
 	}
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("table %s%s: %w", t.name, tag, t.explain(ctx, err))
+}
+
+// leave returns a connection to the pool. If its server is no primary any more,
+// or nothing has answered for CallTimeout, the idle connections lead nowhere
+// either: all are closed, and the next call looks up the server's name.
+func (t *Table) leave(conn *dbsql.Conn, err error) {
+	moved := t.is(err, errReadOnly) || t.is(err, errShutdown)
+	if moved {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
+		t.named.Store(0)
+	} else if !isAway(err) && !errors.Is(err, context.Canceled) {
+		t.answered.Store(time.Now().UnixNano())
+	}
+	_ = conn.Close()
+	if moved || since(&t.answered) > CallTimeout {
+		t.db.SetMaxIdleConns(0)
+		t.db.SetMaxIdleConns(MaxConns)
+	}
+}
+
+// nameEvery is the time between looks at the server's name.
+const nameEvery = 10 * time.Second
+
+// readName reads the name of the server at times: behind one address, another
+// may answer.
+func (t *Table) readName(ctx context.Context, conn *dbsql.Conn) {
+	if since(&t.named) < nameEvery {
+		return
+	}
+	t.named.Store(time.Now().UnixNano())
+	var name string
+	if conn.QueryRowContext(ctx, t.serverName).Scan(&name) == nil {
+		t.server.Store(&name)
+	}
+}
+
+// Server implements [store.Table].
+func (t *Table) Server() string {
+	if name := t.server.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// since returns the time since a moment, in nanoseconds since 1970.
+func since(moment *atomic.Int64) time.Duration {
+	return time.Duration(time.Now().UnixNano() - moment.Load())
 }

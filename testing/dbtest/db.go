@@ -36,10 +36,12 @@ func (d *DB) DSNFor(user, password string) string {
 }
 
 // DSNVia is the DSN by way of a [Proxy].
-func (d *DB) DSNVia(p *Proxy) string {
-	at := d.at
-	at.host, at.port, _ = strings.Cut(p.Addr(), ":")
-	return d.kind.dsn(at, d.name)
+func (d *DB) DSNVia(p *Proxy) string { return d.DSNForVia(d.at.user, d.at.password, p) }
+
+// DSNForVia is the DSN for another user by way of a [Proxy].
+func (d *DB) DSNForVia(user, password string, p *Proxy) string {
+	host, port, _ := strings.Cut(p.Addr(), ":")
+	return d.kind.dsn(endpoint{host, port, user, password, d.at.params}, d.name)
 }
 
 // Addr is host:port of the server.

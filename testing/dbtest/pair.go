@@ -38,6 +38,9 @@ type replication interface {
 	// reached returns nil when the replica has applied all up to a position.
 	reached(ctx context.Context, replica *sql.DB, position string) error
 
+	// demote makes the primary read-only for users without special rights.
+	demote(ctx context.Context, primary *sql.DB) error
+
 	// promote makes the replica a primary, and returns when it takes writes.
 	promote(ctx context.Context, replica *sql.DB) error
 }
@@ -124,6 +127,22 @@ func (p *Pair) FailOver() {
 	p.must("kill the primary", p.servers[p.DB].Kill())
 	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
 	defer cancel()
+	p.must("promote the replica", p.how.promote(ctx, p.replica.sql))
+	p.DB, p.replica = p.replica, p.DB
+}
+
+// SwitchOver makes the primary read-only, and promotes the replica once it has
+// all that the primary had. The old primary runs on, with its connections.
+func (p *Pair) SwitchOver() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
+	defer cancel()
+	p.must("make the primary read-only", p.how.demote(ctx, p.sql))
+	position, err := p.how.position(ctx, p.sql)
+	p.must("ask the primary for its position", err)
+	p.must("bring the replica into sync", eventually(syncWithin, func() error {
+		return p.how.reached(ctx, p.replica.sql, position)
+	}))
 	p.must("promote the replica", p.how.promote(ctx, p.replica.sql))
 	p.DB, p.replica = p.replica, p.DB
 }

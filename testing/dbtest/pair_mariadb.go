@@ -66,6 +66,11 @@ func (b *binlog) reached(ctx context.Context, replica *sql.DB, position string) 
 	return err
 }
 
+func (b *binlog) demote(ctx context.Context, primary *sql.DB) error {
+	_, err := primary.ExecContext(ctx, "SET GLOBAL read_only = ON")
+	return err
+}
+
 func (b *binlog) promote(ctx context.Context, replica *sql.DB) error {
 	_, err := replica.ExecContext(ctx, "STOP SLAVE")
 	if err == nil {

@@ -46,6 +46,15 @@ func (streaming) reached(ctx context.Context, replica *sql.DB, position string) 
 	return err
 }
 
+func (streaming) demote(ctx context.Context, primary *sql.DB) error {
+	for _, statement := range []string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"} {
+		if _, err := primary.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (streaming) promote(ctx context.Context, replica *sql.DB) error {
 	var promoted bool
 	err := replica.QueryRowContext(ctx, "SELECT pg_promote()").Scan(&promoted)

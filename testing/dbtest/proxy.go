@@ -77,13 +77,21 @@ func (p *Proxy) closeConns() {
 	}
 }
 
-// Switch closes all connections and leads new ones to another server, like a
-// name or an address that follows the primary.
+// Switch closes all connections and leads new ones to another server, like an
+// address that follows the primary.
 func (p *Proxy) Switch(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 	p.closeConns()
+}
+
+// Turn leads new connections to another server, and keeps all others, like a
+// name that follows the primary.
+func (p *Proxy) Turn(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // Accept opens the port again.

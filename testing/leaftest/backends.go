@@ -11,6 +11,7 @@ import (
 var MySQLBackend = Backend{
 	Database:   dbtest.MySQL,
 	Start:      dbtest.StartMySQL,
+	Pair:       dbtest.StartMariaDBPair,
 	Rest:       func(addr, database string) string { return "mysql://tcp(" + addr + ")/" + database },
 	Dialect:    MySQL,
 	IgnoreCase: officialMySQL + " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci",
@@ -49,6 +50,7 @@ var MySQLBackend = Backend{
 var PostgresBackend = Backend{
 	Database: dbtest.Postgres,
 	Start:    dbtest.StartPostgres,
+	Pair:     dbtest.StartPostgresPair,
 	Rest:     func(addr, database string) string { return "postgres://" + addr + "/" + database },
 	Dialect:  Postgres,
 	IgnoreCase: "CREATE COLLATION IF NOT EXISTS nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);" +

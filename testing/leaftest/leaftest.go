@@ -20,6 +20,7 @@ import (
 type Backend struct {
 	Database func(testing.TB) *dbtest.DB     // empty, on a shared server
 	Start    func(testing.TB) *dbtest.Server // the test's own
+	Pair     func(testing.TB) *dbtest.Pair   // likewise
 
 	// Rest is a DSN without a user.
 	Rest func(addr, database string) string
@@ -74,6 +75,7 @@ func (b *Backend) Run(t *testing.T) {
 		{"SentOnce", b.testSentOnce},
 		{"OneRoundTrip", b.testOneRoundTrip},
 		{"Outages", b.testOutages},
+		{"SwitchOver", b.testSwitchOver},
 	} {
 		t.Run(test.name, test.run)
 	}

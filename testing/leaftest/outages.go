@@ -2,12 +2,16 @@ package leaftest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
@@ -101,5 +105,64 @@ func (b *Backend) testOutages(t *testing.T) {
 	l.ledger.Check(t)
 	if n := maxID(t, srv.DB, "order"); n < l.ledger.End("order") {
 		t.Errorf("max_id is %d, the last segment ended at %d", n, l.ledger.End("order"))
+	}
+}
+
+// The primary becomes read-only, the replica takes over, and the name leads
+// there. The old server keeps its connections. Reservations succeed again, and
+// no segment is returned twice.
+func (b *Backend) testSwitchOver(t *testing.T) {
+	tier.All(t)
+	const tags = 20
+	pair := b.Pair(t)
+	pair.Exec(t, b.Shapes["official"])
+	for n := range tags {
+		pair.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('tag%d', 1, 10)", n))
+	}
+	statements := b.User("switched", canary, "SELECT, INSERT, UPDATE")
+	pair.Exec(t, statements[:len(statements)-1]...)
+	pair.Follow()
+	proxy := dbtest.StartProxy(t, pair.Addr())
+	s := Open(t, pair.DSNForVia("switched", canary, proxy), "leaf_alloc")
+	ends := make([]int64, tags)
+	reserve := func(when string) {
+		t.Helper()
+		served := make([]bool, tags)
+		natstest.Eventually(t, "a segment of each tag "+when, func() bool {
+			var calls sync.WaitGroup
+			for n := range tags {
+				if served[n] {
+					continue
+				}
+				calls.Go(func() {
+					seg, err := s.Reserve(t.Context(), fmt.Sprint("tag", n), 10)
+					if err != nil {
+						mute(t, err)
+						return
+					}
+					if seg.First < ends[n] {
+						t.Errorf("tag%d gets %v, had all below %d", n, seg, ends[n])
+					}
+					ends[n], served[n] = seg.End, true
+				})
+			}
+			calls.Wait()
+			return !slices.Contains(served, false)
+		})
+	}
+	for range 3 {
+		reserve("before")
+	}
+	old := s.Server()
+	pair.SwitchOver()
+	if err := s.Probe(t.Context()); !errors.Is(err, store.ErrSetup) {
+		t.Errorf("a probe of a server that became read-only: %v", err)
+	}
+	proxy.Turn(pair.Addr())
+	for range 3 {
+		reserve("after the switch")
+	}
+	if server := s.Server(); old == "" || server == "" || server == old {
+		t.Errorf("the server is %q, was %q", server, old)
 	}
 }

@@ -13,8 +13,9 @@ import (
 // A hanging call may be due to a locked row. It counts only if no call has
 // succeeded for hangTime.
 //
-// An idle loader probes the store. Probes that fail count as calls. They only
-// read, so their success proves nothing once a call has failed.
+// An idle loader probes the store, more often while it fails. Probes that fail
+// count as calls. They write once a call has failed: that reads succeed proves
+// nothing then.
 type breaker struct {
 	log     *zap.Logger
 	circuit circuitbreaker.CircuitBreaker[any]
@@ -95,25 +96,24 @@ func (b *breaker) recordLookup(began time.Time) {
 // needsProbe reports whether it is unknown if the store works.
 func (b *breaker) needsProbe() bool {
 	wait := idleTime
-	switch {
-	case b.called && b.isOpen():
-		return false
-	case !b.called && !b.since.IsZero():
+	if !b.since.IsZero() {
 		wait = probePause
 	}
 	return min(time.Since(b.worked), time.Since(b.failed), time.Since(b.probed)) >= wait
 }
 
-// recordProbe records the result of a probe.
-func (b *breaker) recordProbe(began time.Time, hung bool, err error) {
+// recordProbe records the result of a probe, which wrote or only read. One that
+// failed is no call.
+func (b *breaker) recordProbe(began time.Time, wrote, hung bool, err error) {
 	called := b.called
 	switch {
 	case err != nil:
 		b.recordFailure("", began, hung, err)
-	case !called:
-		b.recordLookup(began)
+		b.called = called
+	case wrote || !called:
+		b.recordAnswer(began)
 	}
-	b.probed, b.called = time.Now(), called
+	b.probed = time.Now()
 }
 
 // recordFailure records a failed or hanging call, and reports whether the store

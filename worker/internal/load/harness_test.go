@@ -59,11 +59,13 @@ func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
 func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
 func (s *fakeStore) Stopped() error          { return nil }
 
-// Probe only reads.
-func (s *fakeStore) Probe(ctx context.Context) error {
+func (s *fakeStore) Probe(ctx context.Context, write bool) error {
 	s.mu.Lock()
 	s.probes++
 	err := s.down
+	if write {
+		err = cmp.Or(err, s.readOnly)
+	}
 	s.mu.Unlock()
 	if errors.Is(err, errHangs) {
 		<-ctx.Done()

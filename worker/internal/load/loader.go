@@ -125,20 +125,22 @@ func (l *Loader) run() {
 }
 
 // probe calls the store while no worker needs a segment, so that an outage shows
-// before a load fails. A regression is reported elsewhere.
+// before a load fails, and its end before the next load. A regression is
+// reported elsewhere.
 func (l *Loader) probe(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause.For(ctx, probePause)
-		if !l.schedule.needsProbe() {
+		needed, write := l.schedule.needsProbe()
+		if !needed {
 			continue
 		}
 		began := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
-		err := l.cfg.Store.Probe(bounded)
+		err := l.cfg.Store.Probe(bounded, write)
 		hung := bounded.Err() != nil
 		cancel()
 		if ctx.Err() == nil && !errors.Is(err, store.ErrRegressed) {
-			l.schedule.recordProbe(began, hung, err)
+			l.schedule.recordProbe(began, write, hung, err)
 		}
 	}
 }

@@ -376,19 +376,20 @@ func (s *schedule) outage() Outage {
 	return s.breaker.outage
 }
 
-// needsProbe reports whether the loader is idle, and it is unknown if the store
-// works.
-func (s *schedule) needsProbe() bool {
+// needsProbe reports whether the loader is idle and it is unknown if the store
+// works, and whether only a write can show it.
+func (s *schedule) needsProbe() (needed, write bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.closed && s.waiting == 0 && len(s.running) == 0 && s.breaker.needsProbe()
+	idle := !s.closed && s.waiting == 0 && len(s.running) == 0
+	return idle && s.breaker.needsProbe(), s.breaker.called
 }
 
 // recordProbe records the result of a probe.
-func (s *schedule) recordProbe(began time.Time, hung bool, err error) {
+func (s *schedule) recordProbe(began time.Time, wrote, hung bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.breaker.recordProbe(began, hung, err)
+	s.breaker.recordProbe(began, wrote, hung, err)
 }
 
 // room returns the number of events to pull from the stream: a batch; or while

@@ -250,18 +250,24 @@ func TestIdleLoader(t *testing.T) {
 	}
 }
 
-// TestProbesOnlyRead: a store that refuses writes fails, however seldom it is
-// called, and however well it answers probes.
-func TestProbesOnlyRead(t *testing.T) {
+// TestProbesWriteAfterAFailure: a store that refuses writes fails, however well
+// it answers reads, until it takes writes again. Nobody has to ask for that.
+func TestProbesWriteAfterAFailure(t *testing.T) {
 	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		s.set(func(s *fakeStore) { s.readOnly = errAway })
-		for _, tag := range []string{"a", "b", "c"} {
-			l.take(load(tag, 1, 0))
-			time.Sleep(3 * idleTime)
+		time.Sleep(time.Hour)
+		if outage := l.Figures().Outage; outage.Times != 0 {
+			t.Errorf("%+v before a write failed", outage)
 		}
+		l.take(load("a", 1, 0))
 		time.Sleep(time.Hour)
 		if outage := l.Figures().Outage; !outage.Now || outage.Times != 1 {
-			t.Errorf("%+v after three refused writes, want one that lasts", outage)
+			t.Errorf("%+v after a refused write, want one that lasts", outage)
+		}
+		s.set(func(s *fakeStore) { s.readOnly = nil })
+		time.Sleep(idleTime)
+		if outage := l.Figures().Outage; outage.Now || outage.Times != 1 {
+			t.Errorf("%+v once writes succeed, want one that has ended", outage)
 		}
 	})
 }
