@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/worker/internal/answer"
 )
 
@@ -61,7 +62,6 @@ const (
 
 // registerService subscribes, and waits for the server's confirmation.
 func registerService(conn *nats.Conn, cfg micro.Config, name, subject string, endpoint micro.Handler) (micro.Service, error) {
-	before := conn.LastError()
 	service, err := micro.AddService(conn, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("register the service: %w", err)
@@ -74,8 +74,9 @@ func registerService(conn *nats.Conn, cfg micro.Config, name, subject string, en
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("subscribe to %s: %w", subject, err), unlessClosed(service.Stop()))
 	}
-	if last := conn.LastError(); !errors.Is(before, last) && errors.Is(last, nats.ErrPermissionViolation) {
-		return nil, errors.Join(last, unlessClosed(service.Stop()))
+	// Replies to callers may be denied too, by their own mistake.
+	if v, ok := rights.ViolationOf(conn.LastError()); ok && v.Subscribe {
+		return nil, errors.Join(conn.LastError(), unlessClosed(service.Stop()))
 	}
 	return service, nil
 }

@@ -113,7 +113,7 @@ func (c *benchCmd) checkServer(address string) error {
 // begins. It adds the targets and the installed layout to the config.
 func (c *benchCmd) look(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, config *bench.Config) error {
 	client := messages.NewClient(conn, c.Prefix)
-	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
+	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	wanted := c.Tags
 	if c.Snowflake {
 		wanted = append(wanted, "")

@@ -213,9 +213,9 @@ func (i natsFlags) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, e
 
 // dialToStay connects a process that serves. It waits for an unreachable
 // server.
-func (i natsFlags) dialToStay(ctx context.Context, name string, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
+func (i natsFlags) dialToStay(ctx context.Context, name string, own natsconn.Own, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
 	err = natsconn.Await(ctx, log, func() (err error) {
-		conn, js, err = i.dial(append(natsconn.Stay(name, log), more...)...)
+		conn, js, err = i.dial(append(natsconn.Stay(name, own, log), more...)...)
 		return err
 	})
 	return conn, js, err
@@ -253,6 +253,6 @@ func (i natsFlags) withPatientJetStream(ctx context.Context, use func(context.Co
 		return err
 	}
 	defer conn.Close()
-	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
+	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	return explainDenied(use(ctx, js))
 }

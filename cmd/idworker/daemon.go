@@ -165,18 +165,23 @@ func shellWord(path string) string {
 func (d *daemon) startProcess(ctx context.Context) (err error) {
 	cfg := d.cfg.worker
 	cfg.Trouble = d.trouble
-	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", cfg.Log); err != nil {
+	domain := d.at.JSDomain
+	if domain == "" && d.at.Context != "" {
+		domain = "*" // the context may set it
+	}
+	own := natsconn.OwnOf(d.cfg.examined.Role.Needs(cfg.Prefix), domain)
+	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", own, cfg.Log); err != nil {
 		return err
 	}
 	d.onClose(cfg.Requests.Close)
 	// No reconnect buffer: a write that was sent before the register regressed
 	// must not arrive afterwards.
-	if cfg.Control, cfg.JetStream, err = d.at.dialToStay(ctx, "idworker control", cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
+	if cfg.Control, cfg.JetStream, err = d.at.dialToStay(ctx, "idworker control", own, cfg.Log, nats.ReconnectBufSize(-1)); err != nil {
 		return err
 	}
 	d.onClose(cfg.Control.Close)
 	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
-	starting, explainDenied := natsconn.WhenDenied(ctx, cfg.Requests, cfg.Control)
+	starting, explainDenied := natsconn.WhenDenied(ctx, own, cfg.Requests, cfg.Control)
 	if d.embedded == nil { // else checked before it listened
 		err = kv.WithRetry(starting, cfg.Log, func(ctx context.Context) error { return d.cfg.admit(ctx, cfg.JetStream) })
 	}

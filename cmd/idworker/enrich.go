@@ -66,7 +66,7 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer stopHTTP()
-	conn, js, err := c.dialToStay(ctx, "idworker enrich", log)
+	conn, js, err := c.dialToStay(ctx, "idworker enrich", natsconn.OwnAny, log)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (enricher *enrich.Enricher, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	ctx, explainDenied := natsconn.WhenDenied(ctx, js.Conn())
+	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, js.Conn())
 	err = kv.WithRetry(ctx, log, func(ctx context.Context) error {
 		config, err := c.config(ctx, js, log)
 		if err == nil {

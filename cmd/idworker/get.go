@@ -64,7 +64,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
+	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	next := nextOf(messages.NewClient(conn, g.Prefix), tag)
 	got := newIDPrinter(out, tag, g.Ranges)
 	err = explainDenied(getIDs(ctx, next, n, g.Timeout, got.add))

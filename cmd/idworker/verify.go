@@ -53,7 +53,7 @@ func (c *verifyCmd) Run(ctx context.Context, out output) error {
 	}
 	defer conn.Close()
 	conn.SetErrorHandler(nil) // events may have headers that cannot be decoded
-	ctx, explainDenied := natsconn.WhenDenied(ctx, conn)
+	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	return explainDenied(c.verify(ctx, js, out))
 }
 

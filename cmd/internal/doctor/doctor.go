@@ -244,15 +244,15 @@ func (d *Doctor) rights(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{answer("rights", "", fmt.Errorf("%w (%s): %w", errRights, rights.AskPermissions, err))}
 	}
-	need := rights.Join(d.Role.needs(d.Prefix), rights.Subscribe(d.Conn.NewInbox()))
+	need := rights.Join(d.Role.Needs(d.Prefix), rights.Subscribe(d.Conn.NewInbox()))
 	return []Finding{answer("rights", fmt.Sprintf("complete for the role %s", d.Role), d.allowed.Check(need))}
 }
 
 // resources checks the role's streams and buckets.
 func (d *Doctor) resources(ctx context.Context) (all []Finding) {
-	needs := d.Role.needs(d.Prefix)
+	needs := d.Role.Needs(d.Prefix)
 	if d.Role.is(rights.Admin) && d.snowflakeOnly(ctx) {
-		needs = Role(rights.Snowflake).needs(d.Prefix)
+		needs = Role(rights.Snowflake).Needs(d.Prefix)
 	}
 	missing := make(map[string][]string) // trouble with copies → its resources
 	for _, r := range d.Resources {
@@ -330,7 +330,7 @@ func (d *Doctor) enrichments(ctx context.Context) (all []Finding) {
 // raise reports a raise of all tags that has not ended. An unreadable register
 // has been reported before.
 func (d *Doctor) raise(ctx context.Context) []Finding {
-	if stream := kv.StreamName(register.BucketName(d.Prefix)); !d.Role.needs(d.Prefix).Includes(rights.StreamInfo(stream)) {
+	if stream := kv.StreamName(register.BucketName(d.Prefix)); !d.Role.Needs(d.Prefix).Includes(rights.StreamInfo(stream)) {
 		return nil
 	}
 	state, err := query(ctx, d, func(ctx context.Context) (register.State, error) {

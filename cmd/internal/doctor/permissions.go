@@ -40,12 +40,12 @@ func (r Role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is
 // in another account than the IDs.
 func (r Role) hasOwnStreams() bool { return r.is(rights.Enricher) || r.is(rights.Auditor) }
 
-// needs returns the rights that the role needs, in the account's own JetStream
+// Needs returns the rights that the role needs, in the account's own JetStream
 // domain.
-func (r Role) needs(p messages.Prefix) rights.Rights {
+func (r Role) Needs(p messages.Prefix) rights.Rights {
 	switch one := rights.Role(r); {
 	case r == roleAll:
-		return rights.Join(Role(rights.Worker).needs(p), Role(rights.Loader).needs(p))
+		return rights.Join(Role(rights.Worker).Needs(p), Role(rights.Loader).Needs(p))
 	case one == rights.Enricher:
 		return rights.Join(enrich.Rights(p, one), agreement.Rights(p, one))
 	case one == rights.Auditor:

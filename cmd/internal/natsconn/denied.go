@@ -10,6 +10,8 @@ import (
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // DeniedError is the error for a right that the server denies the user.
@@ -55,17 +57,40 @@ func Denied(violation, failed error) *DeniedError {
 	return denied
 }
 
+// Own reports whether a violation is about a subject of this process. A process
+// that answers publishes to subjects that its callers choose, too: that the
+// server denies those is the callers' mistake.
+type Own func(rights.Violation) bool
+
+// OwnAny is the Own of a connection without callers.
+func OwnAny(rights.Violation) bool { return true }
+
+// OwnOf returns the Own of a process that needs these rights, in a JetStream
+// domain; "" is the account's own, and * any.
+func OwnOf(need rights.Rights, domain string) Own {
+	return func(v rights.Violation) bool {
+		if parts := strings.SplitN(v.Subject, ".", 4); len(parts) == 4 && domain != "" && subject.Covers("$JS."+domain+".API", strings.Join(parts[:3], ".")) {
+			v.Subject = "$JS.API." + parts[3]
+		}
+		return v.Subscribe || need.Includes(v.Subject)
+	}
+}
+
 // WhenDenied returns a context that ends when the server denies the user of one
-// of the connections a right. A denied request is never answered, and would
-// look like a timeout. The function explains the error of the work under that
-// context. It takes nil too, because a denied subscription is not an error for
-// the subscriber.
-func WhenDenied(ctx context.Context, conns ...*nats.Conn) (context.Context, func(error) error) {
+// of the connections a right of its own. A denied request is never answered, and
+// would look like a timeout. The function explains the error of the work under
+// that context. It takes nil too, because a denied subscription is not an error
+// for the subscriber.
+func WhenDenied(ctx context.Context, own Own, conns ...*nats.Conn) (context.Context, func(error) error) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	isOwn := func(err error) bool {
+		v, ok := rights.ViolationOf(err)
+		return ok && own(v)
+	}
 	for _, conn := range conns {
 		next := conn.ErrorHandler()
 		conn.SetErrorHandler(func(c *nats.Conn, sub *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) && ctx.Err() == nil {
+			if isOwn(err) && ctx.Err() == nil {
 				cancel(err)
 			} else if next != nil {
 				next(c, sub, err)
@@ -81,7 +106,7 @@ func WhenDenied(ctx context.Context, conns ...*nats.Conn) (context.Context, func
 		}
 		signs = append(signs, err) // on a connection of the worker's own
 		for _, sign := range signs {
-			if errors.Is(sign, nats.ErrPermissionViolation) {
+			if isOwn(sign) {
 				return Denied(sign, err)
 			}
 		}

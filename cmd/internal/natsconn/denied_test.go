@@ -16,6 +16,7 @@ import (
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -50,6 +51,31 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// TestOwn: subjects are a process's own if it needs them. Callers choose others,
+// even if they look like JetStream's.
+func TestOwn(t *testing.T) {
+	need := rights.Publish("$JS.API.STREAM.INFO.KV_b")
+	for _, test := range []struct {
+		domain, violation string
+		want              bool
+	}{
+		{"", `Subscription to "ids.segment.>" using queue "ids"`, true},
+		{"", `Publish to "$JS.API.STREAM.INFO.KV_b"`, true},
+		{"", `Publish to "$JS.API.STREAM.INFO.KV_c"`, false},
+		{"", `Publish to "$JS.hub.API.STREAM.INFO.KV_b"`, false},
+		{"hub", `Publish to "$JS.hub.API.STREAM.INFO.KV_b"`, true},
+		{"hub", `Publish to "$JS.other.API.STREAM.INFO.KV_b"`, false},
+		{"*", `Publish to "$JS.any.API.STREAM.INFO.KV_b"`, true},
+		{"*", `Publish to "$JS.API"`, false},
+		{"*", `Publish to "_INBOX.caller.1"`, false},
+	} {
+		v, ok := rights.ViolationOf(fmt.Errorf("%w: Permissions Violation for %s", nats.ErrPermissionViolation, test.violation))
+		if got := OwnOf(need, test.domain)(v); !ok || got != test.want {
+			t.Errorf("%s in domain %q: own %v, want %v", test.violation, test.domain, got, test.want)
+		}
+	}
+}
+
 // TestWhenDenied: a denied right ends the wait for a reply, and explains it.
 // Other errors do not change, and go to the previous handler.
 func TestWhenDenied(t *testing.T) {
@@ -60,7 +86,8 @@ func TestWhenDenied(t *testing.T) {
 		}}}
 	})
 	core, logs := observer.New(zapcore.InfoLevel)
-	conn := ns.Connect(t, append(Stay("test", zap.New(core)), nats.UserInfo("u", "p"))...)
+	own := OwnOf(rights.Publish("forbidden", "$JS.API.STREAM.INFO.KV_b"), "hub")
+	conn := ns.Connect(t, append(Stay("test", own, zap.New(core)), nats.UserInfo("u", "p"))...)
 	within := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(t.Context(), natstest.Patience)
 	}
@@ -68,13 +95,13 @@ func TestWhenDenied(t *testing.T) {
 
 	ctx, cancel := within()
 	defer cancel()
-	_, explain := WhenDenied(ctx, conn)
+	_, explain := WhenDenied(ctx, own, conn)
 	if err := explain(nil); err != nil {
 		t.Errorf("nothing was denied: %v", err)
 	}
 	ctx, cancel2 := within()
 	defer cancel2()
-	ctx, explain = WhenDenied(ctx, conn)
+	ctx, explain = WhenDenied(ctx, own, conn)
 	_, err := conn.RequestWithContext(ctx, "forbidden", nil)
 	if err = explain(err); !errors.As(err, &denied) {
 		t.Errorf("a request: %v, want DeniedError", err)
@@ -83,7 +110,7 @@ func TestWhenDenied(t *testing.T) {
 	// A denied subscription is not an error for the subscriber.
 	ctx, cancel3 := within()
 	defer cancel3()
-	ctx, explain = WhenDenied(ctx, conn)
+	ctx, explain = WhenDenied(ctx, own, conn)
 	if _, err := conn.SubscribeSync("forbidden.too"); err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +122,22 @@ func TestWhenDenied(t *testing.T) {
 		t.Errorf("logged although it was explained: %v", logs.All())
 	}
 
+	// Nor are subjects that others have chosen the process's own.
+	ctx, cancel4 := within()
+	defer cancel4()
+	ctx, explain = WhenDenied(ctx, own, conn)
+	for _, inbox := range []string{"_INBOX.caller", "$JS.API.STREAM.INFO.any", "$JS.other.API.STREAM.INFO.any", "$JS.API"} {
+		if err := conn.Publish(inbox, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.FlushWithContext(ctx); err != nil {
+		t.Errorf("replies to callers' inboxes: %v", err)
+	}
+	if err := explain(nil); err != nil {
+		t.Errorf("replies to callers' inboxes: %v", err)
+	}
+
 	// Later errors go to the connection's own handler.
 	if err := conn.Publish("forbidden", nil); err != nil {
 		t.Fatal(err)
@@ -102,6 +145,9 @@ func TestWhenDenied(t *testing.T) {
 	natstest.Eventually(t, "a later one is logged", func() bool {
 		return logs.FilterMessage("NATS error").Len() == 1
 	})
+	if n := logs.FilterMessageSnippet("inbox").Len(); n != 1 {
+		t.Errorf("%d log lines about callers' inboxes, want 1 a minute", n)
+	}
 }
 
 // TestStay: the log has the loss of a connection and its return, without the
@@ -113,7 +159,7 @@ func TestStay(t *testing.T) {
 	if err := Servers("nats://u:" + canary + "@" + ns.URL()[len("nats://"):])(&login); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nats.Connect(login.Servers[0], Stay("test", zap.New(core))...)
+	conn, err := nats.Connect(login.Servers[0], Stay("test", OwnAny, zap.New(core))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +182,7 @@ func TestStay(t *testing.T) {
 // time (package lease).
 func TestStayIsBackSoon(t *testing.T) {
 	options := nats.GetDefaultOptions()
-	for _, option := range Stay("test", zap.NewNop()) {
+	for _, option := range Stay("test", OwnAny, zap.NewNop()) {
 		if err := option(&options); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/rights"
 )
 
 // maxPingsOut is the number of pings that the server may leave unanswered, for
@@ -23,10 +24,13 @@ const maxPingsOut = 60
 
 // Stay returns the options of a process that serves. It reconnects forever,
 // even if the server refuses its login for a while.
-func Stay(name string, log *zap.Logger) []nats.Option {
-	onceASecond := log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0)
-	}))
+func Stay(name string, own Own, log *zap.Logger) []nats.Option {
+	sampled := func(every time.Duration) *zap.Logger {
+		return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+			return zapcore.NewSamplerWithOptions(c, every, 1, 0)
+		}))
+	}
+	onceASecond, onceAMinute := sampled(time.Second), sampled(time.Minute)
 	dialer := &watchedDialer{name: name, log: log}
 	return []nats.Option{
 		nats.Name(name),
@@ -50,11 +54,15 @@ func Stay(name string, log *zap.Logger) []nats.Option {
 			log.Info("NATS connection restored", zap.String("connection", name), zap.String("url", Redact(c.ConnectedUrl())))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if v, ok := rights.ViolationOf(err); ok && !own(v) {
+				onceAMinute.Warn("a caller's inbox may not be replied to, so its requests time out", zap.String("connection", name),
+					zap.String("inbox", v.Subject), zap.String("hint", "set the caller's inbox prefix to that of its user; docs/security.md lists them"))
+				return
+			}
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
 			}
-			// A caller with a bad inbox causes an error per request.
 			onceASecond.Error("NATS error", zap.String("connection", name), zap.String("subject", subject), zap.Error(err))
 		}),
 	}

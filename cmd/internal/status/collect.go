@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -89,8 +88,8 @@ type collection struct {
 	js      jetstream.JetStream
 	allowed doctor.Permissions
 
-	mu     sync.Mutex // guards Unread and denied
-	denied []string   // violations of the user's permissions
+	mu     sync.Mutex         // guards Unread and denied
+	denied []rights.Violation // violations of the user's permissions
 
 	reports []worker.Report
 	layout  snowflake.Layout
@@ -156,10 +155,10 @@ func (c *collection) query(ctx context.Context, part string, need rights.Rights,
 
 // handleError records a denied request, which is not answered.
 func (c *collection) handleError(_ *nats.Conn, _ *nats.Subscription, err error) {
-	if errors.Is(err, nats.ErrPermissionViolation) {
+	if v, ok := rights.ViolationOf(err); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.denied = append(c.denied, err.Error())
+		c.denied = append(c.denied, v)
 	}
 }
 
@@ -169,14 +168,12 @@ func (c *collection) denial(need rights.Rights) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	missing := &doctor.MissingError{}
-	for _, violation := range c.denied {
-		_, subject, _ := strings.Cut(violation, `"`)
-		subject, _, _ = strings.Cut(subject, `"`)
-		if strings.Contains(violation, "Subscription to") {
-			return errors.New("no reply can arrive: the user may not subscribe " + subject)
+	for _, v := range c.denied {
+		if v.Subscribe {
+			return errors.New("no reply can arrive: the user may not subscribe " + v.Subject)
 		}
 		for _, pattern := range need.Publish {
-			if rights.Covers(pattern, subject) && !slices.Contains(missing.Missing.Publish, pattern) {
+			if rights.Covers(pattern, v.Subject) && !slices.Contains(missing.Missing.Publish, pattern) {
 				missing.Missing.Publish = append(missing.Missing.Publish, pattern)
 			}
 		}
