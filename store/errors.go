@@ -38,6 +38,10 @@ var (
 	// contradicts itself. Nothing was changed; an operator has to inspect it.
 	ErrCorrupt = errors.New("corrupt entry")
 
+	// ErrNoRoom: ReserveFirst found the register nearly full. Tags that exist
+	// keep the room that is left.
+	ErrNoRoom = problem.New(problem.StorageFull, "the register is nearly full, so templates make no new tags")
+
 	// ErrChanged: another client raised the row since it was read. Nothing was
 	// changed; the call may be retried.
 	ErrChanged = errors.New("another client changed the row; retry")

@@ -44,7 +44,8 @@ type Loader interface {
 	// outcomes are as for Reserve; after an unknown outcome the tag may exist.
 	//
 	// Errors: ErrTagExists, if nothing was reserved and the caller should call
-	// Reserve; and the errors of CreateTag, except ErrBelow, and of Reserve.
+	// Reserve; ErrNoRoom; and the errors of CreateTag, except ErrBelow, and of
+	// Reserve.
 	ReserveFirst(ctx context.Context, tag Tag, n int64) (Grant, error)
 
 	// Probe returns why the store does not answer, or nil. With write it also

@@ -27,7 +27,7 @@ type tagCreateCmd struct {
 	Order store.Order `help:"Order: trend or strict (default: the template's, or trend)." placeholder:"ORDER"`
 
 	Template     bool   `help:"Create matching tags at their first request."`
-	MaxTags      *int64 `help:"Template: most tags (0: unlimited)." placeholder:"N"`
+	MaxTags      *int64 `help:"Template: most tags (0: unlimited; default: a million)." placeholder:"N"`
 	NewPerSecond *int64 `help:"Template: new tags a second per loader (0: unlimited; default: 1000)." placeholder:"N"`
 
 	Dated string         `help:"Template: date format of the last token." placeholder:"yyyyMMdd"`
@@ -47,6 +47,10 @@ const (
 	// defaultNewPerSecond keeps callers from filling a store with invented
 	// names as fast as it can write.
 	defaultNewPerSecond = 1000
+
+	// defaultMaxTags keeps them from filling it at all: a tag takes about 250
+	// bytes.
+	defaultMaxTags = 1_000_000
 )
 
 // Run creates a tag or a template.
@@ -203,7 +207,7 @@ func (c *tagCreateCmd) createTemplate(ctx context.Context, t *tags.Tags, out out
 func (c *tagCreateCmd) template() templates.Template {
 	template := templates.Template{
 		Pattern: c.Tag, Step: orDefault(c.Step, defaultStep), Order: cmp.Or(c.Order, store.Trend), First: orDefault(c.First, 0),
-		MaxTags: orDefault(c.MaxTags, 0), NewPerSecond: orDefault(c.NewPerSecond, defaultNewPerSecond),
+		MaxTags: orDefault(c.MaxTags, defaultMaxTags), NewPerSecond: orDefault(c.NewPerSecond, defaultNewPerSecond),
 	}
 	if c.Dated != "" {
 		template.Dates = templates.Dates{Dated: c.Dated, Ahead: c.ahead()}

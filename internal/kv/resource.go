@@ -117,6 +117,35 @@ func LastingBucketFrom(first uint64, config jetstream.KeyValueConfig, older ...E
 	return s
 }
 
+// LeaveRoom makes Apply bound a bucket to three quarters of the account's
+// storage, if that is limited: a bucket that callers can fill must not take the
+// room of the others. A limit that is set already stays.
+func LeaveRoom(r Resource) Resource {
+	if s, ok := r.(stream); ok {
+		s.leavesRoom = true
+		return s
+	}
+	return r
+}
+
+// mostBytes returns the limit that LeaveRoom sets, or 0: if there is one, the
+// account has none, the user may not see it, or the bucket is too large already.
+func (s stream) mostBytes(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo) int64 {
+	if !s.leavesRoom || info.Config.MaxBytes > 0 {
+		return 0
+	}
+	account, err := js.AccountInfo(ctx)
+	if err != nil || account.Limits.MaxStore <= 0 {
+		return 0
+	}
+	replicas := cmp.Or(s.config.Replicas, info.Config.Replicas, 1)
+	most := account.Limits.MaxStore / 4 * 3 / int64(replicas)
+	if int64(info.State.Bytes) > most/10*9 {
+		return 0
+	}
+	return most
+}
+
 // Harden makes the server of a bucket whose entries must last deny purges and
 // roll-ups, and allow atomic batches if it can.
 func Harden(c *jetstream.StreamConfig, conn *nats.Conn) {
@@ -180,7 +209,8 @@ type stream struct {
 	// Apply corrects settings that check refuses.
 	repairs bool
 	// Its settings are those of Harden.
-	lasts bool
+	lasts      bool
+	leavesRoom bool // see LeaveRoom
 	// Refuses a change of the present settings; may be nil.
 	hold func(jetstream.StreamConfig) error
 	// That it existed before, if it is missing.
@@ -289,21 +319,31 @@ func (s stream) compare(have jetstream.StreamConfig, conn *nats.Conn) (differenc
 func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
 	found, err := s.find(ctx, js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return created, missing(s, s.create(ctx, js))
+		if err := s.create(ctx, js); err != nil {
+			return "", missing(s, err)
+		}
+		did = created
+		found, err = s.find(ctx, js)
 	}
 	if err != nil {
 		return "", err
 	}
-	have := found.CachedInfo().Config
+	info := found.CachedInfo()
+	have := info.Config
 	if err := s.check(have); err != nil && !s.repairs {
 		return "", err
 	}
 	changes, err := s.compare(have, js.Conn())
+	if most := s.mostBytes(ctx, js, info); err == nil && most > 0 {
+		have.MaxBytes = most
+		changes = strings.TrimPrefix(fmt.Sprintf("%s, at most %d MB", changes, most>>20), ", ")
+	}
 	if err != nil || changes == "" {
-		if text := missingCopies(found.CachedInfo()); text != "" {
-			return asIs + ", but " + text, err
+		did = cmp.Or(did, asIs)
+		if text := missingCopies(info); text != "" {
+			did += ", but " + text
 		}
-		return asIs, err
+		return did, err
 	}
 	if s.hold != nil {
 		if err := s.hold(have); err != nil {
@@ -325,7 +365,7 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	if err == nil && !maps.Equal(own(again.CachedInfo().Config.Metadata), own(have.Metadata)) {
 		err = errChanged
 	}
-	return "changed: " + changes, err
+	return cmp.Or(did, "changed: "+changes), err
 }
 
 // own returns the metadata without that of the server.

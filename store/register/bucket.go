@@ -33,9 +33,9 @@ func Bucket(p messages.Prefix, replicas int) kv.Resource {
 }
 
 func bucket(p messages.Prefix, replicas int, first uint64, meta map[string]string, older ...kv.Evidence) kv.Resource {
-	return kv.Holds(kv.LastingBucketFrom(first, jetstream.KeyValueConfig{
+	return kv.LeaveRoom(kv.Holds(kv.LastingBucketFrom(first, jetstream.KeyValueConfig{
 		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas, Metadata: meta,
-	}, older...), whileRaised)
+	}, older...), whileRaised))
 }
 
 // ErrRaising means that the settings of the register's stream cannot be changed,

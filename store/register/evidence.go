@@ -54,6 +54,7 @@ type poll struct {
 	entries   uint64
 	first     int64
 	replicas  int
+	full      bool // nine tenths of the limit of its bytes
 }
 
 func pollOf(info *jetstream.StreamInfo) poll {
@@ -72,6 +73,7 @@ func pollOf(info *jetstream.StreamInfo) poll {
 		id: meta[metaID], decisions: decisions, decided: timeOf(decisions, meta[metaDecided]), first: max(1, first),
 		raising: meta[metaRaising] != "", mark: meta[metaRaising], target: target,
 		last: info.State.LastSeq, entries: info.State.Msgs, replicas: info.Config.Replicas,
+		full: info.Config.MaxBytes > 0 && int64(info.State.Bytes) > info.Config.MaxBytes/10*9,
 	}
 }
 

@@ -137,12 +137,21 @@ func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store
 	if err := errors.Join(checkReserve(tag.Name, n), tag.Check()); err != nil {
 		return store.Grant{}, err
 	}
+	if s.isFull() {
+		return store.Grant{}, store.ErrNoRoom
+	}
 	return s.withLock(ctx, tag.Name, func() (store.Grant, error) {
 		if s.cfg.Table != nil {
 			return s.createRow(ctx, tag, n)
 		}
 		return s.createNext(ctx, tag, n)
 	})
+}
+
+func (s *Store) isFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.full
 }
 
 // withLock calls reserve while it holds the lock of a tag, and counts the

@@ -68,6 +68,7 @@ type Store struct {
 	suspect  time.Time            // since when something looks wrong
 	lower    map[string]time.Time // since when entries read lower than cached
 	replicas int                  // of the stream
+	full     bool                 // the stream is nearly
 	deciding bool                 // by [Store.RaiseAll]
 	born     string               // the mark with which [Decide] has created the register; or empty
 	rowsBack map[string]bool

@@ -214,7 +214,7 @@ func (s *Store) judge(ctx context.Context, found poll, p sent) error {
 	}
 	s.evidence.ID, s.evidence.Seen, s.evidence.Entries = found.id, max(s.evidence.Seen, found.last), found.entries
 	s.evidence.First = max(s.evidence.First, found.first)
-	s.polled = p
+	s.polled, s.full = p, found.full
 	s.resume()
 	return nil
 }

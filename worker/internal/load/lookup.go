@@ -110,7 +110,7 @@ func (l *lookup) create(ctx context.Context, name string, size func(store.Tag) i
 	switch {
 	case errors.Is(err, store.ErrTagExists): // another loader was faster
 		return l.find(ctx, name, size)
-	case errors.Is(err, store.ErrBadTag), errors.Is(err, store.ErrCorrupt):
+	case errors.Is(err, store.ErrBadTag), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNoRoom):
 		// This is no evidence about the store.
 		err = fmt.Errorf("%w: %w", errNoNewTag, err)
 	}
