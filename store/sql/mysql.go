@@ -49,6 +49,8 @@ var mysql = dialect{
 
 	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
 	// from the binary log, if any. Settings of other engines are not examined.
+	constraints: "SHOW CREATE TABLE {table}",
+
 	serverName: "SELECT CONCAT(@@hostname, ':', @@port)",
 	setting:    "SELECT @@GLOBAL.%s",
 	settings: []setting{
@@ -68,6 +70,7 @@ var mysql = dialect{
 		"1290": errReadOnly, "1792": errReadOnly, "1836": errReadOnly, // server, transaction, mode
 		"1050": errExists, "1062": errExists, // table, row
 		"1264": errNoFit, "1406": errNoFit, // number, text
+		"3819": errNoFit, "4025": errNoFit, // by a constraint, of MySQL and MariaDB
 		"1053": errShutdown,
 	},
 

@@ -55,6 +55,10 @@ var postgres = dialect{
 
 	// This package turns synchronous_commit on where it is off, but Leaf's
 	// servers do not.
+	constraints: `SELECT c.conname::text, pg_catalog.pg_get_constraintdef(c.oid) FROM pg_catalog.pg_constraint c
+		WHERE c.contype = 'c' AND (c.conrelid = '{table}'::regclass OR c.contypid =
+			(SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = '{table}'::regclass AND a.attname = 'max_id'))`,
+
 	serverName: "SELECT concat_ws(':', host(inet_server_addr()), inet_server_port())",
 	setting:    "SELECT pg_catalog.current_setting('%s')",
 	settings: []setting{
@@ -71,7 +75,7 @@ var postgres = dialect{
 		"42501": errNoRight,
 		"25006": errReadOnly,
 		"42P07": errExists, "42710": errExists, "23505": errExists, // table, its type, row
-		"22003": errNoFit, "22001": errNoFit, // number, text
+		"22003": errNoFit, "22001": errNoFit, "23514": errNoFit, // number, text, by a constraint
 		"57P01": errShutdown, "57P02": errShutdown, "57P03": errShutdown,
 	},
 
