@@ -333,7 +333,9 @@ func TestEveryLoadIsAnswered(t *testing.T) {
 		for n := range 100 {
 			l.take(load(fmt.Sprint(n), 1, 0))
 		}
-		expect(map[string]int{"grant": 1, "tag": 2, "refused": 1, "store": 100})
+		// A probe has shown since that the store works, so the first two failures
+		// may be their tags'.
+		expect(map[string]int{"grant": 1, "tag": 4, "refused": 1, "store": 98})
 	})
 }
 
