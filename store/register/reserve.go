@@ -86,8 +86,8 @@ func (s *Store) Probe(ctx context.Context, write bool) error {
 // rewrite writes an entry as it is, of any tag that was granted lately: that
 // proves that writes succeed. Without such a tag it writes nothing.
 func (s *Store) rewrite(ctx context.Context) error {
-	tag, any := s.anyTag()
-	if !any {
+	tag, found := s.anyTag()
+	if !found {
 		return nil
 	}
 	done, err := s.locks.lock(ctx, tag)
@@ -106,7 +106,7 @@ func (s *Store) rewrite(ctx context.Context) error {
 	}
 }
 
-func (s *Store) anyTag() (tag string, any bool) {
+func (s *Store) anyTag() (tag string, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tag, r := range s.cache {

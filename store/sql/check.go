@@ -76,8 +76,8 @@ func (t *Table) end(ctx context.Context, conn *dbsql.Conn) (int64, error) {
 // domain has VALUE for the column.
 var upper = regexp.MustCompile("(?i)\\b(?:max_id|value)[`\"]?\\s*(?:(<=?)|between\\s+\\d+\\s+and)\\s*\\(?'?(\\d{1,19})\\b")
 
-// bound returns the lowest bound that a constraint of the table names, as far as
-// the server describes its constraints, or the largest int64.
+// bound returns the lowest bound in the constraints that the server describes,
+// or the largest int64.
 func (t *Table) bound(ctx context.Context, conn *dbsql.Conn) int64 {
 	bound := int64(math.MaxInt64)
 	rows, err := conn.QueryContext(ctx, t.text(t.constraints))

@@ -62,8 +62,8 @@ func TestDatabaseMoves(t *testing.T) {
 }
 
 // TestOutageEndsUnasked: the database is away while requests for a strict tag
-// fail, and comes back. Nobody asks again, and yet all that showed the outage
-// ends it.
+// fail, and comes back. All that showed the outage shows its end, although no
+// further request comes.
 func TestOutageEndsUnasked(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
@@ -115,7 +115,7 @@ func installationOf(metrics string) string {
 }
 
 // TestNumbersEnd: a tag at the end of its column gives all its numbers, then
-// 507, and tag ls, status, doctor, the log and the metrics say so. A wider column
+// 507. tag ls, status, doctor, the log and the metrics show it. A wider column
 // heals that without a restart.
 func TestNumbersEnd(t *testing.T) {
 	tier.All(t)

@@ -352,8 +352,8 @@ func (b *Backend) testLimits(t *testing.T) {
 	}
 }
 
-// What is left in a narrow column, or below the bound of a constraint, is
-// reserved to the last number, then no more. A wider column heals that at once.
+// The numbers left in a narrow column, or below the bound of a constraint, are
+// reserved to the last. A wider column heals that at once.
 func (b *Backend) testLastNumbers(t *testing.T) {
 	tables := maps.Clone(b.Bounded)
 	tables["narrow"] = strings.Replace(b.Narrow, "max_id int", "max_id smallint", 1)

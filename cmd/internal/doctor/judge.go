@@ -105,8 +105,8 @@ func Judge(now time.Time, reports []worker.Report, store bool) (all []Finding) {
 	return append(all, endings(reports)...)
 }
 
-// endings names the tags whose numbers end, as far as loaders have found them,
-// and the limit of all tags in a table whose column is narrow.
+// endings names the tags that loaders found to end, and the limit of all tags in
+// a table whose column is narrow.
 func endings(reports []worker.Report) (all []Finding) {
 	var exhausted, soon []string
 	more := 0

@@ -252,7 +252,7 @@ func TestIdleLoader(t *testing.T) {
 }
 
 // TestProbesWriteAfterAFailure: a store that refuses writes fails, however well
-// it answers reads, until it takes writes again. Nobody has to ask for that.
+// it answers reads, until it takes writes again. That needs no request.
 func TestProbesWriteAfterAFailure(t *testing.T) {
 	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		s.set(func(s *fakeStore) { s.readOnly = errAway })
