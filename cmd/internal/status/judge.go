@@ -169,6 +169,17 @@ func (i *Installation) judgeEnrichments() {
 	}
 }
 
+// Notes returns the parts that the user may not read. Enrichments are not among
+// them: their account may be another, as with nats.conf.
+func (i *Installation) Notes() (notes []Unread) {
+	for _, u := range i.Unread {
+		if u.Denied && u.What != enrichmentsPart {
+			notes = append(notes, u)
+		}
+	}
+	return notes
+}
+
 // Summary returns the state in a line.
 func (i *Installation) Summary() string {
 	errors := 0
@@ -180,7 +191,7 @@ func (i *Installation) Summary() string {
 	switch {
 	case len(i.Troubles) > 0:
 		return fmt.Sprintf("Errors: %d, warnings: %d", errors, len(i.Troubles)-errors)
-	case len(i.Unread) > 0:
+	case len(i.Notes()) > 0:
 		return "No known problems, but parts are unknown"
 	}
 	return "All is well"

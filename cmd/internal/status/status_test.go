@@ -254,20 +254,28 @@ func TestOneOfEach(t *testing.T) {
 	}
 }
 
-// TestMissingRightIsANote: a missing right to read a part is not a problem.
+// TestMissingRightIsANote: a missing right to read a part is not a problem. That
+// to read enrichments, which have another account with nats.conf, is no news.
 func TestMissingRightIsANote(t *testing.T) {
 	t.Parallel()
 	id := int64(708)
 	holder := reportOf("a", worker.RoleAll)
 	holder.Stats.WorkerID = &id
 	i := merged(now, []worker.Report{holder}, func(c *collection) {
-		c.miss(enrichmentsPart, &doctor.MissingError{Missing: rights.Publish("x")})
+		c.miss(enrichmentsPart, &doctor.MissingError{Missing: rights.Publish("y")})
+	})
+	if i.Summary() != "All is well" || len(i.Unread) != 1 {
+		t.Errorf("%s: %+v", i.Summary(), i.Unread)
+	}
+	i = merged(now, []worker.Report{holder}, func(c *collection) {
+		c.miss(enrichmentsPart, &doctor.MissingError{Missing: rights.Publish("y")})
+		c.miss(configPart, &doctor.MissingError{Missing: rights.Publish("x")})
 	})
 	var out bytes.Buffer
 	if err := i.View("", ByRate, 10).Print(&out); err != nil || !strings.Contains(out.String(), " 0       708 ") {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if len(i.Troubles) > 0 || i.Summary() != "No known problems, but parts are unknown" || !strings.Contains(out.String(), "\nall is well\nnote     unknown: enrichments: this NATS user lacks a right: the user may not publish x\n") {
+	if len(i.Troubles) > 0 || i.Summary() != "No known problems, but parts are unknown" || !strings.Contains(out.String(), "\nall is well\nnote     unknown: templates: this NATS user lacks a right: the user may not publish x\n\n") {
 		t.Errorf("%s: %+v\n%s", i.Summary(), i.Troubles, &out)
 	}
 }
