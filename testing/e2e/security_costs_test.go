@@ -222,17 +222,24 @@ func TestLimitsOfCallers(t *testing.T) {
 	if rest, _ := io.ReadAll(r.in); !strings.Contains(string(rest), "Maximum Payload Violation") {
 		t.Errorf("more than 1 KB: %q, want an error and the end of the connection", rest)
 	}
+	fillAccount(t, server, userNamed("order"), 1000)
+	server.connect("worker") // has an account of its own
+}
+
+// fillAccount has a user connect until the server refuses it, which it does
+// before the connection after most.
+func fillAccount(t *testing.T, server *production, u natsconf.User, most int) {
+	t.Helper()
 	for n, refused := 0, false; !refused; n++ {
-		conn, err := attacker{server: server, User: userNamed("order")}.dial()
-		if err != nil || n > 1000 {
+		conn, err := attacker{server: server, User: u}.dial()
+		if err != nil || n > most {
 			t.Fatalf("connection %d is not refused: %v", n, err)
 		}
-		defer func() { _ = conn.Close() }()
+		t.Cleanup(func() { _ = conn.Close() })
 		_, _ = fmt.Fprint(conn, "PING\r\n")
 		_ = conn.SetReadDeadline(time.Now().Add(natstest.Patience))
 		for in := bufio.NewScanner(conn); in.Scan() && in.Text() != "PONG"; {
 			refused = refused || strings.Contains(in.Text(), "maximum account active connections exceeded")
 		}
 	}
-	server.connect("worker") // has an account of its own
 }

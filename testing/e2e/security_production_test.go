@@ -17,6 +17,8 @@ import (
 	"github.com/idworker/idworker/internal/loads"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -50,6 +52,7 @@ func TestProduction(t *testing.T) {
 		{"nobody runs", s.nobodyRuns, false},
 		{"start", s.start, false},
 		{"every role", s.everyRole, false},
+		{"lease library", s.leases, false},
 		{"doctor", s.doctorOfEachRole, false},
 		{"doctor names what is wrong", s.doctorNamesWhatIsWrong, true},
 		{"status", s.status, true},
@@ -191,6 +194,33 @@ func (s *site) everyRole(t *testing.T) {
 	}
 }
 
+// leases: a program with the lease library gets a worker ID beside the workers,
+// and gives it back.
+func (s *site) leases(t *testing.T) {
+	js := newJetStream(t, s.connect("generator"))
+	if err := lease.Create(t.Context(), js, messages.DefaultPrefix, lease.DefaultTTL, 1); err != nil {
+		t.Fatal(err)
+	}
+	manager, err := lease.Open(t.Context(), lease.Config{JS: js, Layout: snowflake.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	var id snowflake.ID
+	if err := manager.Run(ctx, func(state lease.State) {
+		if state.Generator != nil {
+			id, err = state.Generator.Next()
+			cancel()
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || id == 0 {
+		t.Errorf("ID %d, %v", id, err)
+	}
+}
+
 // syncsAlways queries the servers' sync setting as a worker can, through the
 // system account's exports.
 func syncsAlways(t *testing.T, conn *nats.Conn) bool {
@@ -244,7 +274,7 @@ func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
 
 // status: an administrator, and the pages of a worker and of a loader, show all
 // processes. Contents that a role's user may not read are named, with the
-// missing right; nothing else is missing, and all is well. A user who only
+// missing right, but for enrichments; nothing else is missing, and all is well. A user who only
 // requests IDs sees nothing.
 func (s *site) status(t *testing.T) {
 	var found struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -111,6 +112,41 @@ func TestVariantsOfNatsConf(t *testing.T) {
 	t.Run("a right is missing", missingRight)
 	t.Run("unsynced with shared storage", unsynced) // a comma in the path would be the configuration's
 	t.Run("full account", fullAccount)
+	t.Run("account of a service", accountOfService)
+}
+
+// accountOfService: a service with the account that docs/security.md shows gets
+// IDs of its tag. With all the connections that it may have, it keeps only
+// itself out.
+func accountOfService(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```conf\nBILLING {")
+	account, rest, shown := strings.Cut(rest, "```")
+	const imported, exported = `{ stream: { account: BILLING, subject: "ids.segment.invoice" } }`, "[CALLERS, BILLING]"
+	if !shown || !strings.Contains(rest, imported) || !strings.Contains(rest, exported) {
+		t.Fatal("docs/security.md shows no account of a service")
+	}
+	const others = `{ stream: { account: CALLERS, subject: "ids.snowflake" } }`
+	p := &production{t: t, address: freeAddress(t), data: t.TempDir(), env: []string{"IDS_BILLING_PASSWORD=secret-of-billing"}}
+	p.conf = confWith(t, others, others+imported, `"_INBOX_caller.>", accounts: [CALLERS]`, `"_INBOX_caller.>", accounts: `+exported,
+		"\n  CALLERS {", "\nBILLING {"+account+"\n  CALLERS {")
+	p.start()
+	p.provision()
+	p.must("admin", "tag", "create", "invoice")
+	p.serve("loader", "--role", "loader")
+	p.serve("worker", "--role", "worker")
+
+	billing := natsconf.User{Name: "billing", Inbox: "_INBOX_caller.billing"}
+	as := settings{env: []string{"NATS_URL=nats://billing:" + password(billing) + "@" + p.address, "IDWORKER_INBOX_PREFIX=" + billing.Inbox}}
+	as.succeeds(t, "get", "invoice")
+	fillAccount(t, p, billing, 100)
+	p.as("caller").succeeds(t, "get", "invoice")
+	if r := as.run(t, "get", "invoice"); !strings.Contains(r.stderr, "maximum account active connections exceeded") {
+		t.Errorf("one more connection: %+v", r)
+	}
 }
 
 // missingRight: a worker that lacks the right to subscribe in its queue group,

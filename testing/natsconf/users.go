@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
@@ -44,6 +45,7 @@ func Users() []User {
 			role(rights.Worker), mayAsk, mayAskServers,
 			rights.Publish("_INBOX_caller.>", "_R_.>"), reports, // its replies; _R_ is for other accounts
 		)},
+		{"generator", "IDS", "_INBOX_worker.generator", rights.Join(lease.Rights(p, rights.Snowflake), rights.Publish("_INBOX_worker.>"))},
 		{"loader", "IDS", "_INBOX_loader", rights.Join(role(rights.Loader), mayAsk, mayAskServers, reports)},
 		{"admin", "IDS", "_INBOX_admin", admin},
 		{"backup", "IDS", "_INBOX_backup", rights.Join(

@@ -34,7 +34,8 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	nc, err := nats.Connect(cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL), nats.MaxReconnects(-1))
+	inbox := nats.CustomInboxPrefix("_INBOX_worker.generator") // of that user in nats.conf
+	nc, err := nats.Connect(cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL), nats.MaxReconnects(-1), inbox)
 	if err != nil {
 		return err
 	}
