@@ -97,6 +97,7 @@ var problems = map[problem.Kind]struct {
 	problem.StorageFull:  {hint: "set max_file in the account's jetstream block (see nats.conf)"},
 	problem.Fills:        {hint: "lower --max-tags of the templates (idworker tag set), or raise max_file of the account and the bucket's limit"},
 	problem.TooFewCopies: {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},
+	problem.SmallPayload: {hint: "set max_payload: 1MB, the default, on every NATS server"},
 	problem.Different:    {hint: "idworker provision with these flags would change it"},
 
 	problem.ForeignStore: {exitUsage, "use the same --store and --table, or move the counters (see docs/backup-restore.md): " +

@@ -48,6 +48,7 @@ const (
 	StorageFull   Kind = "storage full"
 	Fills         Kind = "fills" // the register, by tags of templates
 	TooFewCopies  Kind = "too few copies"
+	SmallPayload  Kind = "small payload" // of a NATS server
 	Different     Kind = "different"
 
 	// The store.
