@@ -118,7 +118,8 @@ func unlessClosed(err error) error {
 }
 
 // handleDelivered leaves the group. It returns when delivered requests are
-// handled and answered, the connection is lost, or probeLost has passed.
+// handled and answered, the connection is lost, the server is silent, or
+// probeLost has passed.
 func (c *endpointConn) handleDelivered(closed <-chan nats.Status) {
 	if c.conn.Drain() != nil {
 		return // the connection was lost, and is closed now
@@ -127,6 +128,10 @@ func (c *endpointConn) handleDelivered(closed <-chan nats.Status) {
 	_ = c.service.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), probeLost)
 	defer cancel()
+	go func() {
+		defer cancel()
+		c.delay.awaitSilence(ctx)
+	}()
 	handled := make(chan struct{})
 	if c.conn.FlushWithContext(ctx) != nil || c.conn.Barrier(func() { close(handled) }) != nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,7 @@ type daemon struct {
 	// Receives the error that ends an embedded server.
 	gone       chan error
 	callers    *api.Server // nil without --api
+	conns      []*nats.Conn
 	process    *worker.Process
 	synced     *syncWatch
 	metrics    *prometheus.Registry
@@ -188,6 +190,7 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 		return err
 	}
 	d.onClose(cfg.Control.Close)
+	d.conns = []*nats.Conn{cfg.Requests, cfg.Control}
 	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
 	starting, explainDenied := natsconn.WhenDenied(ctx, own, cfg.Requests, cfg.Control)
 	if d.embedded == nil { // else checked before it listened
@@ -301,10 +304,32 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	}
 	d.cfg.log.Info("stopping")
 	d.notify(systemd.SdNotifyStopping)
+	d.background.Start(d.cutOff)
 	if d.callers != nil {
 		d.callers.Stop() // requests in flight need the process
 	}
 	return errors.Join(err, d.process.Stop())
+}
+
+// answerWithin is the time in which the NATS server has to answer during a stop.
+const answerWithin = 2 * time.Second
+
+// cutOff closes the connections if the server does not answer, so that the rest
+// of a stop does not wait for it. Other processes take that for a crash, and
+// what was sent may be lost; no ID comes twice.
+func (d *daemon) cutOff(ctx context.Context) {
+	answers, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	silent := slices.DeleteFunc(d.conns, func(c *nats.Conn) bool { return c.FlushWithContext(answers) == nil })
+	if len(silent) == 0 || ctx.Err() != nil {
+		return
+	}
+	d.cfg.log.Warn("NATS does not answer, stopping anyway", zap.String("risk", "the last messages may be lost"))
+	var closing sync.WaitGroup // one may have to wait for a dial
+	for _, c := range silent {
+		closing.Go(c.Close)
+	}
+	closing.Wait()
 }
 
 // readyPoll is the interval between checks of a process that is not ready.
