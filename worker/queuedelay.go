@@ -48,7 +48,6 @@ func (d *queueDelay) isLate() bool { return d.late.Load() }
 
 // run sends probes until ctx ends, and returns when no probe is being sent.
 func (d *queueDelay) run(ctx context.Context, conn *nats.Conn) {
-	d.notePong() // the answer to the connection
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	var sent sync.WaitGroup
@@ -95,10 +94,11 @@ func (d *queueDelay) notePong() {
 
 // awaitSilence returns when nothing has arrived for serverLost, or ctx ends.
 func (d *queueDelay) awaitSilence(ctx context.Context) {
+	began := time.Now()
 	silent := func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return time.Since(d.arrival) > serverLost
+		return time.Since(began) > serverLost && time.Since(d.arrival) > serverLost
 	}
 	for ctx.Err() == nil && !silent() {
 		pause.For(ctx, probeEvery)
