@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -304,32 +303,11 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	}
 	d.cfg.log.Info("stopping")
 	d.notify(systemd.SdNotifyStopping)
-	d.background.Start(d.cutOff)
+	d.background.Start(func(ctx context.Context) { cutOff(ctx, d.cfg.log, d.conns...) })
 	if d.callers != nil {
 		d.callers.Stop() // requests in flight need the process
 	}
 	return errors.Join(err, d.process.Stop())
-}
-
-// answerWithin is the time in which the NATS server has to answer during a stop.
-const answerWithin = 2 * time.Second
-
-// cutOff closes the connections if the server does not answer, so that the rest
-// of a stop does not wait for it. Other processes take that for a crash, and
-// what was sent may be lost; no ID comes twice.
-func (d *daemon) cutOff(ctx context.Context) {
-	answers, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	silent := slices.DeleteFunc(d.conns, func(c *nats.Conn) bool { return c.FlushWithContext(answers) == nil })
-	if len(silent) == 0 || ctx.Err() != nil {
-		return
-	}
-	d.cfg.log.Warn("NATS does not answer, stopping anyway", zap.String("risk", "the last messages may be lost"))
-	var closing sync.WaitGroup // one may have to wait for a dial
-	for _, c := range silent {
-		closing.Go(c.Close)
-	}
-	closing.Wait()
 }
 
 // readyPoll is the interval between checks of a process that is not ready.

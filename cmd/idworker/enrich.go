@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages"
@@ -90,6 +91,15 @@ func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set) error {
 	running.Store(enricher)
 	ofInstallation(enricher.Installation(), registry, enricher.Metrics())
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
+	background := goroutines.New()
+	defer background.Stop()
+	background.Start(func(stopped context.Context) {
+		select {
+		case <-ctx.Done():
+			cutOff(stopped, log, conn)
+		case <-stopped.Done():
+		}
+	})
 	runEnricher(ctx, enricher)
 	log.Info("stopped", enrichedFields(enricher.Figures())...)
 	return nil

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/secretfile"
@@ -41,4 +44,30 @@ func serveUntilStopped(ctx context.Context, files *secretfile.Set, serve func(co
 			return nil
 		}
 	}
+}
+
+// answerWithin is the time in which the NATS server has to answer during a stop.
+const answerWithin = 2 * time.Second
+
+// cutOff closes the connections whose server does not answer, so that the rest
+// of a stop does not wait for it. Other processes take that for a crash. ctx
+// ends when the stop is over.
+func cutOff(ctx context.Context, log *zap.Logger, conns ...*nats.Conn) {
+	answers, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var silent []*nats.Conn
+	for _, conn := range conns {
+		if conn.FlushWithContext(answers) != nil {
+			silent = append(silent, conn)
+		}
+	}
+	if len(silent) == 0 || ctx.Err() != nil {
+		return
+	}
+	log.Warn("NATS does not answer, stopping anyway", zap.String("risk", "the last messages may be lost; a worker ID is free once its lease expires"))
+	var closing sync.WaitGroup
+	for _, conn := range silent {
+		closing.Go(conn.Close) // which waits for a dial
+	}
+	closing.Wait()
 }
