@@ -16,7 +16,7 @@ import (
 )
 
 // TestStopIsSuccess: a command that serves may fail, but not because it was
-// stopped. What went wrong during the stop is a line in the log.
+// stopped. The log has errors of the stop.
 func TestStopIsSuccess(t *testing.T) {
 	broken := errors.New("broken")
 	for _, test := range []struct {

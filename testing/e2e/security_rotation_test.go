@@ -14,7 +14,7 @@ import (
 )
 
 // TestPasswordRotates: a password is replaced on the NATS server, then in a
-// file, which is empty for a while. Processes log in again by themselves. At
+// file, which is empty for a while. Processes log in again. At
 // SIGHUP they log that, and go on; at SIGTERM they end with success, although
 // the server is away.
 func TestPasswordRotates(t *testing.T) {
