@@ -48,27 +48,35 @@ func TestStopIsSuccess(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	files := &secretfile.Set{Log: zap.New(core)}
+	serving, stop, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- serveUntilStopped(t.Context(), files, func(context.Context) error {
+			close(serving)
+			<-stop
+			return nil
+		})
+	}()
+	<-serving
 	hangUp := func(times int) {
+		t.Helper()
 		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 		natstest.Eventually(t, "the signal is logged", func() bool { return logs.FilterMessage("SIGHUP: rereading files").Len() == times })
 	}
-	err := serveUntilStopped(t.Context(), files, func(context.Context) error {
-		hangUp(1)
-		path := writeFile(t, "1")
-		number, err := secretfile.Open(files, "number", func(contents [][]byte) (string, error) { return string(contents[0]), nil }, path)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte("2"), 0o600); err != nil {
-			return err
-		}
-		hangUp(2)
-		natstest.Eventually(t, "the file is reread", func() bool { return number.Last() == "2" })
-		return nil
-	})
+	hangUp(1)
+	path := writeFile(t, "1")
+	number, err := secretfile.Open(files, "number", func(contents [][]byte) (string, error) { return string(contents[0]), nil }, path)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangUp(2)
+	natstest.Eventually(t, "the file is reread", func() bool { return number.Last() == "2" })
+	close(stop)
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
