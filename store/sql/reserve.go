@@ -11,12 +11,22 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
+// raise is the statement of Reserve.
+const raise = "UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWEEN 1 AND {int}"
+
 // Reserve implements [store.Table]. The first call checks the table as Check
-// does.
+// does. So does the next call after the server returned no number, and a tag
+// with several rows is read before the next attempt: no numbers are discarded
+// by attempts that are bound to fail.
 func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Segment, err error) {
 	err = t.callChecked(ctx, store.Tag{Name: tag, Step: n, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
-		rows, maxID, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWEEN 1 AND {int}"),
-			n, tag, tag, math.MaxInt64-n)
+		if _, doubled := t.doubled.Load(tag); doubled {
+			if _, err := t.find(ctx, conn, tag); err != nil {
+				return err
+			}
+			t.doubled.Delete(tag)
+		}
+		rows, maxID, err := t.change(ctx, conn, t.text(raise), n, tag, tag, math.MaxInt64-n)
 		switch {
 		case t.is(err, errNoFit):
 			return fmt.Errorf("%w: column max_id is too narrow for %d more IDs, must be BIGINT: %w", store.ErrExhausted, n, err)
@@ -27,10 +37,15 @@ func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Seg
 			if err == nil {
 				_, err = store.Following(next, n)
 			}
-			return cmp.Or(err, store.ErrChanged) // it fits by now
+			if err == nil { // it fits, by now or because the UPDATE skipped it
+				_, err = t.tryRow(ctx, t, conn, tag)
+			}
+			return cmp.Or(err, errSkipped)
 		case rows > 1:
+			t.doubled.Store(tag, true)
 			return errRows(rows)
 		case maxID == 0:
+			t.checked.Store(false)
 			return errTrigger
 		case maxID <= n:
 			return fmt.Errorf("%w: max_id is %d after a raise by %d", store.ErrCorrupt, maxID, n)
@@ -92,7 +107,7 @@ type row struct{ bizTag, maxID, step *string }
 
 // each calls see with each row.
 func (t *Table) each(ctx context.Context, conn *dbsql.Conn, see func(row), where string, args ...any) error {
-	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, max_id, step FROM {table}"+where), args...)
+	rows, err := conn.QueryContext(ctx, t.text("SELECT {text}, max_id, step FROM {table}"+where), args...)
 	if err != nil {
 		return err
 	}
