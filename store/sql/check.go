@@ -8,7 +8,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
@@ -113,9 +115,6 @@ func (t *Table) checkDurable(ctx context.Context, conn *dbsql.Conn) error {
 	return err
 }
 
-// letters are the characters of tags.
-const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
-
 // CheckFirst implements [store.Database]. It inserts no row.
 func (t *Table) CheckFirst(ctx context.Context) error {
 	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
@@ -123,11 +122,18 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 			return err
 		}
 		// Beside a column, the server compares literals as it compares the
-		// column.
-		var distinct int
+		// column: the tags of one character.
+		var literals strings.Builder
+		tags, distinct := 0, 0
+		for c := range rune(utf8.RuneSelf) {
+			if messages.CheckTag(string(c)) == nil {
+				fmt.Fprintf(&literals, " UNION ALL SELECT '%c'", c)
+				tags++
+			}
+		}
 		err := conn.QueryRowContext(ctx, t.text("SELECT COUNT(DISTINCT biz_tag) FROM (SELECT biz_tag FROM {table} WHERE 1 = 0"+
-			" UNION ALL SELECT '"+strings.Join(strings.Split(letters, ""), "' UNION ALL SELECT '")+"') AS tags")).Scan(&distinct)
-		if err == nil && distinct != len(letters) {
+			literals.String()+") AS tags")).Scan(&distinct)
+		if err == nil && distinct != tags {
 			err = t.errCollation()
 		}
 		return err
