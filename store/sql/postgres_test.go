@@ -211,6 +211,7 @@ func TestRowSecurity(t *testing.T) {
 		{nil, false, ""},
 		{[]string{"TO pg_monitor USING (true)"}, false, ""},
 		{[]string{read}, false, ""},
+		{[]string{update + "(true)"}, false, ""},
 		{[]string{read, update + "(step > 10)"}, false, ""},
 		{[]string{read, update + "(biz_tag = 'other')"}, true, "other"},
 		{[]string{read, update + "(true) WITH CHECK (biz_tag = 'order')"}, true, "order"},
