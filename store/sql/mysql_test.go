@@ -1,16 +1,21 @@
 package sql_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -81,6 +86,55 @@ func TestTriggerOnUpdate(t *testing.T) {
 			t.Errorf("Reserve without %s: %v, %v, want [1, 11)", trigger, seg, err)
 		}
 	}
+}
+
+// pt-online-schema-change keeps a copy of the table equal by triggers, and swaps
+// the two. The swap repeats no ID, of Leaf's servers either, and reservations
+// resume with the new table.
+func TestOnlineSchemaChange(t *testing.T) {
+	db := dbtest.MySQL(t)
+	s := counting(t, db, officialMySQL)
+	var ledger storetest.Ledger
+	var ours, leafs atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if seg, err := s.Reserve(ctx, "order", 7); err == nil {
+				ledger.Add("order", 7, seg)
+				ours.Add(1)
+			}
+		}
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if seg, step, err := leaftest.MySQL.Segment(ctx, db.SQL(), "order"); err == nil {
+				ledger.Add("order", step, seg)
+				leafs.Add(1)
+			}
+		}
+	})
+	more := func(of string, n *atomic.Int64) {
+		t.Helper()
+		target := n.Load() + 50
+		natstest.Eventually(t, "segments of "+of, func() bool { return n.Load() >= target })
+	}
+	more("ours", &ours)
+	db.Exec(t, "CREATE TABLE _new LIKE leaf_alloc", "ALTER TABLE _new ADD owner varchar(20)",
+		"CREATE TRIGGER del AFTER DELETE ON leaf_alloc FOR EACH ROW DELETE IGNORE FROM _new WHERE biz_tag <=> OLD.biz_tag",
+		"CREATE TRIGGER upd AFTER UPDATE ON leaf_alloc FOR EACH ROW REPLACE INTO _new (biz_tag, max_id, step) VALUES (NEW.biz_tag, NEW.max_id, NEW.step)",
+		"CREATE TRIGGER ins AFTER INSERT ON leaf_alloc FOR EACH ROW REPLACE INTO _new (biz_tag, max_id, step) VALUES (NEW.biz_tag, NEW.max_id, NEW.step)")
+	more("Leaf beside triggers", &leafs)
+	db.Exec(t, "INSERT IGNORE INTO _new (biz_tag, max_id, step) SELECT biz_tag, max_id, step FROM leaf_alloc LOCK IN SHARE MODE")
+	more("Leaf before the swap", &leafs)
+	db.Exec(t, "RENAME TABLE leaf_alloc TO _old, _new TO leaf_alloc", "DROP TABLE _old")
+	more("ours after the swap", &ours)
+	more("Leaf after the swap", &leafs)
+	stop()
+	wg.Wait()
+	ledger.Check(t)
 }
 
 // A table without rows shows no trigger, until its first row is there.
