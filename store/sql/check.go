@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -22,7 +24,7 @@ func (t *Table) checkAny(ctx context.Context, conn *dbsql.Conn) error { return t
 
 // check is Check, and prefers the row of a tag for the trial.
 func (t *Table) check(ctx context.Context, conn *dbsql.Conn, tag string) error {
-	if _, err := t.columns(ctx, conn); err != nil {
+	if _, err := t.end(ctx, conn); err != nil {
 		return err
 	}
 	if err := t.checkDurable(ctx, conn); err != nil {
@@ -55,15 +57,69 @@ func (t *Table) Probe(ctx context.Context) error {
 	return t.Check(ctx)
 }
 
-// Limit implements [store.Table]. PostgreSQL's domains have the limit of the
-// type below them; other constraints are not examined. It needs the right
-// SELECT.
+// Limit implements [store.Table]. It needs the right SELECT.
 func (t *Table) Limit(ctx context.Context) (limit int64, err error) {
 	err = t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) (err error) {
-		limit, err = t.columns(ctx, conn)
+		limit, err = t.end(ctx, conn)
 		return err
 	})
 	return limit, err
+}
+
+// Limited implements [store.Table].
+func (t *Table) Limited() int64 {
+	if limit := t.limit.Load(); limit > 0 {
+		return limit
+	}
+	return math.MaxInt64
+}
+
+// end returns the largest max_id, by the column's type and by constraints that
+// name a bound, and remembers it. Only warnings rest on a constraint's bound.
+func (t *Table) end(ctx context.Context, conn *dbsql.Conn) (int64, error) {
+	limit, err := t.columns(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	limit = min(limit, t.bound(ctx, conn))
+	t.limit.Store(limit)
+	return limit, nil
+}
+
+// upper matches an upper bound of max_id in the text of a constraint, where a
+// domain has VALUE for the column.
+var upper = regexp.MustCompile("(?i)\\b(?:max_id|value)[`\"]?\\s*(?:(<=?)|between\\s+\\d+\\s+and)\\s*\\(?'?(\\d{1,19})\\b")
+
+// bound returns the lowest bound in the constraints that the server describes,
+// or the largest int64.
+func (t *Table) bound(ctx context.Context, conn *dbsql.Conn) int64 {
+	bound := int64(math.MaxInt64)
+	rows, err := conn.QueryContext(ctx, t.text(t.constraints))
+	if err != nil {
+		return bound
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var name, text string
+		if rows.Scan(&name, &text) != nil {
+			return bound
+		}
+		for line := range strings.Lines(text) {
+			if !strings.Contains(line, "CHECK") || strings.Contains(strings.ToUpper(line), " OR ") {
+				continue
+			}
+			for _, found := range upper.FindAllStringSubmatch(line, -1) {
+				n, err := strconv.ParseInt(found[2], 10, 64)
+				if err == nil && found[1] == "<" {
+					n--
+				}
+				if err == nil {
+					bound = min(bound, n)
+				}
+			}
+		}
+	}
+	return bound
 }
 
 // limits are the largest numbers of the integer types, at most the largest

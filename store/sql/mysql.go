@@ -51,12 +51,14 @@ var mysql = dialect{
 		) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`,
 	distinct: "ALTER TABLE {table} MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
 
-	tryRow: tryInsertID,
+	tryRow:      tryInsertID,
+	constraints: "SHOW CREATE TABLE {table}",
+
+	serverName: "SELECT CONCAT(@@hostname, ':', @@port)",
 
 	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
 	// from the binary log, if any. Settings of other engines are not examined.
-	serverName: "SELECT CONCAT(@@hostname, ':', @@port)",
-	setting:    "SELECT @@GLOBAL.%s",
+	setting: "SELECT @@GLOBAL.%s",
 	settings: []setting{
 		{name: "innodb_flush_log_at_trx_commit", safe: []string{"1", "3"}},
 		{name: "sync_binlog", safe: []string{"1"}, with: "log_bin"},
@@ -74,6 +76,7 @@ var mysql = dialect{
 		"1290": errReadOnly, "1792": errReadOnly, "1836": errReadOnly, // server, transaction, mode
 		"1050": errExists, "1062": errExists, // table, row
 		"1264": errNoFit, "1406": errNoFit, // number, text
+		"3819": errNoFit, "4025": errNoFit, // by a constraint, of MySQL and MariaDB
 		"1053": errShutdown,
 		"1205": errLocked,
 	},

@@ -26,8 +26,8 @@ var postgres = dialect{
 	numbered: true,
 
 	// The first comparison uses the index, the second is exact whatever the
-	// column's collation is, or its type, such as citext.
-	// As text, CHAR has no padding.
+	// column's collation is, or its type, such as citext. As text, CHAR has no
+	// padding.
 	meanings: []string{"{tag}", `biz_tag = ? AND biz_tag::text COLLATE "C" = ?`, "{text}", "biz_tag::text",
 		"{int}", "?::bigint", "{raised}", "max_id + ?::bigint"},
 	safeTable: "an ordinary logged table",
@@ -56,11 +56,15 @@ var postgres = dialect{
 	distinct: `ALTER TABLE {table} ALTER COLUMN biz_tag TYPE VARCHAR(128) COLLATE "C"`,
 
 	tryRow: tryRowSecurity,
+	constraints: `SELECT c.conname::text, pg_catalog.pg_get_constraintdef(c.oid) FROM pg_catalog.pg_constraint c
+		WHERE c.contype = 'c' AND (c.conrelid = '{table}'::regclass OR c.contypid =
+			(SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = '{table}'::regclass AND a.attname = 'max_id'))`,
+
+	serverName: "SELECT concat_ws(':', host(inet_server_addr()), inet_server_port())",
 
 	// This package turns synchronous_commit on where it is off, but Leaf's
 	// servers do not.
-	serverName: "SELECT concat_ws(':', host(inet_server_addr()), inet_server_port())",
-	setting:    "SELECT pg_catalog.current_setting('%s')",
+	setting: "SELECT pg_catalog.current_setting('%s')",
 	settings: []setting{
 		{name: "fsync", safe: []string{"on"}},
 		{name: "synchronous_commit", safe: []string{"on", "local", "remote_write", "remote_apply"}},
@@ -68,15 +72,14 @@ var postgres = dialect{
 
 	reasons: map[string]error{
 		"28P01": errLogin, "28000": errHost, "3D000": errDatabase, "3F000": errSchema,
-		"42704":                errParameter,
-		"42P01":                store.ErrNoTable,
-		"42809":                errNotTable,
-		"42703":                errNoColumn,
-		"42501":                errNoRight,
-		"ExecWithCheckOptions": errSecurity, "RewriteQuery": errRule,
+		"42704": errParameter,
+		"42P01": store.ErrNoTable,
+		"42809": errNotTable,
+		"42703": errNoColumn,
+		"42501": errNoRight, "ExecWithCheckOptions": errSecurity, "RewriteQuery": errRule, // of a policy, a rule
 		"25006": errReadOnly,
 		"42P07": errExists, "42710": errExists, "23505": errExists, // table, its type, row
-		"22003": errNoFit, "22001": errNoFit, // number, text
+		"22003": errNoFit, "22001": errNoFit, "23514": errNoFit, // number, text, by a constraint
 		"57P01": errShutdown, "57P02": errShutdown, "57P03": errShutdown,
 	},
 

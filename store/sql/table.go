@@ -51,6 +51,8 @@ type dialect struct {
 	create   string // creates the table
 	distinct string // gives biz_tag a collation that distinguishes Order from order
 
+	constraints string // selects names, and texts with the table's constraints
+
 	// tryRow fails if an UPDATE of the row of a tag would be useless although
 	// the server reports no error. Without such a row it tries any other, and
 	// reports whether there was one. It changes nothing.
@@ -133,10 +135,10 @@ type Table struct {
 	words   *strings.Replacer
 	checked atomic.Bool  // cleared by a raise that returned no number
 	doubled sync.Map     // tags with several rows
-	limit   atomic.Int64 // of max_id, once it is known
+	limit   atomic.Int64 // see end
 
 	answered atomic.Int64 // when the server answered last, see since
-	named    atomic.Int64 // when its name was read last
+	looked   atomic.Int64 // when look looked last
 	server   atomic.Pointer[string]
 }
 
@@ -226,7 +228,7 @@ func (t *Table) call(ctx context.Context, tag string, f func(context.Context, *d
 func (t *Table) connected(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
 	conn, err := t.db.Conn(ctx)
 	if err == nil {
-		t.readName(ctx, conn)
+		t.look(ctx, conn)
 		err = f(ctx, conn)
 		t.leave(conn, err)
 	}
@@ -243,7 +245,7 @@ func (t *Table) leave(conn *dbsql.Conn, err error) {
 	moved := t.is(err, errReadOnly) || t.is(err, errShutdown)
 	if moved {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
-		t.named.Store(0)
+		t.looked.Store(0)
 	} else if !isAway(err) && !errors.Is(err, context.Canceled) {
 		t.answered.Store(time.Now().UnixNano())
 	}
@@ -254,19 +256,20 @@ func (t *Table) leave(conn *dbsql.Conn, err error) {
 	}
 }
 
-// nameEvery is the time between looks at the server's name.
-const nameEvery = 10 * time.Second
+// lookEvery is the time between looks at the server.
+const lookEvery = 10 * time.Second
 
-// readName reads the name of the server at times: behind one address, another
-// may answer.
-func (t *Table) readName(ctx context.Context, conn *dbsql.Conn) {
-	if since(&t.named) < nameEvery {
+// look reads, at times, what may change without a restart: behind one address,
+// another server may answer, and a column may be made wider.
+func (t *Table) look(ctx context.Context, conn *dbsql.Conn) {
+	if since(&t.looked) < lookEvery {
 		return
 	}
-	t.named.Store(time.Now().UnixNano())
+	t.looked.Store(time.Now().UnixNano())
 	var name string
 	if conn.QueryRowContext(ctx, t.serverName).Scan(&name) == nil {
 		t.server.Store(&name)
+		_, _ = t.end(ctx, conn) // the error shows elsewhere
 	}
 }
 

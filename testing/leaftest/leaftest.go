@@ -33,6 +33,11 @@ type Backend struct {
 	Float      string // max_id is floating point
 	Narrow     string // max_id has 32 bits
 	Wide       string // max_id has numbers beyond 2^63
+	Widen      string // makes max_id a BIGINT
+
+	// Bounded are statements that create tables in which a constraint keeps
+	// max_id at 5000 or below.
+	Bounded map[string]string
 
 	// Limits are the largest values of max_id, by its type.
 	Limits map[string]int64
@@ -72,6 +77,7 @@ func (b *Backend) Run(t *testing.T) {
 		{"ManyTags", b.testManyTags},
 		{"ColumnsThatCannotCount", b.testColumns},
 		{"Limits", b.testLimits},
+		{"LastNumbers", b.testLastNumbers},
 		{"RemoveBesideLeaf", b.testRemoveBesideLeaf},
 		{"TablesThatForget", b.testForgetful},
 		{"Migrate", b.testMigrate},

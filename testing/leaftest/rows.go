@@ -406,3 +406,47 @@ func (b *Backend) testLimits(t *testing.T) {
 		db.Exec(t, "DROP TABLE leaf_alloc")
 	}
 }
+
+// The numbers left in a narrow column, or below the bound of a constraint, are
+// reserved to the last. A wider column heals that at once.
+func (b *Backend) testLastNumbers(t *testing.T) {
+	tables := maps.Clone(b.Bounded)
+	tables["narrow"] = strings.Replace(b.Narrow, "max_id int", "max_id smallint", 1)
+	for name, create := range tables {
+		t.Run(name, func(t *testing.T) {
+			db := b.Database(t)
+			s := fresh(t, db, create)
+			limit, err := s.Limit(t.Context())
+			if err != nil || limit != 5000 && limit != math.MaxInt16 {
+				t.Fatalf("Limit: %d, %v", limit, err)
+			}
+			db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', %d, 10)", limit-700))
+			if seg, err := s.Reserve(t.Context(), "order", 1000); !errors.Is(err, store.ErrExhausted) {
+				t.Errorf("Reserve of more than is left: %v, %v, want ErrExhausted", seg, err)
+			}
+			end := limit - 700
+			for end < limit {
+				seg, err := s.ReserveRest(t.Context(), "order", 1000)
+				if err != nil || seg.First != end {
+					t.Fatalf("ReserveRest from %d: %v, %v", end, seg, err)
+				}
+				end = seg.End
+			}
+			for range 2 {
+				if seg, err := s.ReserveRest(t.Context(), "order", 1000); !errors.Is(err, store.ErrExhausted) {
+					t.Errorf("ReserveRest after the last number: %v, %v, want ErrExhausted", seg, err)
+				}
+			}
+			if n := maxID(t, db, "order"); n != limit {
+				t.Errorf("max_id is %d at the end, want %d", n, limit)
+			}
+			if name != "narrow" {
+				return
+			}
+			db.Exec(t, b.Widen)
+			if seg, err := s.Reserve(t.Context(), "order", 1000); err != nil || seg.First != limit {
+				t.Errorf("Reserve from a wider column: %v, %v", seg, err)
+			}
+		})
+	}
+}
