@@ -145,7 +145,7 @@ func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err
 		return 0, err
 	}
 	if kind := columns[0].DatabaseTypeName(); kind == "BINARY" || kind == "BYTEA" {
-		return 0, fmt.Errorf("%w: column biz_tag is %s, which changes names; it must be VARCHAR", store.ErrSetup, kind)
+		return 0, fmt.Errorf("%w: column biz_tag is %s, which changes names; make it VARCHAR and cut off zero bytes", store.ErrSetup, kind)
 	}
 	for _, column := range columns[1:] {
 		kind := column.DatabaseTypeName()
