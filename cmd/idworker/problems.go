@@ -22,7 +22,7 @@ const (
 	exitNoTag     = 3   // no such tag
 	exitTryLater  = 4   // no IDs or no worker at the moment
 	exitExhausted = 5   // the tag's IDs are used up
-	exitInterrupt = 130 // interrupted by a signal
+	exitInterrupt = 130 // interrupted by a signal; serve and enrich end with 0
 )
 
 // exits lists the exit codes with their meanings, in ascending order.
@@ -36,7 +36,7 @@ var exits = []struct {
 	{exitNoTag, "no such tag"},
 	{exitTryLater, "no IDs or no worker at the moment; retry later"},
 	{exitExhausted, "the tag's IDs are used up"},
-	{exitInterrupt, "interrupted by a signal"},
+	{exitInterrupt, "interrupted by a signal; serve and enrich end with 0"},
 }
 
 const (

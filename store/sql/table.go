@@ -124,6 +124,23 @@ func (c Config) Name() string {
 	return c.database + "." + name
 }
 
+// Follow returns a copy whose connections are made with the latest Config, of
+// the same kind and name: its password, user or server may have changed.
+func (c Config) Follow(latest func() Config) Config {
+	c.connector = follower{c.connector, latest}
+	return c
+}
+
+type follower struct {
+	driver.Connector
+	latest func() Config
+}
+
+// Connect implements driver.Connector.
+func (f follower) Connect(ctx context.Context) (driver.Conn, error) {
+	return f.latest().connector.Connect(ctx)
+}
+
 // Server is user@host:port. Of several hosts in the DSN it is the first.
 func (c Config) Server() string { return c.server }
 
