@@ -18,8 +18,8 @@ var (
 	// ErrTagExists: CreateTag found a tag of that name and did not change it.
 	ErrTagExists = errors.New("tag already exists")
 
-	// ErrExhausted: fewer numbers than a step are left below 2^63. Nothing was
-	// reserved; a smaller step may still fit.
+	// ErrExhausted: no number is left below 2^63, or in the column of a table;
+	// or fewer than a call needs. Nothing was reserved.
 	ErrExhausted = errors.New("tag is exhausted")
 
 	// ErrBadTag: the tag's definition is out of bounds, see Tag.Check.

@@ -43,6 +43,9 @@ func Beyond(next, by int64) int64 {
 	return next + min(by, math.MaxInt64-next)
 }
 
+// Left is the number of IDs from next on.
+func Left(next int64) int64 { return math.MaxInt64 - next }
+
 // Following returns the segment of step IDs from next, or an error that wraps
 // ErrExhausted if they do not fit below 2^63. Backends that compute in Go use
 // it, so the bound is defined once.

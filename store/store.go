@@ -25,9 +25,10 @@ type Loader interface {
 	// ErrRegressed, and ErrBadTag for a malformed tag.
 	Lookup(ctx context.Context, tag string) (Tag, error)
 
-	// Reserve returns a segment of exactly n IDs, which no other call has been
-	// or will be given. Segments of a tag rise: a call that begins after
-	// another has returned gets a higher segment.
+	// Reserve returns a segment of n IDs, which no other call has been or will
+	// be given. Of a trend tag that has fewer left, it has fewer, down to the
+	// last. Segments of a tag rise: a call that begins after another has
+	// returned gets a higher segment.
 	//
 	// The range is the caller's only if err is nil. An unknown outcome (a lost
 	// reply, a timeout) is an error, and the range, if any, is discarded: no
@@ -38,8 +39,8 @@ type Loader interface {
 	// call may be retried.
 	Reserve(ctx context.Context, tag string, n int64) (Grant, error)
 
-	// ReserveFirst creates a tag and reserves its first segment, of exactly n
-	// IDs. The first ID is tag.Next or above: if a tag of that name was
+	// ReserveFirst creates a tag and reserves its first segment, as Reserve
+	// does. The first ID is tag.Next or above: if a tag of that name was
 	// removed, the segment lies above all its IDs. Ownership and unknown
 	// outcomes are as for Reserve; after an unknown outcome the tag may exist.
 	//
@@ -128,4 +129,6 @@ type Figures struct {
 	// The database server that answered lately, as it calls itself; empty
 	// without a table.
 	Server string
+	// Tags end below it: 2^63 - 1, or less in a table with a narrow column.
+	Limit int64
 }

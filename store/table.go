@@ -17,6 +17,11 @@ type Table interface {
 	// malformed tag or n below 1.
 	Reserve(ctx context.Context, tag string, n int64) (Segment, error)
 
+	// ReserveRest reserves what is left of a row, at most so many numbers. It
+	// is for a row of which Reserve has returned ErrExhausted. Errors are those
+	// of Reserve.
+	ReserveRest(ctx context.Context, tag string, most int64) (Segment, error)
+
 	// Find returns the row of a tag. Errors: ErrNoTag, ErrBadTag, ErrCorrupt,
 	// ErrSetup.
 	Find(ctx context.Context, tag string) (Tag, error)
@@ -48,10 +53,14 @@ type Table interface {
 	// answered.
 	Server() string
 
-	// Limit returns the largest value that a row can have, by the type of its
-	// column: at most 2^63 - 1, and less if the column is narrower than BIGINT.
-	// Errors: ErrSetup, also for a type that is no integer.
+	// Limit returns the largest value that a row can have: at most 2^63 - 1, and
+	// less if the column is narrower than BIGINT, or a constraint names a bound
+	// that can be understood. Errors: ErrSetup, also for a type that is no
+	// integer.
 	Limit(ctx context.Context) (int64, error)
+
+	// Limited is Limit as it was read lately, 2^63 - 1 before that.
+	Limited() int64
 }
 
 // Database is a [Table] with the checks that precede its use.

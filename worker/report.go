@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -44,6 +45,13 @@ type Report struct {
 	Floor int64 `json:"floor,omitempty"`
 	// Of a loader's store.
 	Outages *OutageStats `json:"outages,omitempty"`
+	// The database server of a loader's store that answered lately, as it calls
+	// itself.
+	Database string `json:"database,omitempty"`
+	// Tags of a loader whose numbers end, and the limit of all tags if it is
+	// below 2^63 - 1.
+	Endings *EndingStats `json:"endings,omitempty"`
+	Limit   int64        `json:"limit,omitempty"`
 	// Answered since the start, by reply code or ok.
 	Requests map[string]int64 `json:"requests,omitempty"`
 
@@ -128,6 +136,13 @@ type LoadStats = load.Loads
 // OutageStats is about the failures of a loader's store.
 type OutageStats = load.Outage
 
+// EndingStats has the tags whose numbers end, at most MaxEndings of a kind by
+// name.
+type EndingStats = load.Endings
+
+// MaxEndings bounds the names in EndingStats.
+const MaxEndings = load.MaxEndingsNamed
+
 // Report returns the process's report, with at most so many of the busiest
 // tags, 0 to 500.
 func (p *Process) Report(tags int) Report {
@@ -144,6 +159,13 @@ func (p *Process) Report(tags int) Report {
 	if p.loader != nil {
 		f := p.loader.Figures()
 		r.Stats.Loads, r.Outages = &f.Loads, &f.Outage
+		r.Database = f.Server
+		if f.Limit < math.MaxInt64 {
+			r.Limit = f.Limit
+		}
+		if f.Endings.Exhausted+f.Endings.Soon > 0 {
+			r.Endings = &f.Endings
+		}
 		r.Floor = p.cfg.Store.Lowest()
 		if err := p.cfg.Store.Stopped(); err != nil {
 			r.Stopped = err.Error()
@@ -181,7 +203,7 @@ const maxOutcomes = 20
 // shorten bounds the texts of a report, and removes invalid tags and numbers.
 func (r *Report) shorten() {
 	texts := []*string{
-		&r.Host, &r.Version, &r.NotReady, &r.Degraded, &r.Stopped,
+		&r.Host, &r.Version, &r.NotReady, &r.Degraded, &r.Stopped, &r.Database,
 		&r.Stats.Store, &r.Stats.Installation, &r.Stats.LeftFor, &r.Stats.NoLoader, &r.Stats.NoWorker,
 	}
 	if r.Outages != nil {
@@ -190,6 +212,14 @@ func (r *Report) shorten() {
 	for _, text := range texts {
 		*text = cut(*text)
 	}
+	if e := r.Endings; e != nil {
+		e.Exhausted, e.Soon = max(e.Exhausted, 0), max(e.Soon, 0)
+		for _, tags := range []*[]string{&e.ExhaustedTags, &e.SoonTags} {
+			*tags = slices.DeleteFunc(*tags, func(tag string) bool { return messages.CheckTag(tag) != nil })
+			*tags = (*tags)[:min(len(*tags), MaxEndings)]
+		}
+	}
+	r.Limit = max(r.Limit, 0)
 	r.Floor, r.RaiseBy, r.Stats.Highest = max(r.Floor, 0), max(r.RaiseBy, 0), max(r.Stats.Highest, 0)
 	if len(r.Requests) > maxOutcomes {
 		r.Requests = nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -253,6 +254,9 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 	}
 	if segments.Database != nil {
 		warnOfSettings(segments.Database.Durability(ctx), cfg.Log)
+		if limit := segments.Database.Limited(); limit < math.MaxInt64 {
+			cfg.Log.Warn("numbers of tags end early", zap.Int64("limit", limit), zap.String("hint", "make column max_id a BIGINT without bounds"))
+		}
 	}
 	return segments, nil
 }

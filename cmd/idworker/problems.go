@@ -95,6 +95,7 @@ var problems = map[problem.Kind]struct {
 	problem.NoIdentity:   {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
 	problem.NotSynced:    {hint: "set sync_interval: always on every server and let this user check it (see nats.conf), or accept it with --allow-unsynced"},
 	problem.StorageFull:  {hint: "set max_file in the account's jetstream block (see nats.conf)"},
+	problem.Fills:        {hint: "lower --max-tags of the templates (idworker tag set), or raise max_file of the account and the bucket's limit"},
 	problem.TooFewCopies: {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},
 	problem.Different:    {hint: "idworker provision with these flags would change it"},
 

@@ -94,6 +94,8 @@ type tagInfo struct {
 	Next    int64       `json:"next,string,omitempty"`
 	Order   store.Order `json:"order,omitempty"`
 	Removed bool        `json:"removed,omitempty"`
+	// The number of IDs, if less than a tenth of all is left.
+	Left *int64 `json:"left,string,omitempty"`
 	// The reason, if it cannot be served.
 	Unusable string `json:"unusable,omitempty"`
 	Created  *bool  `json:"created,omitempty"` // false if it existed
@@ -169,8 +171,13 @@ func (l tagList) Text(out io.Writer) error {
 		if messages.CheckTag(name) != nil { // such a name may contain anything
 			name = strconv.Quote(name)
 		}
-		if tag.Unusable != "" {
+		switch {
+		case tag.Unusable != "":
 			note = "\tunusable: " + tag.Unusable
+		case tag.Left != nil && *tag.Left < 1:
+			note = "\texhausted"
+		case tag.Left != nil:
+			note = fmt.Sprintf("\tsoon exhausted: %s left", format.Of(*tag.Left, "ID"))
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s%s\n", name, tag.Step, tag.Next, tag.Order, note)
 	}
@@ -218,9 +225,16 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 			return errors.Join(fmt.Errorf("%w %s", tags.ErrNoMatch, l.Pattern), err)
 		}
 		list := listOf(found)
+		limit, errLimit := t.Limit(ctx)
+		if errLimit != nil {
+			return errLimit
+		}
 		for i, tag := range found.Tags {
 			if err := cmp.Or(messages.CheckTag(tag.Name), tag.Check()); err != nil {
 				list.Tags[i].Unusable = err.Error()
+			}
+			if left := max(limit-tag.Next, 0); left < limit/10 {
+				list.Tags[i].Left = &left
 			}
 		}
 		for i, template := range found.Templates {

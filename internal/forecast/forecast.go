@@ -17,6 +17,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -100,6 +101,9 @@ type Use struct {
 	// numbers a second; 0 if there was too little to measure
 	Rate    float64 `json:"rate"`
 	Seconds float64 `json:"seconds"` // duration of the measurement
+
+	// Limit is the end of the numbers if it is below 2^63 - 1; or 0.
+	Limit int64 `json:"limit,omitempty"`
 }
 
 // Join joins the measurements of two workers. The rate is that of the longer
@@ -110,6 +114,7 @@ func (u Use) Join(other Use) Use {
 		joined = other
 	}
 	joined.High = max(u.High, other.High)
+	joined.Limit = cmp.Or(u.Limit, other.Limit)
 	return joined
 }
 
@@ -133,8 +138,12 @@ var limits = []struct {
 // Dates returns the dates of the limits ahead at the present rate, in order. It
 // omits those without sufficient evidence.
 func (u Use) Dates(now time.Time) (dates []Date) {
+	end := cmp.Or(u.Limit, math.MaxInt64)
 	for _, limit := range limits {
-		if u.High >= limit.first || u.High < 1 {
+		if limit.name == End {
+			limit.first = end
+		}
+		if u.High >= limit.first || u.High < 1 || limit.first > end {
 			continue
 		}
 		ahead := float64(limit.first-u.High) / u.Rate

@@ -29,22 +29,24 @@ func TestDates(t *testing.T) {
 		{"nothing was measured", Use{High: 1 << 30}, nil},
 		{"nothing was granted", Use{Rate: 1e9, Seconds: day}, nil},
 		{"no use at all", Use{High: 1 << 30, Seconds: day}, nil},
-		{"an hour ahead after a minute", Use{1<<31 - 1000*hour, 1000, 60}, []Date{{Int32, in(hour)}}},
-		{"an hour ahead after less", Use{1<<31 - 1000*hour, 1000, 59}, nil},
-		{"a year ahead after nine hours", Use{1<<31 - 10*year, 10, 9 * hour}, []Date{{Int32, in(year)}}},
-		{"a year ahead after eight hours", Use{1<<31 - 10*year, 10, 8 * hour}, nil},
-		{"twenty years ahead after a day", Use{1<<31 - 20*year, 1, day}, []Date{{Int32, in(20 * year)}}},
-		{"twenty years ahead after less", Use{1<<31 - 20*year, 1, day - 1}, nil},
-		{"more than a century ahead", Use{1, 0.5, 30 * day}, nil},
-		{"just before 2^31", Use{1<<31 - 1, 1, 60}, []Date{{Int32, in(1)}}},
-		{"at 2^31", Use{1 << 31, 1, 60}, nil},
-		{"2^53, and the end is too far", Use{1<<53 - 1e6*day, 1e6, day}, []Date{{Double, in(day)}}},
-		{"raised to the microseconds since 1970", Use{1_795_435_200_000_000, 1e6, 30 * day}, nil},
-		{"beyond 2^53", Use{math.MaxInt64 - 1e9*year, 1e9, day}, []Date{{End, in(year)}}},
-		{"at the end", Use{math.MaxInt64, 1e9, day}, nil},
-		{"two limits", Use{1<<31 - 1e9, 1e8, day}, []Date{{Int32, in(10)}, {Double, in(math.Floor((1<<53 - 1<<31 + 1e9) / 1e8))}}},
-		{"an impossible report", Use{-5, -1e300, -1}, nil},
-		{"or this", Use{5, 1e300, 1e300}, []Date{{Int32, now}, {Double, now}, {End, now}}},
+		{"an hour ahead after a minute", Use{1<<31 - 1000*hour, 1000, 60, 0}, []Date{{Int32, in(hour)}}},
+		{"an hour ahead after less", Use{1<<31 - 1000*hour, 1000, 59, 0}, nil},
+		{"a year ahead after nine hours", Use{1<<31 - 10*year, 10, 9 * hour, 0}, []Date{{Int32, in(year)}}},
+		{"a year ahead after eight hours", Use{1<<31 - 10*year, 10, 8 * hour, 0}, nil},
+		{"twenty years ahead after a day", Use{1<<31 - 20*year, 1, day, 0}, []Date{{Int32, in(20 * year)}}},
+		{"twenty years ahead after less", Use{1<<31 - 20*year, 1, day - 1, 0}, nil},
+		{"more than a century ahead", Use{1, 0.5, 30 * day, 0}, nil},
+		{"just before 2^31", Use{1<<31 - 1, 1, 60, 0}, []Date{{Int32, in(1)}}},
+		{"at 2^31", Use{1 << 31, 1, 60, 0}, nil},
+		{"2^53, and the end is too far", Use{1<<53 - 1e6*day, 1e6, day, 0}, []Date{{Double, in(day)}}},
+		{"raised to the microseconds since 1970", Use{1_795_435_200_000_000, 1e6, 30 * day, 0}, nil},
+		{"beyond 2^53", Use{math.MaxInt64 - 1e9*year, 1e9, day, 0}, []Date{{End, in(year)}}},
+		{"in a narrow column", Use{math.MaxInt32 - 10*hour, 10, day, math.MaxInt32}, []Date{{End, in(hour)}}},
+		{"beyond a narrow column", Use{math.MaxInt32, 10, day, math.MaxInt32}, nil},
+		{"at the end", Use{math.MaxInt64, 1e9, day, 0}, nil},
+		{"two limits", Use{1<<31 - 1e9, 1e8, day, 0}, []Date{{Int32, in(10)}, {Double, in(math.Floor((1<<53 - 1<<31 + 1e9) / 1e8))}}},
+		{"an impossible report", Use{-5, -1e300, -1, 0}, nil},
+		{"or this", Use{5, 1e300, 1e300, 0}, []Date{{Int32, now}, {Double, now}, {End, now}}},
 	} {
 		if got := c.use.Dates(now); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.why, got, c.want)
@@ -55,9 +57,9 @@ func TestDates(t *testing.T) {
 // TestJoin: the rate is that of the longer measurement, the highest grant that
 // of both.
 func TestJoin(t *testing.T) {
-	long, short, none := Use{100, 5, hour}, Use{200, 50, 60}, Use{300, 0, 0}
+	long, short, none := Use{100, 5, hour, 0}, Use{200, 50, 60, 0}, Use{300, 0, 0, 0}
 	for _, c := range []struct{ a, b, want Use }{
-		{long, short, Use{200, 5, hour}}, {short, long, Use{200, 5, hour}}, {none, short, Use{300, 50, 60}}, {short, none, Use{300, 50, 60}}, {Use{}, none, none},
+		{long, short, Use{200, 5, hour, 0}}, {short, long, Use{200, 5, hour, 0}}, {none, short, Use{300, 50, 60, 0}}, {short, none, Use{300, 50, 60, 0}}, {Use{}, none, none},
 	} {
 		if got := c.a.Join(c.b); got != c.want {
 			t.Errorf("%v and %v: %v, want %v", c.a, c.b, got, c.want)

@@ -46,6 +46,7 @@ const (
 	NoIdentity    Kind = "no identity"
 	NotSynced     Kind = "not synced"
 	StorageFull   Kind = "storage full"
+	Fills         Kind = "fills" // the register, by tags of templates
 	TooFewCopies  Kind = "too few copies"
 	Different     Kind = "different"
 

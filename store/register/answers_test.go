@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -196,6 +197,30 @@ func TestProbe(t *testing.T) {
 			}
 			stop()
 			runs.Wait()
+		}
+	})
+}
+
+// TestNearlyFull: a register that is nearly full makes no tag of a template, and
+// grants to all others.
+func TestNearlyFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		s := w.loader(0)
+		for _, full := range []bool{false, true, false} {
+			w.server.mu.Lock()
+			w.server.now.full = full
+			w.server.mu.Unlock()
+			time.Sleep(2 * pollEvery)
+			if _, err := s.Reserve(t.Context(), "a", 10); err != nil {
+				t.Errorf("full %v: %v", full, err)
+			}
+			_, err := s.ReserveFirst(t.Context(), store.Tag{Name: fmt.Sprint("new", time.Now().Unix()), Step: 10, Next: 1}, 10)
+			if errors.Is(err, store.ErrNoRoom) != full || err != nil && !full {
+				t.Errorf("full %v: a new tag: %v", full, err)
+			}
 		}
 	})
 }

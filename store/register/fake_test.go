@@ -211,8 +211,20 @@ func (f *fakeTable) Reserve(_ context.Context, tag string, n int64) (store.Segme
 		f.rows[tag] = 1 + f.random.Int64N(f.rows[tag])
 	}
 	seg, err := store.Following(f.rows[tag], n)
-	f.rows[tag] = seg.End
+	if err == nil {
+		f.rows[tag] = seg.End
+	}
 	return seg, err
+}
+
+func (f *fakeTable) ReserveRest(ctx context.Context, tag string, most int64) (store.Segment, error) {
+	f.mu.Lock()
+	most = min(most, store.Left(f.rows[tag]))
+	f.mu.Unlock()
+	if most < 1 {
+		return store.Segment{}, store.ErrExhausted
+	}
+	return f.Reserve(ctx, tag, most)
 }
 
 func (f *fakeTable) Find(_ context.Context, tag string) (store.Tag, error) {
@@ -289,6 +301,7 @@ func (f *fakeTable) RemoveTag(_ context.Context, tag string, next int64) error {
 }
 
 func (f *fakeTable) Limit(context.Context) (int64, error) { return math.MaxInt64, nil }
+func (f *fakeTable) Limited() int64                       { return math.MaxInt64 }
 
 func (f *fakeTable) Raise(_ context.Context, tag string, next int64) error {
 	f.mu.Lock()

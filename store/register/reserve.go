@@ -86,8 +86,8 @@ func (s *Store) Probe(ctx context.Context, write bool) error {
 // rewrite writes an entry as it is, of any tag that was granted lately: that
 // proves that writes succeed. Without such a tag it writes nothing.
 func (s *Store) rewrite(ctx context.Context) error {
-	tag, any := s.anyTag()
-	if !any {
+	tag, found := s.anyTag()
+	if !found {
 		return nil
 	}
 	done, err := s.locks.lock(ctx, tag)
@@ -106,7 +106,7 @@ func (s *Store) rewrite(ctx context.Context) error {
 	}
 }
 
-func (s *Store) anyTag() (tag string, any bool) {
+func (s *Store) anyTag() (tag string, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tag, r := range s.cache {
@@ -178,10 +178,19 @@ func (s *Store) burn() {
 	s.figures.Burnt++
 }
 
-// grant records the n IDs from first as granted, over the entry that was read.
-// The granted order is the order that it writes.
+// fit is n, or for a trend tag what is left from first, if that is less.
+func fit(o store.Order, first, n int64) int64 {
+	if left := store.Left(first); o != store.Strict && left > 0 {
+		return min(n, left)
+	}
+	return n
+}
+
+// grant records the n IDs from first as granted, over the entry that was read:
+// fewer for a trend tag that has fewer left. The granted order is the order that
+// it writes.
 func (s *Store) grant(ctx context.Context, p sent, tag string, over storedEntry, e entry, first, n int64) (store.Grant, error) {
-	seg, err := store.Following(first, n)
+	seg, err := store.Following(first, fit(e.Order, first, n))
 	if err != nil {
 		return store.Grant{}, err
 	}

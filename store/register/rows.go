@@ -30,6 +30,9 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 		}
 		before := s.cached(tag)
 		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
+		if errors.Is(err, store.ErrExhausted) {
+			seg, err = s.reserveRest(ctx, tag, n, err)
+		}
 		if err != nil {
 			return store.Grant{}, s.missing(ctx, tag, err)
 		}
@@ -52,6 +55,22 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 		}
 	}
 	return store.Grant{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
+}
+
+// reserveRest has the table propose what is left of a trend tag. For a strict
+// tag it returns the error that nothing fits.
+func (s *Store) reserveRest(ctx context.Context, tag string, n int64, full error) (store.Segment, error) {
+	r := s.cached(tag)
+	if !r.exists() {
+		var err error
+		if r, err = s.read(ctx, tag); err != nil {
+			return store.Segment{}, err
+		}
+	}
+	if r.Order == store.Strict {
+		return store.Segment{}, full
+	}
+	return s.cfg.Table.ReserveRest(ctx, tag, n)
 }
 
 // claim moves the entry of a tag to the end of a range that the table proposed.
@@ -112,7 +131,8 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Gr
 	if err != nil {
 		return store.Grant{}, err
 	}
-	seg, err := store.Following(max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag)), n)
+	first := max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag))
+	seg, err := store.Following(first, fit(tag.Order, first, n))
 	if err != nil {
 		return store.Grant{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -172,8 +173,9 @@ func (s *Store) Figures() store.Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.figures
+	f.Limit = math.MaxInt64
 	if s.cfg.Table != nil {
-		f.Server = s.cfg.Table.Server()
+		f.Server, f.Limit = s.cfg.Table.Server(), s.cfg.Table.Limited()
 	}
 	return f
 }

@@ -6,17 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
 // Check implements [store.Database]. The first Reserve, Raise or CreateTag does
 // the same. Later alterations of the table are not detected.
-func (t *Table) Check(ctx context.Context) error { return t.call(ctx, "", t.check) }
+func (t *Table) Check(ctx context.Context) error { return t.call(ctx, "", t.checkAny) }
 
-func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
-	if _, err := t.columns(ctx, conn); err != nil {
+func (t *Table) checkAny(ctx context.Context, conn *dbsql.Conn) error { return t.check(ctx, conn, "") }
+
+// check is Check, and prefers the row of a tag for the trial.
+func (t *Table) check(ctx context.Context, conn *dbsql.Conn, tag string) error {
+	if _, err := t.end(ctx, conn); err != nil {
 		return err
 	}
 	if err := t.checkDurable(ctx, conn); err != nil {
@@ -25,30 +33,93 @@ func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
 	if err := t.updateNothing(ctx, conn); err != nil {
 		return err
 	}
-	t.checked.Store(true)
-	return nil
-}
-
-// updateNothing changes no row, but fails if the user may not change rows, or
-// the server is no primary. MySQL's safe updates demand a comparison with the
-// key.
-func (t *Table) updateNothing(ctx context.Context, conn *dbsql.Conn) error {
-	_, err := conn.ExecContext(ctx, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"))
+	tried, err := t.tryRow(ctx, t, conn, tag)
+	if tried {
+		t.checked.Store(true)
+	}
 	return err
 }
 
-// Probe implements [store.Table].
-func (t *Table) Probe(ctx context.Context) error { return t.call(ctx, "", t.updateNothing) }
+// updateNothing changes no row, but fails if the user may not change rows, the
+// server is no primary, or a rule replaces the statement. MySQL's safe updates
+// demand a comparison with the key.
+func (t *Table) updateNothing(ctx context.Context, conn *dbsql.Conn) error {
+	_, _, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"))
+	return err
+}
 
-// Limit implements [store.Table]. PostgreSQL's domains have the limit of the
-// type below them; other constraints are not examined. It needs the right
-// SELECT.
+// Probe implements [store.Table]. A table that is not checked, or was found to
+// be unusable since, is checked.
+func (t *Table) Probe(ctx context.Context) error {
+	if t.checked.Load() {
+		return t.call(ctx, "", t.updateNothing)
+	}
+	return t.Check(ctx)
+}
+
+// Limit implements [store.Table]. It needs the right SELECT.
 func (t *Table) Limit(ctx context.Context) (limit int64, err error) {
 	err = t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) (err error) {
-		limit, err = t.columns(ctx, conn)
+		limit, err = t.end(ctx, conn)
 		return err
 	})
 	return limit, err
+}
+
+// Limited implements [store.Table].
+func (t *Table) Limited() int64 {
+	if limit := t.limit.Load(); limit > 0 {
+		return limit
+	}
+	return math.MaxInt64
+}
+
+// end returns the largest max_id, by the column's type and by constraints that
+// name a bound, and remembers it. Only warnings rest on a constraint's bound.
+func (t *Table) end(ctx context.Context, conn *dbsql.Conn) (int64, error) {
+	limit, err := t.columns(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	limit = min(limit, t.bound(ctx, conn))
+	t.limit.Store(limit)
+	return limit, nil
+}
+
+// upper matches an upper bound of max_id in the text of a constraint, where a
+// domain has VALUE for the column.
+var upper = regexp.MustCompile("(?i)\\b(?:max_id|value)[`\"]?\\s*(?:(<=?)|between\\s+\\d+\\s+and)\\s*\\(?'?(\\d{1,19})\\b")
+
+// bound returns the lowest bound in the constraints that the server describes,
+// or the largest int64.
+func (t *Table) bound(ctx context.Context, conn *dbsql.Conn) int64 {
+	bound := int64(math.MaxInt64)
+	rows, err := conn.QueryContext(ctx, t.text(t.constraints))
+	if err != nil {
+		return bound
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var name, text string
+		if rows.Scan(&name, &text) != nil {
+			return bound
+		}
+		for line := range strings.Lines(text) {
+			if !strings.Contains(line, "CHECK") || strings.Contains(strings.ToUpper(line), " OR ") {
+				continue
+			}
+			for _, found := range upper.FindAllStringSubmatch(line, -1) {
+				n, err := strconv.ParseInt(found[2], 10, 64)
+				if err == nil && found[1] == "<" {
+					n--
+				}
+				if err == nil {
+					bound = min(bound, n)
+				}
+			}
+		}
+	}
+	return bound
 }
 
 // limits are the largest numbers of the integer types, at most the largest
@@ -61,8 +132,8 @@ var limits = map[string]int64{
 	"BIGINT": math.MaxInt64, "UNSIGNED BIGINT": math.MaxInt64, "INT8": math.MaxInt64,
 }
 
-// columns refuses columns that would round numbers, and returns the limit of
-// max_id.
+// columns refuses columns that would round numbers or pad names, and returns
+// the limit of max_id.
 func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err error) {
 	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, step, max_id FROM {table} LIMIT 0"))
 	if err != nil {
@@ -72,6 +143,9 @@ func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err
 	columns, err := rows.ColumnTypes()
 	if err != nil {
 		return 0, err
+	}
+	if kind := columns[0].DatabaseTypeName(); kind == "BINARY" || kind == "BYTEA" {
+		return 0, fmt.Errorf("%w: column biz_tag is %s, which changes names; make it VARCHAR and cut off zero bytes", store.ErrSetup, kind)
 	}
 	for _, column := range columns[1:] {
 		kind := column.DatabaseTypeName()
@@ -104,11 +178,18 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 			return err
 		}
 		// Beside a column, the server compares literals as it compares the
-		// column.
-		var distinct int
+		// column: the tags of one character.
+		var literals strings.Builder
+		tags, distinct := 0, 0
+		for c := range rune(utf8.RuneSelf) {
+			if messages.CheckTag(string(c)) == nil {
+				fmt.Fprintf(&literals, " UNION ALL SELECT '%c'", c)
+				tags++
+			}
+		}
 		err := conn.QueryRowContext(ctx, t.text("SELECT COUNT(DISTINCT biz_tag) FROM (SELECT biz_tag FROM {table} WHERE 1 = 0"+
-			" UNION ALL SELECT 'Order' UNION ALL SELECT 'order') AS tags")).Scan(&distinct)
-		if err == nil && distinct != 2 {
+			literals.String()+") AS tags")).Scan(&distinct)
+		if err == nil && distinct != tags {
 			err = t.errCollation()
 		}
 		return err
@@ -117,7 +198,7 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 
 // errCollation is the ErrSetup of a column biz_tag that makes tags equal.
 func (t *Table) errCollation() error {
-	return fmt.Errorf("%w: column biz_tag treats Order and order as equal; run: %s",
+	return fmt.Errorf("%w: column biz_tag treats different names as equal, such as Order and order; run: %s",
 		store.ErrSetup, t.text(t.distinct))
 }
 

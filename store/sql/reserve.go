@@ -4,41 +4,85 @@ import (
 	"cmp"
 	"context"
 	dbsql "database/sql"
+	"errors"
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/idworker/idworker/store"
 )
 
+// raise is the statement that reserves.
+const raise = "UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWEEN 1 AND {int}"
+
 // Reserve implements [store.Table]. The first call checks the table as Check
 // does.
 func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Segment, err error) {
 	err = t.callChecked(ctx, store.Tag{Name: tag, Step: n, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
-		rows, maxID, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWEEN 1 AND {int}"),
-			n, tag, tag, math.MaxInt64-n)
-		switch {
-		case t.is(err, errNoFit):
-			return fmt.Errorf("%w: column max_id is too narrow for %d more IDs, must be BIGINT: %w", store.ErrExhausted, n, err)
-		case err != nil:
-			return err
-		case rows == 0: // max_id may come from an earlier statement
-			next, err := t.next(ctx, conn, tag)
-			if err == nil {
-				_, err = store.Following(next, n)
-			}
-			return cmp.Or(err, store.ErrChanged) // it fits by now
-		case rows > 1:
-			return errRows(rows)
-		case maxID == 0:
-			return errTrigger
-		case maxID <= n:
-			return fmt.Errorf("%w: max_id is %d after a raise by %d", store.ErrCorrupt, maxID, n)
-		}
-		seg = store.Segment{First: maxID - n, End: maxID}
-		return nil
+		seg, err = t.reserve(ctx, conn, tag, n)
+		return err
 	})
 	return seg, err
+}
+
+// ReserveRest implements [store.Table]. A constraint may end the numbers before
+// the column's type does, so it tries smaller and smaller ranges.
+func (t *Table) ReserveRest(ctx context.Context, tag string, most int64) (seg store.Segment, err error) {
+	err = t.callChecked(ctx, store.Tag{Name: tag, Step: most, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
+		end, err := t.columns(ctx, conn)
+		for n := most; err == nil; n /= 2 {
+			var next int64
+			if next, err = t.next(ctx, conn, tag); err != nil {
+				return err
+			}
+			if n = min(n, end-next); n < 1 {
+				return fmt.Errorf("%w: max_id is %d", store.ErrExhausted, next)
+			}
+			if seg, err = t.reserve(ctx, conn, tag, n); !errors.Is(err, store.ErrExhausted) {
+				return err
+			}
+			err = nil
+		}
+		return err
+	})
+	return seg, err
+}
+
+// reserve raises a row by n. It is ErrExhausted if that does not fit. No numbers
+// are discarded by attempts that are bound to fail: after the server reported no
+// number, the next call checks the table, and a tag with several rows is read
+// first.
+func (t *Table) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n int64) (seg store.Segment, err error) {
+	if _, doubled := t.doubled.Load(tag); doubled {
+		if _, err := t.find(ctx, conn, tag); err != nil {
+			return seg, err
+		}
+		t.doubled.Delete(tag)
+	}
+	rows, maxID, err := t.change(ctx, conn, t.text(raise), n, tag, tag, store.Left(n))
+	switch {
+	case t.is(err, errNoFit):
+		return seg, fmt.Errorf("%w: column max_id has no room for %d more IDs, must be BIGINT without bounds: %w", store.ErrExhausted, n, err)
+	case err != nil:
+		return seg, err
+	case rows == 0: // max_id may come from an earlier statement
+		next, err := t.next(ctx, conn, tag)
+		if err == nil {
+			_, err = store.Following(next, n)
+		}
+		if err == nil { // it fits, by now or because the UPDATE skipped it
+			_, err = t.tryRow(ctx, t, conn, tag)
+		}
+		return seg, cmp.Or(err, errSkipped)
+	case rows > 1:
+		t.doubled.Store(tag, true)
+		return seg, errRows(rows)
+	case maxID == 0:
+		t.checked.Store(false)
+		return seg, errTrigger
+	case maxID <= n:
+		return seg, fmt.Errorf("%w: max_id is %d after a raise by %d", store.ErrCorrupt, maxID, n)
+	}
+	return store.Segment{First: maxID - n, End: maxID}, nil
 }
 
 // next returns the max_id of a row that a statement did not raise. Errors:
@@ -92,7 +136,7 @@ type row struct{ bizTag, maxID, step *string }
 
 // each calls see with each row.
 func (t *Table) each(ctx context.Context, conn *dbsql.Conn, see func(row), where string, args ...any) error {
-	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, max_id, step FROM {table}"+where), args...)
+	rows, err := conn.QueryContext(ctx, t.text("SELECT {text}, max_id, step FROM {table}"+where), args...)
 	if err != nil {
 		return err
 	}

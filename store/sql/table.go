@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,7 @@ type dialect struct {
 	quote     string   // around an identifier
 	schemas   bool     // a database has schemas, and a schema is no database
 	numbered  bool     // placeholders are $1, $2, …
-	meanings  []string // {tag}, {int} and {raised}, each followed by its meaning
+	meanings  []string // {tag}, {text}, {int} and {raised}, each followed by its meaning
 	safeTable string   // kind of table required
 
 	// describe selects name and flaw of the table and of all that belongs to
@@ -49,6 +50,13 @@ type dialect struct {
 	describe string
 	create   string // creates the table
 	distinct string // gives biz_tag a collation that distinguishes Order from order
+
+	constraints string // selects names, and texts with the table's constraints
+
+	// tryRow fails if an UPDATE of the row of a tag would be useless although
+	// the server reports no error. Without such a row it tries any other, and
+	// reports whether there was one. It changes nothing.
+	tryRow func(ctx context.Context, t *Table, conn *dbsql.Conn, tag string) (tried bool, err error)
 
 	serverName string // selects the server's name
 	setting    string // selects the value of a setting, for fmt
@@ -142,11 +150,12 @@ type Table struct {
 	db      *dbsql.DB
 	name    string // for messages
 	words   *strings.Replacer
-	checked atomic.Bool
-	limit   atomic.Int64 // of max_id, once it is known
+	checked atomic.Bool  // cleared by a raise that returned no number
+	doubled sync.Map     // tags with several rows
+	limit   atomic.Int64 // see end
 
 	answered atomic.Int64 // when the server answered last, see since
-	named    atomic.Int64 // when its name was read last
+	looked   atomic.Int64 // when look looked last
 	server   atomic.Pointer[string]
 }
 
@@ -188,8 +197,8 @@ func (c Config) Open() (*Table, error) {
 // Close closes the connections, those in use when their calls end.
 func (t *Table) Close() error { return t.db.Close() }
 
-// text replaces the words of a statement: {table}, {tag}, {int}, {raised}, and
-// {schema} and {name}, the parts of the table's name as literals. Names need no
+// text replaces the words of a statement: {table}, {tag}, {text}, {int},
+// {raised}, and {schema} and {name}, the parts of the table's name as literals. Names need no
 // escaping, see identifier.
 func (t *Table) text(statement string) string {
 	statement = t.words.Replace(statement)
@@ -215,7 +224,7 @@ func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Conte
 func (t *Table) callChecked(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
 	return t.callTag(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		if !t.checked.Load() {
-			if err := t.check(ctx, conn); err != nil {
+			if err := t.check(ctx, conn, tag.Name); err != nil {
 				return err
 			}
 		}
@@ -236,7 +245,7 @@ func (t *Table) call(ctx context.Context, tag string, f func(context.Context, *d
 func (t *Table) connected(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
 	conn, err := t.db.Conn(ctx)
 	if err == nil {
-		t.readName(ctx, conn)
+		t.look(ctx, conn)
 		err = f(ctx, conn)
 		t.leave(conn, err)
 	}
@@ -253,7 +262,7 @@ func (t *Table) leave(conn *dbsql.Conn, err error) {
 	moved := t.is(err, errReadOnly) || t.is(err, errShutdown)
 	if moved {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
-		t.named.Store(0)
+		t.looked.Store(0)
 	} else if !isAway(err) && !errors.Is(err, context.Canceled) {
 		t.answered.Store(time.Now().UnixNano())
 	}
@@ -264,19 +273,20 @@ func (t *Table) leave(conn *dbsql.Conn, err error) {
 	}
 }
 
-// nameEvery is the time between looks at the server's name.
-const nameEvery = 10 * time.Second
+// lookEvery is the time between looks at the server.
+const lookEvery = 10 * time.Second
 
-// readName reads the name of the server at times: behind one address, another
-// may answer.
-func (t *Table) readName(ctx context.Context, conn *dbsql.Conn) {
-	if since(&t.named) < nameEvery {
+// look reads, at times, what may change without a restart: behind one address,
+// another server may answer, and a column may be made wider.
+func (t *Table) look(ctx context.Context, conn *dbsql.Conn) {
+	if since(&t.looked) < lookEvery {
 		return
 	}
-	t.named.Store(time.Now().UnixNano())
+	t.looked.Store(time.Now().UnixNano())
 	var name string
 	if conn.QueryRowContext(ctx, t.serverName).Scan(&name) == nil {
 		t.server.Store(&name)
+		_, _ = t.end(ctx, conn) // the error shows elsewhere
 	}
 }
 

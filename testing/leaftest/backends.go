@@ -19,16 +19,27 @@ var MySQLBackend = Backend{
 	Float:      "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double NOT NULL, step int NOT NULL)",
 	Narrow:     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
 	Wide:       "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NOT NULL)",
+	Widen:      "ALTER TABLE leaf_alloc MODIFY max_id bigint NOT NULL",
 	Limits: map[string]int64{
 		"tinyint": math.MaxInt8, "tinyint unsigned": math.MaxUint8, "smallint": math.MaxInt16, "smallint unsigned": math.MaxUint16,
 		"mediumint": 1<<23 - 1, "mediumint unsigned": 1<<24 - 1, "int": math.MaxInt32, "int unsigned": math.MaxUint32,
 		"int(5) zerofill": math.MaxUint32, "bigint": math.MaxInt64, "bigint unsigned": math.MaxInt64,
+	},
+	Names: map[string]bool{
+		"varchar(128) CHARACTER SET utf16": true, "char(20) CHARACTER SET utf32": true, "varchar(20) CHARACTER SET ucs2": true,
+		"varchar(20) CHARACTER SET latin1": true, "varchar(20) CHARACTER SET gbk": true, "char(20)": true, "varbinary(20)": true,
+		"binary(20)": false, "char(20) CHARACTER SET binary": false,
 	},
 	Forgetful: map[string][2]string{
 		"ENGINE=MEMORY": {strings.Replace(officialMySQL, "InnoDB", "MEMORY", 1), "DROP TABLE leaf_alloc"},
 		"ENGINE=MyISAM": {strings.Replace(officialMySQL, "InnoDB", "MyISAM", 1), "DROP TABLE leaf_alloc"},
 		"a view": {strings.Replace(officialMySQL, "leaf_alloc", "leaf", 1) + "; CREATE VIEW leaf_alloc AS SELECT * FROM leaf",
 			"DROP VIEW leaf_alloc; DROP TABLE leaf"},
+	},
+	Bounded: map[string]string{
+		"int CHECK":   "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CHECK (max_id <= 5000), step int NOT NULL)",
+		"table CHECK": "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL, CHECK (max_id > 0 AND max_id < 5001))",
+		"BETWEEN":     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL, CHECK (max_id BETWEEN 1 AND 5000))",
 	},
 	NoDatabase: "information_schem",
 	User: func(user, password, grant string) []string {
@@ -59,7 +70,9 @@ var PostgresBackend = Backend{
 	Float:  "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id double precision NOT NULL, step int NOT NULL)",
 	Narrow: "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id int NOT NULL, step int NOT NULL)",
 	Wide:   "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id numeric(20) NOT NULL, step int NOT NULL)",
+	Widen:  "ALTER TABLE leaf_alloc ALTER COLUMN max_id TYPE bigint",
 	Limits: map[string]int64{"smallint": math.MaxInt16, "integer": math.MaxInt32, "bigint": math.MaxInt64},
+	Names:  map[string]bool{"text": true, "char(20)": true, "name": true, "bytea": false},
 	Forgetful: map[string][2]string{
 		"UNLOGGED": {strings.Replace(officialPostgres, "TABLE", "UNLOGGED TABLE", 1), "DROP TABLE leaf_alloc"},
 		"UNLOGGED (part)": {"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int) PARTITION BY LIST (biz_tag);" +
@@ -67,6 +80,12 @@ var PostgresBackend = Backend{
 		"UNLOGGED (heir)": {officialPostgres + "; CREATE UNLOGGED TABLE heir () INHERITS (leaf_alloc)", "DROP TABLE heir; DROP TABLE leaf_alloc"},
 		"a view": {strings.Replace(officialPostgres, "leaf_alloc", "leaf", 1) + "; CREATE VIEW leaf_alloc AS SELECT * FROM leaf",
 			"DROP VIEW leaf_alloc; DROP TABLE leaf"},
+	},
+	Bounded: map[string]string{
+		"CHECK":   "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CHECK (max_id <= 5000), step int NOT NULL)",
+		"BETWEEN": "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CHECK (max_id BETWEEN 1 AND 5000), step int NOT NULL)",
+		"DOMAIN": "CREATE DOMAIN five AS bigint CHECK (VALUE < 5001);" +
+			"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id five NOT NULL, step int NOT NULL)",
 	},
 	NoDatabase: "no_such_database",
 	User: func(user, password, grant string) []string {

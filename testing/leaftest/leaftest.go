@@ -33,9 +33,18 @@ type Backend struct {
 	Float      string // max_id is floating point
 	Narrow     string // max_id has 32 bits
 	Wide       string // max_id has numbers beyond 2^63
+	Widen      string // makes max_id a BIGINT
+
+	// Bounded are statements that create tables in which a constraint keeps
+	// max_id at 5000 or below.
+	Bounded map[string]string
 
 	// Limits are the largest values of max_id, by its type.
 	Limits map[string]int64
+
+	// Names are types of biz_tag in the official table, and whether they keep
+	// names as they are.
+	Names map[string]bool
 
 	// Forgetful tables, by the flaw in the error: statements that create and
 	// remove leaf_alloc.
@@ -61,11 +70,14 @@ func (b *Backend) Run(t *testing.T) {
 	}{
 		{"OnlyTheExactTag", b.testExactTag},
 		{"DistinctTags", b.testDistinctTags},
+		{"TypesOfNames", b.testNames},
+		{"LockedRow", b.testLockedRow},
 		{"Find", b.testFind},
 		{"UnusableRows", b.testUnusableRows},
 		{"ManyTags", b.testManyTags},
 		{"ColumnsThatCannotCount", b.testColumns},
 		{"Limits", b.testLimits},
+		{"LastNumbers", b.testLastNumbers},
 		{"RemoveBesideLeaf", b.testRemoveBesideLeaf},
 		{"TablesThatForget", b.testForgetful},
 		{"Migrate", b.testMigrate},

@@ -59,6 +59,10 @@ var (
 	// ErrNearlyFull warns that the account's storage is nearly full.
 	ErrNearlyFull = problem.New(problem.StorageFull, "the account's storage is nearly full; a full account stops grants")
 
+	// ErrFills warns that templates may make more tags than the register has room
+	// for.
+	ErrFills = problem.New(problem.Fills, "room for tags may end, and templates make no more then")
+
 	// ErrRunsOut warns that numbers run out within a year.
 	ErrRunsOut = problem.New(problem.RunsOut, "numbers run out")
 
@@ -75,7 +79,7 @@ var errRights = errors.New("this user's rights are unknown")
 // mayBeRight lists the errors that are warnings.
 var mayBeRight = []error{
 	durability.ErrSyncUnknown, store.ErrSettingUnknown, worker.ErrNoReports,
-	errRights, ErrShared, ErrNearlyFull, ErrRunsOut, ErrCopies, ErrDifferent,
+	errRights, ErrShared, ErrNearlyFull, ErrFills, ErrRunsOut, ErrCopies, ErrDifferent,
 	enrich.ErrMixedTarget,
 }
 
@@ -365,7 +369,48 @@ func (d *Doctor) storage(ctx context.Context) []Finding {
 	case float64(used) > nearlyFull*float64(limit):
 		err = fmt.Errorf("%w: %s", ErrNearlyFull, state)
 	}
-	return []Finding{answer("storage", state, err)}
+	all := []Finding{answer("storage", state, err)}
+	if limit > 0 {
+		all = append(all, d.room(ctx)...)
+	}
+	return all
+}
+
+// tagBytes is about what a tag takes in the register.
+const tagBytes = 250
+
+// room compares the room for new tags in the register with the tags that
+// templates may make. A missing register has been reported before.
+func (d *Doctor) room(ctx context.Context) []Finding {
+	const what = "room for tags"
+	stream, err := query(ctx, d, func(ctx context.Context) (jetstream.Stream, error) {
+		return d.JetStream.Stream(ctx, kv.StreamName(register.BucketName(d.Prefix)))
+	})
+	if err != nil {
+		return nil
+	}
+	list, err := query(ctx, d, func(ctx context.Context) (templates.List, error) {
+		return templates.Read(ctx, d.JetStream, d.Prefix)
+	})
+	if err != nil {
+		return nil
+	}
+	info := stream.CachedInfo()
+	if info.Config.MaxBytes <= 0 {
+		return []Finding{answer(what, "", fmt.Errorf("%w: the register has no limit of its own, so tags could take the room of leases", ErrDifferent))}
+	}
+	room := int64(info.State.Msgs) + max(info.Config.MaxBytes/10*9-int64(info.State.Bytes), 0)/tagBytes
+	allowed := int64(0)
+	for _, t := range list {
+		if t.MaxTags == 0 {
+			return []Finding{answer(what, "", fmt.Errorf("%w: for about %d in all, but template %s has no limit", ErrFills, room, t.Pattern))}
+		}
+		allowed = store.Beyond(allowed, t.MaxTags)
+	}
+	if allowed > room {
+		err = fmt.Errorf("%w: for about %d in all, but templates allow %d", ErrFills, room, allowed)
+	}
+	return []Finding{answer(what, fmt.Sprintf("for about %d in all", room), err)}
 }
 
 // clock compares this machine's clock with the server's, which comes with a

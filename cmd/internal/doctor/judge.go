@@ -102,7 +102,53 @@ func Judge(now time.Time, reports []worker.Report, store bool) (all []Finding) {
 			add(Warning, "discarded %s granted before: the store regressed", format.Of(n, "range"))
 		}
 	}
+	return append(all, endings(reports)...)
+}
+
+// endings names the tags that loaders found to end, and the limit of all tags in
+// a table whose column is narrow.
+func endings(reports []worker.Report) (all []Finding) {
+	var exhausted, soon []string
+	more := 0
+	for _, r := range reports {
+		if e := r.Endings; e != nil {
+			exhausted, soon = append(exhausted, e.ExhaustedTags...), append(soon, e.SoonTags...)
+			more = max(more, e.Exhausted+e.Soon-len(e.ExhaustedTags)-len(e.SoonTags))
+		}
+	}
+	limit := Limit(reports)
+	name := func(severity Severity, tags []string, text string) {
+		slices.Sort(tags)
+		tags = slices.Compact(tags)
+		for _, tag := range tags[:min(MaxNamed, len(tags))] {
+			all = append(all, Finding{Severity: severity, What: "tag " + tag, Text: text})
+		}
+		more += max(len(tags)-MaxNamed, 0)
+	}
+	end := "its numbers end at 2^63"
+	if limit > 0 {
+		end = fmt.Sprintf("its numbers end at %d, where column max_id ends; make it a BIGINT without bounds", limit)
+	}
+	name(Error, exhausted, "exhausted, so requests get 507: "+end)
+	soon = slices.DeleteFunc(soon, func(tag string) bool { return slices.Contains(exhausted, tag) })
+	name(Warning, soon, "soon exhausted, less than a tenth is left: "+end)
+	if more > 0 {
+		all = append(all, Finding{Severity: Warning, What: "tags", Text: format.Of(more, "more tag") + " exhausted or soon exhausted"})
+	}
+	if limit > 0 {
+		all = append(all, Finding{Severity: Warning, What: "store", Text: fmt.Sprintf("tags end at %d: column max_id must be BIGINT without bounds", limit)})
+	}
 	return all
+}
+
+// Limit returns the number at which tags end, if it is below 2^63 - 1, or 0.
+func Limit(reports []worker.Report) (limit int64) {
+	for _, r := range reports {
+		if limit == 0 || r.Limit > 0 && r.Limit < limit {
+			limit = r.Limit
+		}
+	}
+	return limit
 }
 
 // Count returns the number of processes that answer requests for tags, of those
@@ -191,8 +237,10 @@ func ofLayout(now time.Time, layout snowflake.Layout) (all []Finding) {
 // far from a limit.
 func ofTags(now time.Time, reports []worker.Report) []Finding {
 	uses := make(map[string]forecast.Use) // of all workers together
+	limit := Limit(reports)
 	for _, r := range reports {
 		for _, t := range r.Stats.Tags {
+			t.Use.Limit = limit
 			uses[t.Tag] = uses[t.Tag].Join(t.Use)
 		}
 	}

@@ -145,7 +145,7 @@ func TestWhenDenied(t *testing.T) {
 	natstest.Eventually(t, "a later one is logged", func() bool {
 		return logs.FilterMessage("NATS error").Len() == 1
 	})
-	if n := logs.FilterMessageSnippet("inbox").Len(); n != 1 {
+	if n := logs.FilterMessage("reply to a caller denied").Len(); n != 1 {
 		t.Errorf("%d log lines about callers' inboxes, want 1 a minute", n)
 	}
 }

@@ -55,8 +55,8 @@ func Stay(name string, own Own, log *zap.Logger) []nats.Option {
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			if v, ok := rights.ViolationOf(err); ok && !own(v) {
-				onceAMinute.Warn("a caller's inbox may not be replied to, so its requests time out", zap.String("connection", name),
-					zap.String("inbox", v.Subject), zap.String("hint", "set the caller's inbox prefix to that of its user; docs/security.md lists them"))
+				onceAMinute.Warn("reply to a caller denied", zap.String("connection", name),
+					zap.String("inbox", v.Subject), zap.String("hint", "its requests time out; set its inbox prefix to that of its user, see docs/security.md"))
 				return
 			}
 			subject := ""

@@ -406,7 +406,7 @@ func (c *collection) addOthers(reports []worker.Report) {
 
 // addTags combines the tags of all workers, the busiest first.
 func (c *collection) addTags() {
-	all := make(map[string]*Tag)
+	all, limit := make(map[string]*Tag), doctor.Limit(c.reports)
 	for _, r := range c.reports {
 		for _, s := range r.Stats.Tags {
 			t := all[s.Tag]
@@ -422,6 +422,7 @@ func (c *collection) addTags() {
 			t.Rate += s.Rate
 			t.Runway = min(t.Runway, s.Runway)
 			t.Parked += s.Parked
+			s.Use.Limit = limit
 			t.use = t.use.Join(s.Use)
 		}
 	}

@@ -171,6 +171,17 @@ type Enrichment struct {
 	Oldest time.Time `json:"oldest,omitzero"`
 }
 
+// Databases returns the stores of loaders, with the servers that they reach.
+func (i *Installation) Databases() (all []string) {
+	for _, r := range i.Processes {
+		if r.Database != "" {
+			all = append(all, r.Stats.Store+" at "+r.Database)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // Known reports whether a part was read.
 func (i *Installation) Known(part string) bool {
 	return !slices.ContainsFunc(i.Unread, func(u Unread) bool { return u.What == part || u.What == everything })

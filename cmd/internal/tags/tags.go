@@ -108,6 +108,14 @@ func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[st
 
 func byName(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) }
 
+// Limit returns the number at which tags end.
+func (t *Tags) Limit(ctx context.Context) (int64, error) {
+	if t.store.Database == nil {
+		return math.MaxInt64, nil
+	}
+	return t.store.Database.Limit(ctx)
+}
+
 // Find returns a tag of the store. Errors: store.ErrNoTag.
 func (t *Tags) Find(ctx context.Context, name string) (store.Tag, error) {
 	list, err := t.store.Tags(ctx)

@@ -28,6 +28,7 @@
 //	schedule.go  which tag is called next
 //	pace.go      which tags are slow
 //	breaker.go   whether the store fails
+//	endings.go   tags whose numbers end
 //	lookup.go    tags that are new to the loader
 //	census.go    the limits of templates
 //	stream.go    the load stream

@@ -17,8 +17,11 @@ func newCounts() callCounts {
 
 // Figures has a loader's figures since its start.
 type Figures struct {
-	Loads  Loads
-	Outage Outage
+	Loads   Loads
+	Outage  Outage
+	Endings Endings
+	Server  string // the database server that answered lately
+	Limit   int64  // below which tags end
 }
 
 // Loads counts a loader's calls of the store.
@@ -35,13 +38,16 @@ func (l *Loader) Figures() Figures {
 		f.Loads.Writes += n.Load()
 	}
 	f.Loads.Failures = l.counts["failed"].Load()
-	f.Loads.Burnt = l.cfg.Store.Figures().Burnt
+	of := l.cfg.Store.Figures()
+	f.Loads.Burnt, f.Server, f.Limit = of.Burnt, of.Server, of.Limit
+	f.Endings = l.endings.report(of.Limit)
 	return f
 }
 
 var (
 	loadsTotal   = metric.Declare("loads_total", "Store calls for a segment, by outcome.", "outcome")
 	loadDuration = metric.Declare("load_duration_seconds", "Duration of store calls for a segment.")
+	endingTags   = metric.Declare("store_ending_tags", "Tags that a loader found to be exhausted, or to have less than a tenth of all numbers left.", "state")
 	storeOutage  = metric.Declare("store_outage", "1 if the store is failing, else 0.")
 	outagesTotal = metric.Declare("store_outages_total", "Store outages, including the current one.")
 
@@ -57,11 +63,14 @@ func (l *Loader) Collect(to metric.Sink) {
 		to.Counter(loadsTotal, l.counts[name].Load(), name)
 	}
 	to.Histogram(loadDuration, &l.latency, 0)
+	f := l.cfg.Store.Figures()
+	endings := l.endings.report(f.Limit)
+	to.Gauge(endingTags, float64(endings.Exhausted), "exhausted")
+	to.Gauge(endingTags, float64(endings.Soon), "soon")
 	outage := l.schedule.outage()
 	to.BoolGauge(storeOutage, outage.Now)
 	to.Counter(outagesTotal, outage.Times)
 
-	f := l.cfg.Store.Figures()
 	to.Counter(wentBackTotal, f.RowsBack, "table")
 	to.Counter(wentBackTotal, f.Regressions, "register")
 	to.BoolGauge(storeStopped, l.cfg.Store.Stopped() != nil)

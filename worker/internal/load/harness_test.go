@@ -38,6 +38,7 @@ type fakeStore struct {
 	refusal  error                    // of all creations
 	entries  store.Order              // the order in grants
 	left     int64                    // IDs left
+	limit    int64                    // of all tags
 	lookups  int
 	probes   int
 	next     map[string]int64
@@ -51,12 +52,12 @@ var errHangs, errAway = errors.New("hangs"), errors.New("away")
 func newFakeStore() *fakeStore {
 	return &fakeStore{
 		missing: "MN", delay: 10 * time.Millisecond, bad: make(map[string]error), next: make(map[string]int64), called: make(map[string]int),
-		entries: store.Trend, left: math.MaxInt64,
+		entries: store.Trend, left: math.MaxInt64, limit: math.MaxInt64,
 	}
 }
 
 func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
-func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
+func (s *fakeStore) Figures() store.Figures  { return store.Figures{Limit: s.limit} }
 func (s *fakeStore) Stopped() error          { return nil }
 
 func (s *fakeStore) Probe(ctx context.Context, write bool) error {
@@ -125,9 +126,10 @@ func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Gra
 	if err := errors.Join(s.down, s.readOnly, s.bad[tag]); err != nil {
 		return store.Grant{}, err
 	}
-	if s.left < n {
+	if s.left == 0 || s.left < n && s.entries == store.Strict {
 		return store.Grant{}, store.ErrExhausted
 	}
+	n = min(n, s.left)
 	s.order = append(s.order, tag)
 	first := max(1, s.next[tag])
 	s.next[tag] = first + n

@@ -69,6 +69,8 @@ type Loader struct {
 	counts     callCounts
 	latency    metric.Histogram // of the store
 
+	endings *endings
+
 	plain   *nats.Subscription // from Start on
 	corrupt rate.Sometimes     // logs tags
 }
@@ -93,6 +95,7 @@ func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loa
 		stream:     goroutines.New(),
 		background: goroutines.New(),
 		counts:     newCounts(),
+		endings:    newEndings(cfg.Log),
 		corrupt:    rate.Sometimes{First: 10, Interval: time.Minute},
 	}
 }
@@ -310,28 +313,36 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 	case result.refusal == 0:
 		return jobs, err
 	case result.refusal == messages.CodeExhausted && len(jobs) > 1:
-		// Together they want more than is left; a single job may fit.
+		// Strict jobs together want more than is left; a single one may fit.
 		for i := range jobs {
 			if left, err = l.load(ctx, name, jobs[i:i+1]); len(left) > 0 {
 				return jobs[i:], err
 			}
 		}
 		return nil, err
+	case result.refusal == messages.CodeExhausted:
+		l.endings.refused(name, l.cfg.Store.Figures().Limit)
 	case result.refusal == messages.CodeUnavailable:
 		l.corrupt.Do(func() { l.cfg.Log.Error("cannot grant tag", zap.String("tag", name), zap.Error(err)) })
 	}
-	segment := grant.Segment
-	for _, j := range jobs {
-		if err != nil {
+	if err != nil {
+		for _, j := range jobs {
 			l.send(j.event, refusal(result, err))
-			continue
 		}
-		// These sizes add up to the segment.
+		return nil, err
+	}
+	l.endings.granted(name, grant.End, l.cfg.Store.Figures().Limit)
+	segment := grant.Segment
+	for i, j := range jobs {
+		if segment.Len() == 0 { // the last numbers of a trend tag
+			return l.load(ctx, name, jobs[i:])
+		}
+		// These sizes add up to the segment, or to more than was left.
 		own, rest := segment.Cut(l.size(j.event, tag))
 		l.send(j.event, loads.Grant{First: own.First, End: own.End, Step: tag.Step, Order: grant.Order})
 		segment = rest
 	}
-	return nil, err
+	return nil, nil
 }
 
 // size is the number of IDs that an event gets. It never exceeds this loader's

@@ -1,0 +1,41 @@
+package kv_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// TestLeaveRoom: a bucket that callers can fill ends below the account, so that
+// the other buckets still have room when it is full.
+func TestLeaveRoom(t *testing.T) {
+	const storage = 4 << 20
+	srv := natstest.Start(t)
+	js := natstest.JetStream(t, srv.Connect(t))
+	lasting := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "counts", Replicas: 1})
+	apply(t, js, kv.LeaveRoom(lasting), "created")
+	apply(t, js, kv.LeaveRoom(lasting), "as it should be") // the account has no limit
+	limits := map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: storage, MaxStreams: -1, MaxConsumers: -1}}
+	if err := srv.Running().GlobalAccount().UpdateJetStreamLimits(limits); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, js, kv.LeaveRoom(lasting), "changed: at most 3 MB")
+	apply(t, js, kv.LeaveRoom(lasting), "as it should be")
+	apply(t, js, bucket(time.Hour), "created")
+	var full error
+	for n := 0; full == nil && n < 2*storage; n += 64 << 10 {
+		_, full = js.Publish(t.Context(), fmt.Sprint("$KV.counts.", n), make([]byte, 64<<10))
+	}
+	if full == nil {
+		t.Error("the bucket has no end")
+	}
+	if _, err := js.Publish(t.Context(), "$KV.b.lease", []byte("beside it")); err != nil {
+		t.Errorf("another bucket beside a full one: %v", err)
+	}
+}

@@ -1,0 +1,47 @@
+package load
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// TestEndings: a tag that crosses into its last tenth, and one that is
+// exhausted, are logged once and reported, until they have numbers again.
+func TestEndings(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	e := newEndings(zap.New(core))
+	const limit = 1000
+	expect := func(want string, exhausted, soon int) {
+		t.Helper()
+		var got []string
+		for _, line := range logs.TakeAll() {
+			got = append(got, line.Message)
+		}
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("logged %q, want %q", text, want)
+		}
+		if r := e.report(limit); r.Exhausted != exhausted || r.Soon != soon || len(r.ExhaustedTags) != exhausted || len(r.SoonTags) != soon {
+			t.Errorf("%+v, want %d exhausted and %d soon", r, exhausted, soon)
+		}
+	}
+	e.granted("order", limit*9/10, limit)
+	expect("", 0, 0)
+	e.granted("order", limit*9/10+1, limit)
+	e.granted("order", limit, limit)
+	expect("tag will soon be exhausted", 0, 1)
+	for range 3 {
+		e.refused("order", limit)
+		e.refused("other", limit)
+	}
+	expect("tag is exhausted; tag is exhausted", 2, 0)
+	e.granted("other", limit/2, limit)
+	expect("tag is no longer exhausted", 1, 0)
+	if r := e.report(math.MaxInt64); r.Exhausted+r.Soon > 0 {
+		t.Errorf("%+v after the limit has risen", r)
+	}
+	expect("tag is no longer exhausted", 0, 0)
+}
