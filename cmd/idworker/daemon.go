@@ -23,6 +23,7 @@ import (
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
@@ -179,8 +180,9 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	if domain == "" && d.at.Context != "" {
 		domain = "*" // the context may set it
 	}
-	own := natsconn.OwnOf(d.cfg.examined.Role.Needs(cfg.Prefix), domain)
-	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", own, cfg.Log); err != nil {
+	need := rights.Join(d.cfg.examined.Role.Needs(cfg.Prefix), doctor.Role(rights.Admin).Needs(cfg.Prefix)) // what is missing is created
+	own := natsconn.OwnOf(need, domain)
+	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", natsconn.OwnSubscriptions, cfg.Log); err != nil {
 		return err
 	}
 	d.onClose(cfg.Requests.Close)
@@ -192,7 +194,8 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	d.onClose(cfg.Control.Close)
 	d.conns = []*nats.Conn{cfg.Requests, cfg.Control}
 	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
-	starting, explainDenied := natsconn.WhenDenied(ctx, own, cfg.Requests, cfg.Control)
+	starting, explainRequests := natsconn.WhenDenied(ctx, natsconn.OwnSubscriptions, cfg.Requests)
+	starting, explainControl := natsconn.WhenDenied(starting, own, cfg.Control)
 	if d.embedded == nil { // else checked before it listened
 		err = kv.WithRetry(starting, cfg.Log, func(ctx context.Context) error { return d.cfg.admit(ctx, cfg.JetStream) })
 	}
@@ -202,7 +205,7 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	if err == nil {
 		err = d.process.Start(starting)
 	}
-	explained := explainDenied(err)
+	explained := explainRequests(explainControl(err))
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, d.process.Stop())
 	}
