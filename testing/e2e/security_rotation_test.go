@@ -75,7 +75,9 @@ func TestPasswordRotates(t *testing.T) {
 		p.stop(syscall.SIGTERM)
 	}
 	for _, p := range processes {
-		if p.says("NATS does not answer") != 1 || p.says("stopped with") > 0 {
+		n := p.says("NATS does not answer")
+		// An enricher may have ended before it gives up.
+		if n > 1 || n == 0 && p == serve || p.says("stopped with") > 0 {
 			t.Errorf("%s: not one sentence about the end:\n%s", p.name, p.stderr.Tail())
 		}
 	}
