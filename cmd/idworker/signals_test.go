@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -78,5 +79,24 @@ func TestHangUp(t *testing.T) {
 	close(stop)
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCutOff: during a stop, a connection is closed if its server is away, which
+// is logged once.
+func TestCutOff(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		ns := natstest.Start(t)
+		conns := []*nats.Conn{ns.Connect(t, nats.MaxReconnects(-1)), ns.Connect(t, nats.MaxReconnects(-1))}
+		if away {
+			ns.Stop()
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		cutOff(t.Context(), zap.New(core), conns...)
+		for _, conn := range conns {
+			if conn.IsClosed() != away || (logs.Len() == 1) != away || logs.Len() > 1 {
+				t.Errorf("server away: %v, connection closed: %v, logged: %v", away, conn.IsClosed(), logs.All())
+			}
+		}
 	}
 }
