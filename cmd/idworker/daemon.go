@@ -45,7 +45,7 @@ type daemon struct {
 	metrics    *prometheus.Registry
 	background *goroutines.Group
 	opened     []func()    // closers, in the order of opening
-	serving    atomic.Bool // all fields above are set
+	serving    atomic.Bool // all fields above are set, and a claim was tried
 }
 
 // startTimeout bounds the opening of the store, and the demo.
@@ -176,6 +176,9 @@ func shellWord(path string) string {
 func (d *daemon) startProcess(ctx context.Context) (err error) {
 	cfg := d.cfg.worker
 	cfg.Trouble = d.trouble
+	if d.embedded != nil {
+		cfg.Interest = d.embedded.Interest
+	}
 	domain := d.at.JSDomain
 	if domain == "" && d.at.Context != "" {
 		domain = "*" // the context may set it
@@ -285,6 +288,22 @@ func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 // run serves until ctx ends, or the process fails: on its worker ID, or on the
 // folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
+	err := d.answerCallers()
+	if err == nil {
+		err = d.serve(ctx, out)
+	}
+	d.cfg.log.Info("stopping")
+	d.notify(systemd.SdNotifyStopping)
+	d.background.Start(func(ctx context.Context) { cutOff(ctx, d.cfg.log, d.conns...) })
+	if d.callers != nil {
+		d.callers.Stop() // requests in flight need the process
+	}
+	return errors.Join(err, d.process.Stop())
+}
+
+// serve waits for a worker ID before it reports that the process serves: a
+// rolling restart then stops the next process. Callers get IDs of tags before.
+func (d *daemon) serve(ctx context.Context, out output) error {
 	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
 	d.serving.Store(true)
@@ -294,27 +313,20 @@ func (d *daemon) run(ctx context.Context, out output) error {
 		d.background.Start(d.warnUnsupplied)
 	}
 	d.logServing()
-	err := d.answerCallers()
-	if err == nil {
-		d.background.Start(d.notifyReady)
-	}
-	if err == nil && d.cfg.demo {
-		err = d.demo(ctx, out)
-	}
-	if err == nil {
-		select {
-		case <-ctx.Done():
-		case err = <-d.process.Failed():
-		case err = <-d.gone:
+	d.background.Start(d.notifyReady)
+	if d.cfg.demo {
+		if err := d.demo(ctx, out); err != nil {
+			return err
 		}
 	}
-	d.cfg.log.Info("stopping")
-	d.notify(systemd.SdNotifyStopping)
-	d.background.Start(func(ctx context.Context) { cutOff(ctx, d.cfg.log, d.conns...) })
-	if d.callers != nil {
-		d.callers.Stop() // requests in flight need the process
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.process.Failed():
+		return err
+	case err := <-d.gone:
+		return err
 	}
-	return errors.Join(err, d.process.Stop())
 }
 
 // readyPoll is the interval between checks of a process that is not ready.
