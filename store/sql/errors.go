@@ -25,6 +25,8 @@ var (
 	errLocked   = errors.New("row is locked")
 
 	errLogin     = setupError("user or password refused; check the DSN")
+	errMayBeTLS  = setupError("user or password refused; check the DSN, and add ?tls=true if TLS is required")
+	errTLS       = setupError("the server requires TLS; add ?tls=true to the DSN")
 	errHost      = setupError("user refused from this host; check its host in MySQL, pg_hba.conf in PostgreSQL, and TLS in the DSN")
 	errParameter = setupError("unsupported parameter; check the DSN")
 	errDatabase  = setupError("no such database; create it or check the DSN")

@@ -66,7 +66,8 @@ var mysql = dialect{
 
 	// MariaDB's numbers are the same.
 	reasons: map[string]error{
-		"1045": errLogin, "1698": errLogin,
+		"1045": errMayBeTLS, "1698": errMayBeTLS, // also without the TLS that MariaDB requires
+		"3159": errTLS,
 		"1130": errHost,
 		"1046": errDatabase, "1049": errDatabase,
 		"1146": store.ErrNoTable,

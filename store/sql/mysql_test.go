@@ -195,6 +195,33 @@ func TestSessionDoesNotDependOnTheServersDefaults(t *testing.T) {
 	}
 }
 
+// A user or a server that requires TLS refuses other connections,
+// MariaDB as it refuses a wrong password. Each error names the setting.
+func TestRequiredTLSIsNamed(t *testing.T) {
+	tier.All(t)
+	srv := dbtest.StartMySQL(t)
+	srv.Exec(t, "CREATE USER 'tls'@'%' IDENTIFIED BY 'secret' REQUIRE SSL", "CREATE USER 'plain'@'%' IDENTIFIED BY 'secret'")
+	for user, setting := range map[string]string{"tls": "OFF", "plain": "ON"} {
+		config, err := sql.Parse(srv.DSNFor(user, "secret"), "leaf_alloc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := config.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Exec(t, "SET GLOBAL require_secure_transport = "+setting)
+		err = table.Check(t.Context())
+		srv.Exec(t, "SET GLOBAL require_secure_transport = OFF")
+		if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "add ?tls=true") {
+			t.Errorf("%s: %v", user, err)
+		}
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The DSN cannot set session variables.
 func TestSessionVariablesInTheDSN(t *testing.T) {
 	for _, param := range []string{"autocommit=0", "AUTOCOMMIT=0", "sql_mode=''", "%40%40autocommit=0"} {

@@ -41,9 +41,10 @@ type Backend struct {
 // Parse parses a DSN: jetstream, mysql://…, or postgres://…. The table is in
 // that database. Errors never contain the DSN.
 func Parse(dsn, table string) (Backend, error) {
-	switch scheme, _, _ := strings.Cut(dsn, "://"); scheme {
-	case string(JetStream):
+	if dsn == string(JetStream) {
 		return Backend{kind: JetStream}, nil
+	}
+	switch scheme, _, _ := strings.Cut(dsn, "://"); scheme {
 	case "mysql", "postgres", "postgresql":
 		config, err := sql.Parse(dsn, table)
 		if err != nil {
