@@ -15,9 +15,9 @@ import (
 // before their context ends.
 //
 // A Client holds only the connection, so it is cheap, and it is safe for
-// concurrent use. It subscribes to one inbox at most, for any number of calls,
-// besides the inbox that all requests of the connection share. IDs whose reply comes too late for a call are lost: a gap,
-// never a duplicate.
+// concurrent use. It has one inbox at most, for any number of calls, in addition
+// to the inbox of the connection. IDs whose reply comes too late for a call are
+// lost: a gap, never a duplicate.
 type Client struct {
 	nc     *nats.Conn
 	prefix Prefix

@@ -122,8 +122,8 @@ func LoaderListens(ctx context.Context, conn *nats.Conn, p messages.Prefix) (boo
 		return false, nil
 	// The loader is paused, or the request was denied.
 	case errors.Is(err, context.DeadlineExceeded):
-		if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-			return true, last
+		if v, ok := rights.ViolationOf(conn.LastError()); ok && v == (rights.Violation{Subject: loaderSubject(p)}) {
+			return true, conn.LastError()
 		}
 		return true, nil
 	}

@@ -14,11 +14,11 @@ import (
 // decodeCmd decodes snowflake IDs, or prints the IDs that a period can have. It
 // connects to nothing: flags give the layout.
 type decodeCmd struct {
-	Layout string    `help:"Layout: ${layouts}, or written out." default:"default"`
-	Epoch  time.Time `help:"Epoch (default: the layout's)." placeholder:"2025-01-01T00:00:00Z"`
+	Layout string  `help:"Layout: ${layouts}, or written out." default:"default"`
+	Epoch  instant `help:"Epoch (default: the layout's)." placeholder:"2025-01-01T00:00:00Z"`
 
-	From *time.Time `help:"Print the first and last possible ID from this time." placeholder:"2026-07-01T00:00:00Z" env:"-"`
-	To   *time.Time `help:"End of that period, exclusive." placeholder:"2026-08-01T00:00:00Z" env:"-"`
+	From *instant `help:"Print the first and last possible ID from this time." placeholder:"2026-07-01T00:00:00Z" env:"-"`
+	To   *instant `help:"End of that period, exclusive." placeholder:"2026-08-01T00:00:00Z" env:"-"`
 
 	printFlags `embed:""`
 
@@ -118,12 +118,14 @@ func (d decoded) Text(out io.Writer) error {
 
 // printRange prints the IDs that the period of --from and --to can have.
 func (d *decodeCmd) printRange(out output, layout snowflake.Layout) error {
-	from, last := *d.From, *d.From
+	from := time.Time(*d.From)
+	last := from
 	if d.To != nil {
-		if !d.To.After(from) {
-			return problem.Usage(fmt.Errorf("--to %s must be after --from %s", d.To.UTC().Format(time.RFC3339Nano), from.UTC().Format(time.RFC3339Nano)))
+		to := time.Time(*d.To)
+		if !to.After(from) {
+			return problem.Usage(fmt.Errorf("--to %s must be after --from %s", to.UTC().Format(time.RFC3339Nano), from.UTC().Format(time.RFC3339Nano)))
 		}
-		last = d.To.Add(-1) // --to is exclusive
+		last = to.Add(-1) // --to is exclusive
 	}
 	found := periodIDs{ofLayout: newOfLayout(layout)}
 	var err error

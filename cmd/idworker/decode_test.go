@@ -46,7 +46,7 @@ func TestDecodeFrom(t *testing.T) {
 		"":                                "give IDs to decode, or --from",
 		"--to " + july:                    "--from",
 		"5 --from " + july:                "not both",
-		"--from 2024-07-01T00:00Z":        "parsing time",
+		"--from 2024-07-01T00:00Z":        "expected a time such as",
 		"--from 2024-12-31T23:59:59.999Z": "allowed is 2025-01-01T00:00:00Z to ",
 		"--from 2094-09-07T15:47:35.552Z": "2094-09-07T15:47:35.552Z",
 		"--from " + july + " --to 2112-02-09T00:00:00Z": "--to: snowflake: time outside the layout",

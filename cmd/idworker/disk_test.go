@@ -74,7 +74,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "it ends", func() bool { return len(code) > 0 })
-	if code := <-code; code != exitFailure || !strings.Contains(said.String(), data+": ") || !strings.Contains(said.String(), "start serve again once the disk has space") {
+	if code := <-code; code != exitFailure || !strings.Contains(said.String(), data+": ") || !strings.Contains(said.String(), "idworker.room: is a directory") {
 		t.Errorf("it ended with %d: %s", code, said.String())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -172,12 +173,16 @@ func isSet(c *kong.Context, name string) bool {
 
 var negative = regexp.MustCompile(`^-\d`)
 
-// explainNumber explains a negative number, which looks like a flag.
+// explainNumber explains a negative number or duration, which looks like a flag.
 func explainNumber(args []string, err error) error {
 	for _, arg := range args {
-		if negative.MatchString(arg) {
-			return fmt.Errorf("%s: must not be negative; counts, steps and IDs start at 1", arg)
+		if !negative.MatchString(arg) {
+			continue
 		}
+		if _, bad := time.ParseDuration(arg); bad == nil {
+			return fmt.Errorf("%s: durations must not be negative", arg)
+		}
+		return fmt.Errorf("%s: must not be negative; counts, steps and IDs start at 1", arg)
 	}
 	return err
 }

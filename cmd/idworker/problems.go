@@ -7,6 +7,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,7 +23,7 @@ const (
 	exitNoTag     = 3   // no such tag
 	exitTryLater  = 4   // no IDs or no worker at the moment
 	exitExhausted = 5   // the tag's IDs are used up
-	exitInterrupt = 130 // interrupted by a signal
+	exitInterrupt = 130 // interrupted by a signal; serve and enrich end with 0
 )
 
 // exits lists the exit codes with their meanings, in ascending order.
@@ -36,7 +37,7 @@ var exits = []struct {
 	{exitNoTag, "no such tag"},
 	{exitTryLater, "no IDs or no worker at the moment; retry later"},
 	{exitExhausted, "the tag's IDs are used up"},
-	{exitInterrupt, "interrupted by a signal"},
+	{exitInterrupt, "interrupted by a signal; serve and enrich end with 0"},
 }
 
 const (
@@ -71,10 +72,11 @@ var problems = map[problem.Kind]struct {
 	problem.PortOfOther:     {hint: "another program listens there: stop it, or choose another port with --listen"},
 	problem.FolderInUse:     {hint: "stop that process, connect to it with --server, or choose another --data or --witness"},
 	problem.FolderGone:      {hint: "put it back, or restore a backup before serving again; see docs/backup-restore.md"},
-	problem.FolderUnwritten: {hint: "start serve again once the disk has space"},
 	problem.FolderDamaged:   {hint: hintRaiseData + "; or put a backup back: idworker restore DIR, with the same flags"},
 	problem.WitnessGone:     {hint: "if it moved, set --witness; otherwise " + hintRaiseData},
 	problem.WitnessUnusable: {hint: "give this installation a --witness of its own, outside the data that a restore replaces"},
+	problem.DiskFull:        {hint: "free disk space first"},
+	problem.DiskReadOnly:    {hint: "make the file system writable first; the kernel's log may show why it is not"},
 
 	// A setting that cannot be changed in place needs a copy of the entries: an
 	// empty bucket would issue all IDs again.
@@ -91,10 +93,12 @@ var problems = map[problem.Kind]struct {
 	problem.Regressed:     {hint: hintRaise},
 	problem.PinnedNone: {hint: "check the server; if its data was lost: idworker restore DIR; to begin a new one, with IDs from 1: " +
 		"idworker provision --new --installation %s"},
-	problem.PinnedOther:  {hint: "check the server; if that was made after the data was lost: idworker restore DIR --replace-installation %s"},
-	problem.NoIdentity:   {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
-	problem.NotSynced:    {hint: "set sync_interval: always on every server and let this user check it (see nats.conf), or accept it with --allow-unsynced"},
-	problem.StorageFull:  {hint: "set max_file in the account's jetstream block (see nats.conf)"},
+	problem.PinnedOther: {hint: "check the server; if that was made after the data was lost: idworker restore DIR --replace-installation %s"},
+	problem.NoIdentity:  {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
+	problem.NotSynced:   {hint: "set sync_interval: always on every server and let this user check it (see nats.conf), or accept it with --allow-unsynced"},
+	problem.StorageFull: {hint: "set max_file in the account's jetstream block (see nats.conf)"},
+	problem.ServerFull: {hint: "set max_file_store in the NATS server's jetstream block (see nats.conf); without it, the limit is three quarters of " +
+		"the disk space that was free at the server's start"},
 	problem.Fills:        {hint: "lower --max-tags of the templates (idworker tag set), or raise max_file of the account and the bucket's limit"},
 	problem.TooFewCopies: {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},
 	problem.SmallPayload: {hint: "set max_payload: 1MB, the default, on every NATS server"},
@@ -133,6 +137,10 @@ var foreign = []struct {
 	err  error
 	kind problem.Kind
 }{
+	{syscall.ENOSPC, problem.DiskFull},
+	{syscall.EROFS, problem.DiskReadOnly},
+	{&jetstream.APIError{ErrorCode: 10023}, problem.ServerFull}, // insufficient resources
+	{&jetstream.APIError{ErrorCode: 10047}, problem.ServerFull}, // insufficient storage resources
 	{nats.ErrAuthorization, problem.LoginRefused},
 	{jetstream.ErrBucketNotFound, problem.NotProvisioned},
 	{jetstream.ErrStreamNotFound, problem.NotProvisioned},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,15 +66,17 @@ var remedies = []struct {
 	{refusedFolder("/data", "/w", embedded.ErrNoWitness), "set --witness; otherwise raise all tags above every issued ID: idworker tag raise --all --data /data --witness /w"},
 	{&embedded.RecoverError{Err: embedded.ErrDamaged, Flags: "--data /data --prefix x --store DSN"}, "tag raise --all --data /data --prefix x --store DSN; or put"},
 	{register.ErrNoIdentity, "delete it if it is empty"},
-	{register.ErrWitness, "a --witness of its own"},
+	{fmt.Errorf("%w: /w: %w", register.ErrWitness, register.ErrForeignWitness), "a --witness of its own"},
+	{fmt.Errorf("%w: /w: %w", register.ErrWitness, syscall.ENOSPC), "free disk space first"},
+	{fmt.Errorf("%w: /d: %w", embedded.ErrUnwritten, syscall.EROFS), "make the file system writable first"},
+	{&jetstream.APIError{ErrorCode: 10047}, "set max_file_store"},
 	{&store.RegressionError{Bucket: "ids_register"}, "above every ID granted since: idworker tag raise --all"},
-	{embedded.ErrUnwritten, "start serve again once the disk has space"},
 	{&kv.OlderError{Bucket: "ids_clock", Missing: true}, "then delete key clock_id of the config bucket"},
 	{&kv.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
 	{&kv.OlderError{Bucket: "ids_register", Missing: true}, "above every ID granted since: idworker tag raise --all"},
 	{doctor.ErrCopies, "idworker provision --replicas 3"},
-	{doctor.ErrShared, "set max_file"},
-	{doctor.ErrNearlyFull, "set max_file"},
+	{doctor.ErrShared, "set max_file in the account"},
+	{doctor.ErrNearlyFull, "set max_file in the account"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{fmt.Errorf("%w: why", enrich.ErrUnproven), "--resume-unproven"},
 	{fmt.Errorf("%w: why", enrich.ErrUndecided), "idworker enrich --resume-after SEQ"},

@@ -67,7 +67,7 @@ func (s *site) remedied(refused, command string, fill ...string) {
 func remediesOfInstallation(t *testing.T) {
 	t.Parallel()
 	// A process that claims a worker ID waits for its lease to end.
-	const ttl = "--lease-ttl 12s"
+	const ttl = "--lease-ttl 15s"
 	s := newSite(t, strings.Fields(ttl)...)
 	s.must("tag create order --step 10 --first 100")
 	s.must("tag create chat.* --template --max-tags 1")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -15,13 +16,26 @@ import (
 // snowflakeFlags configure snowflake IDs.
 type snowflakeFlags struct {
 	Layout     string        `help:"Layout: ${layouts}, or written out." default:"default"`
-	Epoch      time.Time     `help:"Epoch (default: the layout's)." placeholder:"2025-01-01T00:00:00Z"`
+	Epoch      instant       `help:"Epoch (default: the layout's)." placeholder:"2025-01-01T00:00:00Z"`
 	Datacenter int64         `help:"Datacenter number." default:"0"`
 	WorkerID   string        `name:"worker-id" help:"Worker ID: a number or ordinal (default: any free ID)." placeholder:"N|ordinal"`
-	LeaseTTL   time.Duration `help:"Lease time of worker IDs, at least 15s." default:"30s"`
+	LeaseTTL   time.Duration `help:"Lease time of worker IDs; below 15s frees none sooner." default:"30s"`
 	MaxAhead   time.Duration `help:"Limit on running ahead of the clock." default:"1s"`
 
 	MaxClockSkew time.Duration `help:"Allowed clock difference from server and workers." default:"5s"`
+}
+
+// instant is a flag with a time.
+type instant time.Time
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (i *instant) UnmarshalText(text []byte) error {
+	at, err := time.Parse(time.RFC3339Nano, string(text))
+	if err != nil {
+		return fmt.Errorf("%.40q: expected a time such as 2025-01-01T00:00:00Z", text)
+	}
+	*i = instant(at)
+	return nil
 }
 
 // layout returns the layout that the flags describe.
@@ -30,11 +44,11 @@ func (f snowflakeFlags) layout() (snowflake.Layout, error) {
 	if err != nil {
 		return layout, problem.Usage(fmt.Errorf("--layout: %w", err))
 	}
-	if f.Epoch.IsZero() {
+	if f.Epoch == (instant{}) {
 		return layout, nil
 	}
 	spec := layout.Spec()
-	spec.Epoch = f.Epoch
+	spec.Epoch = time.Time(f.Epoch)
 	if layout, err = snowflake.NewLayout(spec); err != nil {
 		return layout, problem.Usage(fmt.Errorf("--epoch: %w", err))
 	}
@@ -46,6 +60,9 @@ func (f snowflakeFlags) lease() (lease.Config, error) {
 	layout, err := f.layout()
 	if err != nil {
 		return lease.Config{}, err
+	}
+	if f.MaxAhead < 0 || f.MaxClockSkew < 0 {
+		return lease.Config{}, problem.Usage(errors.New("--max-ahead and --max-clock-skew must not be negative"))
 	}
 	worker, err := f.workerID(layout)
 	return lease.Config{

@@ -24,10 +24,11 @@ const (
 	PortOfOther     Kind = "port of other"
 	FolderInUse     Kind = "folder in use"
 	FolderGone      Kind = "folder gone"
-	FolderUnwritten Kind = "folder unwritten"
 	FolderDamaged   Kind = "folder damaged" // flags for the folder
 	WitnessGone     Kind = "witness gone"   // flags for the folder
 	WitnessUnusable Kind = "witness unusable"
+	DiskFull        Kind = "disk full"
+	DiskReadOnly    Kind = "disk read-only"
 
 	// Streams and buckets.
 	MayForget     Kind = "may forget"
@@ -46,6 +47,7 @@ const (
 	NoIdentity    Kind = "no identity"
 	NotSynced     Kind = "not synced"
 	StorageFull   Kind = "storage full"
+	ServerFull    Kind = "server full"
 	Fills         Kind = "fills" // the register, by tags of templates
 	TooFewCopies  Kind = "too few copies"
 	SmallPayload  Kind = "small payload" // of a NATS server

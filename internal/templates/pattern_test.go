@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -128,6 +129,35 @@ func checkMostSpecific(t *testing.T, l List, found *Template, tag string) {
 		if Matches(other.Pattern, tag) && (found == nil || !covers(other.Pattern, found.Pattern)) {
 			t.Fatalf("%s: found %v, but %s matches too, of %v", tag, found, other.Pattern, l)
 		}
+	}
+}
+
+// TestRoom: a new template has room for a tag's first segment, and so has one
+// that an import or a change would alter. One of version 0.1.0 that has none can
+// be read.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	fits := Template{Pattern: "a.*", Step: 2, First: math.MaxInt64 - 2, Order: store.Trend}
+	full := fits
+	full.First++
+	l, err := List{}.With(fits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, with := List{}.With(full)
+	_, _, join := l.Join(List{full})
+	_, change := l.change("a.*", func(t *Template) { t.Step = 3 })
+	for what, err := range map[string]error{"new": with, "imported": join, "changed": change} {
+		if !errors.Is(err, ErrTemplate) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	value, err := json.Marshal(List{full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(value); err != nil {
+		t.Error(err)
 	}
 }
 

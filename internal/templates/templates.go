@@ -79,6 +79,18 @@ func (t Template) Check() error {
 	return t.check()
 }
 
+// checkNew also requires room for a tag's first segment, which templates of
+// version 0.1.0 may lack.
+func (t Template) checkNew() error {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	if _, err := store.Following(t.FirstID(), t.Step); err != nil {
+		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", ErrTemplate, t.First, t.Step)
+	}
+	return nil
+}
+
 // List is all templates: a more specific template precedes a less specific
 // template. It must not be changed.
 type List []Template
@@ -109,7 +121,7 @@ func (l List) index(pattern string) int {
 // With returns the list with a new template, or the error of [Create].
 func (l List) With(t Template) (List, error) {
 	t.Order = cmp.Or(t.Order, store.Trend)
-	if err := t.Check(); err != nil {
+	if err := t.checkNew(); err != nil {
 		return nil, err
 	}
 	for _, other := range l {
@@ -138,7 +150,12 @@ func (l List) Join(other List) (joined, added List, err error) {
 			if dates := joined[i].Dates; dates != (Dates{}) && dates != t.Dates {
 				return nil, nil, fmt.Errorf("%w: %s is dated otherwise in the list", ErrTemplate, t.Pattern)
 			}
-			joined[i].First = max(joined[i].First, t.First)
+			if t.First > joined[i].First {
+				joined[i].First = t.First
+				if err := joined[i].checkNew(); err != nil {
+					return nil, nil, err
+				}
+			}
 			continue
 		}
 		if joined, err = joined.With(t); err != nil {
@@ -158,7 +175,7 @@ func (l List) change(pattern string, change func(*Template)) (List, error) {
 	t := &l[l.index(pattern)]
 	change(t)
 	t.Pattern = pattern
-	return l, t.Check()
+	return l, t.checkNew()
 }
 
 // sorted sorts the list in place, and returns it.

@@ -119,13 +119,17 @@ func fenceLength(ttl time.Duration) time.Duration { return max(ttl, minFence) }
 // units is a duration in the layout's time units.
 func (c *Config) units(d time.Duration) int64 { return int64(d / c.Layout.Spec().Unit) }
 
-// CheckTTL checks whether workers with the default layout accept such a TTL.
-// Its error is ErrConfig.
-func CheckTTL(ttl time.Duration) error { return checkTTL(ttl, snowflake.Default()) }
+// CheckTTL checks the TTL of a new bucket. Workers also accept shorter ones,
+// which free no worker ID sooner. Its error is ErrConfig.
+func CheckTTL(ttl time.Duration) error { return ttlWithin(ttl, minFence) }
 
-// checkTTL also requires some time units of the layout between two heartbeats.
+// checkTTL requires some time units of the layout between two heartbeats.
 func checkTTL(ttl time.Duration, l snowflake.Layout) error {
-	if least := max(minTTL, 30*l.Spec().Unit); ttl < least || ttl > maxTTL {
+	return ttlWithin(ttl, max(minTTL, 30*l.Spec().Unit))
+}
+
+func ttlWithin(ttl, least time.Duration) error {
+	if ttl < least || ttl > maxTTL {
 		return fmt.Errorf("%w: TTL %v, allowed is %v to %v", ErrConfig, ttl, least, maxTTL)
 	}
 	return nil

@@ -22,10 +22,12 @@ import (
 
 var (
 	// ErrWitness is wrapped by every error about an unusable witness.
-	ErrWitness = problem.New(problem.WitnessUnusable, "witness cannot be used")
+	ErrWitness = errors.New("witness cannot be used")
 
 	// ErrForeignWitness is the ErrWitness of a file about another register.
-	ErrForeignWitness = errors.New("it is the witness of another register")
+	ErrForeignWitness = problem.New(problem.WitnessUnusable, "it is the witness of another register")
+
+	errNoWitness = problem.New(problem.WitnessUnusable, "it is no witness")
 )
 
 // Witness is a small file, outside the data that it is evidence of, with the
@@ -51,11 +53,11 @@ func OpenWitness(path string) (*Witness, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return w, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &w.buckets)
-	}
 	if err != nil {
 		return nil, w.failed(err)
+	}
+	if err := json.Unmarshal(data, &w.buckets); err != nil {
+		return nil, w.failed(fmt.Errorf("%w: %w", errNoWitness, err))
 	}
 	w.exists = true
 	return w, nil

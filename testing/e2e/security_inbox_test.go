@@ -32,7 +32,7 @@ func TestWrongInboxStopsNoWorker(t *testing.T) {
 			default:
 			}
 			for i := range 50 {
-				// A JetStream request, too, would be somebody else's.
+				// A JetStream request, too, would be another process's.
 				for _, inbox := range []string{"_INBOX.x", "$JS.API.STREAM.INFO.OTHER"} {
 					_ = wrong.PublishRequest("ids.segment.order", fmt.Sprint(inbox, ".", n*50+i), nil)
 				}

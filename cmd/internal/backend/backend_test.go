@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{
-		"", " ", "://", "jetstream ", "JetStream", canary,
+		"", " ", "://", "jetstream ", "JetStream", "jetstream://", "jetstream://" + canary, canary,
 		"MYSQL://u:" + canary + "@tcp(127.0.0.1:1)/shop",
 		"oracle://u:" + canary + "@127.0.0.1:1/shop",
 		"u:" + canary + "@tcp(127.0.0.1:1)/shop",

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -10,14 +11,12 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/zap"
-
-	"github.com/idworker/idworker/internal/problem"
 )
 
 // ErrUnwritten means that a write to the data folder failed, as on a full disk.
 // The server does not write to that stream again until it restarts, even if
 // there is space.
-var ErrUnwritten = problem.New(problem.FolderUnwritten, "the NATS server cannot write to its data folder; free disk space before restarting, which discards buffered IDs")
+var ErrUnwritten = errors.New("the NATS server cannot write to its data folder until serve starts again, which discards buffered IDs")
 
 // Trouble returns the first failed write that [Server.Guard] detected, as an
 // [ErrUnwritten], or nil.
@@ -34,7 +33,9 @@ func (s *Server) checkWrites() error {
 	if s.Trouble() == nil {
 		for _, e := range s.nats.Healthz(&server.HealthzOptions{Details: true}).Errors {
 			if e.Type == server.HealthzErrorJetStream || strings.Contains(e.Error, "write error") {
-				err := fmt.Errorf("%w: %s: %s", ErrUnwritten, s.Folder(), e.Error)
+				// The server's text may be about a consequence.
+				cause := cmp.Or(s.data.tryWrite(), errors.New(e.Error))
+				err := fmt.Errorf("%w: %s: %w", ErrUnwritten, s.Folder(), cause)
 				s.unwritten.Store(&err)
 				s.cfg.Log.Error("disk write failed; serving from buffers", zap.Error(err))
 				break

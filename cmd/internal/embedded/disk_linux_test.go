@@ -89,6 +89,20 @@ func TestFullDiskForReal(t *testing.T) {
 	given.reserve(t, openStore(t, start(t, cfg)), "order", 20)
 }
 
+// TestReadOnlyDisk: a start names the reason, which the server hides.
+func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	mounted := disk(t, 16<<20)
+	cfg := config(filepath.Join(mounted, "data"))
+	start(t, cfg).Stop()
+	if err := syscall.Mount("", mounted, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), cfg); !errors.Is(err, syscall.EROFS) {
+		t.Error(err)
+	}
+}
+
 // TestRoomThatComes: a server that started on a nearly full disk uses new
 // space.
 func TestRoomThatComes(t *testing.T) {

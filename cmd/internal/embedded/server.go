@@ -204,6 +204,9 @@ func (s *Server) launch(ctx context.Context, listen bool) error {
 	srv.SetLogger(logger, false, false)
 	go srv.Start() // returns soon; shutdown waits for the server
 	if err := waitReady(ctx, srv, logger.fatal); err != nil {
+		if cause := s.data.tryWrite(); cause != nil { // the server hides it
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
 		return err
 	}
 	if js := srv.JetStreamConfig(); js == nil || !js.SyncAlways {
