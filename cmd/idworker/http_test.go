@@ -91,7 +91,11 @@ func TestTagsBeforeWorkerID(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- serve.Wait() }()
-	t.Cleanup(func() { _ = serve.Process.Signal(syscall.SIGTERM); <-ended; mustBeSound(t, log.String()) })
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		_ = <-ended
+		mustBeSound(t, log.String())
+	})
 	get := func(path string) (code int, retry, body string) {
 		r, err := http.Get("http://" + address + path)
 		if err != nil {
