@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -170,28 +171,42 @@ func TestClientGivesUp(t *testing.T) {
 }
 
 // TestClientPauses: the pauses between requests grow from 50 ms to 1 s, less up
-// to a half at random, even if each is refused quickly. An unanswered first
-// request is repeated after 50 ms.
+// to a half at random, even if each is refused quickly. While there is no reply,
+// they grow to 250 ms, and an unanswered first request is repeated after 50 ms.
 func TestClientPauses(t *testing.T) {
 	const ms = time.Millisecond
-	grow := []time.Duration{50 * ms, 50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second, time.Second}
+	refused := message("", "503", "no IDs")
 	virtually(t, func(t *testing.T, srv virtual) {
-		for tag, reply := range map[string]*nats.Msg{"unavailable": message("", "503", "no IDs"), "silent": nil} {
+		for tag, c := range map[string]struct {
+			reply func(number int64) *nats.Msg
+			grow  []time.Duration
+		}{
+			"unavailable": {func(int64) *nats.Msg { return refused },
+				[]time.Duration{50 * ms, 50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second, time.Second}},
+			"silent": {func(int64) *nats.Msg { return nil },
+				[]time.Duration{50 * ms, 50 * ms, 100 * ms, 200 * ms, 250 * ms, 250 * ms, 250 * ms, 250 * ms, 250 * ms}},
+			"between": {func(number int64) *nats.Msg {
+				if number == 8 {
+					return refused
+				}
+				return nil
+			}, []time.Duration{50 * ms, 50 * ms, 100 * ms, 200 * ms, 250 * ms, 250 * ms, 250 * ms, 250 * ms, time.Second, 250 * ms}},
+		} {
 			came := make(chan time.Time, 100)
-			respond(t, srv.Connect(t), tag, func(_ int64, req *nats.Msg) {
+			respond(t, srv.Connect(t), tag, func(number int64, req *nats.Msg) {
 				came <- time.Now()
-				if reply != nil {
+				if reply := c.reply(number); reply != nil {
 					send(t, req, reply)
 				}
 			})
 			_, err := messages.NewClient(srv.Connect(t), messages.DefaultPrefix).Next(within(t, 10*time.Second), tag)
-			if len(came) <= len(grow) {
+			if len(came) <= len(c.grow) {
 				t.Fatalf("%s: %d requests in 10 s, %v", tag, len(came), err)
 			}
 			before := <-came
-			for i, longest := range grow {
+			for i, longest := range c.grow {
 				shortest := longest / 2
-				if reply == nil && i == 0 {
+				if tag != "unavailable" && i == 0 {
 					shortest = longest
 				}
 				next := <-came
@@ -205,6 +220,55 @@ func TestClientPauses(t *testing.T) {
 		_, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, 10*time.Second), "nobody")
 		if sent := nc.Stats().OutMsgs; sent < 10 || sent > 25 {
 			t.Errorf("with nobody to ask %d requests in 10 s, want 10 to 25; %v", sent, err)
+		}
+	})
+}
+
+// TestClientTriesOften: a frozen worker receives its share of the tries, so
+// their number decides how many calls fail. docs/protocol.md has the odds.
+func TestClientTriesOften(t *testing.T) {
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(srv.Connect(t), messages.DefaultPrefix)
+		for patience, least := range map[time.Duration]int64{time.Second: 7, 5 * time.Second: 23} {
+			for round := range 20 {
+				tag := fmt.Sprint(patience.Milliseconds(), "-", round)
+				requests := respond(t, nc, tag, func(int64, *nats.Msg) {})
+				_, err := client.Next(within(t, patience), tag)
+				if n := requests.Load(); n < least {
+					t.Errorf("%d tries in %v, want %d at least: %v", n, patience, least, err)
+				}
+			}
+		}
+	})
+}
+
+// TestClientSubscribesOnce: servers limit the subscriptions of a connection, so
+// all calls that retry share one, and each gets the reply to its own requests.
+func TestClientSubscribesOnce(t *testing.T) {
+	virtually(t, func(t *testing.T, srv virtual) {
+		const calls, silent = 200, 3
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		var most atomic.Int64
+		var callers sync.WaitGroup
+		for n := range int64(calls) {
+			tag := fmt.Sprint("order", n)
+			respond(t, srv.Connect(t), tag, func(number int64, req *nats.Msg) {
+				most.Store(max(most.Load(), int64(nc.NumSubscriptions())))
+				if number > silent {
+					send(t, req, message(strconv.FormatInt(n+1, 10), "", ""))
+				}
+			})
+			callers.Go(func() {
+				if id, err := client.Next(within(t, long), tag); id != n+1 || err != nil {
+					t.Errorf("%s: ID %d, %v; want %d", tag, id, err, n+1)
+				}
+			})
+		}
+		callers.Wait()
+		if n := most.Load(); n > 2 {
+			t.Errorf("%d subscriptions, want 2 at most", n)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/inbox"
 )
 
 // Client requests IDs, and retries while no worker answers: a worker that is
@@ -13,12 +15,15 @@ import (
 // before their context ends.
 //
 // A Client holds only the connection, so it is cheap, and it is safe for
-// concurrent use. IDs whose reply comes too late for a call are lost: a gap,
-// never a duplicate.
+// concurrent use. It has one inbox at most, for any number of calls, in addition
+// to the inbox of the connection. IDs whose reply comes too late for a call are
+// lost: a gap, never a duplicate.
 type Client struct {
 	nc     *nats.Conn
 	prefix Prefix
 	bad    error // why the prefix is bad
+
+	retries inbox.Shared // receives the replies to retries
 
 	// header is sent with each request. It may be nil.
 	header nats.Header
@@ -39,9 +44,10 @@ func NewClient(nc *nats.Conn, prefix Prefix) *Client {
 // should have a deadline; without a deadline the call lasts until ctx is
 // cancelled or the connection is closed.
 //
-// It retries, after pauses that grow from 50 ms to 1 s, when no worker answers
-// or is subscribed, when the connection is lost, and after [ErrBusy] and
-// [ErrUnavailable]. If ctx ends first, the error matches both ctx.Err() and the
+// It retries, after pauses that grow from 50 ms to 1 s, when no worker is
+// subscribed, when the connection is lost, and after [ErrBusy] and
+// [ErrUnavailable]. While no worker answers, pauses grow to 250 ms: a frozen
+// worker keeps receiving requests until the server drops it. If ctx ends first, the error matches both ctx.Err() and the
 // latest of these: nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
 // ErrBusy or ErrUnavailable.
 //

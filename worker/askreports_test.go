@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
@@ -158,8 +159,43 @@ func TestMostTagsOfAReport(t *testing.T) {
 		reports = ask(t, conn, "A")
 		return len(reports) > 0
 	})
+	if text, err := json.Marshal(reports[0]); err != nil || len(text) > worker.LeastPayload {
+		t.Errorf("%d bytes, %v; LeastPayload is %d", len(text), err, worker.LeastPayload)
+	}
 	if r := reports[0]; len(r.Stats.Tags) != worker.MaxReportTags || r.Role != worker.RoleAll {
 		t.Errorf("%d tags, role %s", len(r.Stats.Tags), r.Role)
+	}
+}
+
+// TestReportFits: a server with a small max_payload gets the busiest of a
+// worker's 1,000 tags, and the number of those that were left out.
+func TestReportFits(t *testing.T) {
+	t.Parallel()
+	net := natstest.Start(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
+	s := newStore(t, net, 1)
+	w := startWorker(t, net, worker.Config{Store: s, StoreName: "jetstream"})
+	var tags []string
+	for n := range 1000 {
+		tags = append(tags, fmt.Sprintf("%0*d", messages.MaxTagLen, n))
+	}
+	createTags(t, s, 100, tags...)
+	c := newClient(t, net)
+	for _, tag := range tags {
+		c.must(tag)
+	}
+	natstest.Eventually(t, "the report", func() bool {
+		reports := ask(t, c.conn, w.Instance())
+		if len(reports) == 0 {
+			return false
+		}
+		r := reports[0]
+		if n := len(r.Stats.Tags); r.Stats.Active != len(tags) || n < 100 || n+r.Stats.Cut != worker.MaxReportTags || r.MaxPayload != 64<<10 {
+			t.Errorf("%d of %d tags, %d cut, %d bytes", n, r.Stats.Active, r.Stats.Cut, r.MaxPayload)
+		}
+		return true
+	})
+	if stats := serviceStats(t, c); len(stats.Tags) < 100 || len(stats.Tags)+stats.Cut != worker.MaxReportTags {
+		t.Errorf("STATS of the service that gets requests: %d tags, %d cut", len(stats.Tags), stats.Cut)
 	}
 }
 

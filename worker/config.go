@@ -104,6 +104,11 @@ type Config struct {
 	// nil. [Process.Degraded] includes it.
 	Trouble func() error
 
+	// Interest, if set, returns the number of subscriptions to a subject,
+	// wherever they are. A process that is alone then starts without waiting a
+	// second for answers of others.
+	Interest func(subject string) int
+
 	Version string // semantic version, for INFO
 	Log     *zap.Logger
 }

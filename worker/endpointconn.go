@@ -118,7 +118,8 @@ func unlessClosed(err error) error {
 }
 
 // handleDelivered leaves the group. It returns when delivered requests are
-// handled and answered, the connection is lost, or probeLost has passed.
+// handled and answered, the connection is lost, the server is silent, or
+// probeLost has passed.
 func (c *endpointConn) handleDelivered(closed <-chan nats.Status) {
 	if c.conn.Drain() != nil {
 		return // the connection was lost, and is closed now
@@ -128,14 +129,27 @@ func (c *endpointConn) handleDelivered(closed <-chan nats.Status) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeLost)
 	defer cancel()
 	handled := make(chan struct{})
-	if c.conn.FlushWithContext(ctx) != nil || c.conn.Barrier(func() { close(handled) }) != nil {
+	if c.flush(ctx) != nil || c.conn.Barrier(func() { close(handled) }) != nil {
 		return
 	}
 	select {
 	case <-handled:
-		// The replies. It fails only with the connection.
-		_ = c.conn.FlushWithContext(ctx)
+		// The replies. It fails only with the connection or the server.
+		_ = c.flush(ctx)
 	case <-closed:
 	case <-ctx.Done():
 	}
+}
+
+// flush returns when the server has received everything sent, or is silent.
+func (c *endpointConn) flush(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		c.delay.awaitSilence(ctx)
+		cancel()
+	})
+	defer watch.Wait()
+	defer cancel()
+	return c.conn.FlushWithContext(ctx)
 }

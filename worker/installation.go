@@ -237,7 +237,7 @@ type foreignProcess struct {
 // process's own answer is an error: it proves nothing.
 func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
 	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
-	all, err := listProcesses(ctx, conn, prefix, w.process.timing.quiet)
+	all, err := listProcesses(ctx, conn, prefix, w.quiet())
 	if err != nil {
 		return nil, err
 	}
@@ -263,6 +263,16 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 		}
 	}
 	return foreign, err
+}
+
+// quiet is the time without another answer that ends a look. None is awaited if
+// only this process is subscribed: one that subscribes later looks later, and
+// finds this process.
+func (w *installationWatch) quiet() time.Duration {
+	if interest := w.process.cfg.Interest; interest != nil && interest(askSubject(micro.PingVerb)) == 1 {
+		return 0
+	}
+	return w.process.timing.quiet
 }
 
 // ready returns why the process does not serve, except for reasons of the queue

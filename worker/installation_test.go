@@ -2,6 +2,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/micro"
 
@@ -49,6 +50,32 @@ func TestLookWithoutOwnAnswer(t *testing.T) {
 	}
 	answer("own")
 	natstest.Eventually(t, "a look that counts", func() bool { return look() == nil })
+}
+
+// TestLookAlone: a look ends with the process's own answer only if no other
+// process can answer.
+func TestLookAlone(t *testing.T) {
+	const usual = time.Second
+	of := func(subscribed map[string]int) *installationWatch {
+		p := &Process{timing: timing{quiet: usual}}
+		if subscribed != nil {
+			p.cfg.Interest = func(subject string) int { return subscribed[subject] }
+		}
+		return newInstallationWatch(p)
+	}
+	for _, c := range []struct {
+		subscribed map[string]int
+		want       time.Duration
+	}{
+		{nil, usual}, // unknown
+		{map[string]int{"$SRV.PING.idworker-process": 1}, 0},
+		{map[string]int{"$SRV.PING.idworker-process": 2}, usual},
+		{map[string]int{"$SRV.STATS.idworker-process": 1}, usual},
+	} {
+		if got := of(c.subscribed).quiet(); got != c.want {
+			t.Errorf("%v: waits %v, want %v", c.subscribed, got, c.want)
+		}
+	}
 }
 
 // TestConflict: processes of two installations conflict if both deal with

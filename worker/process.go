@@ -213,8 +213,9 @@ func (p *Process) Start(ctx context.Context) error {
 // Stop leaves the queue groups, answers every delivered request, and returns
 // when all that Start started has ended. It takes Config.Wait at most, plus the
 // time of store calls in flight, plus some seconds if the NATS server does not
-// answer. An error comes from NATS; the process has stopped anyway. A second
-// call waits for the first and returns the same.
+// answer; fewer once the connections are closed. An error comes from NATS; the
+// process has stopped anyway. A second call waits for the first and returns the
+// same.
 func (p *Process) Stop() error {
 	p.stopOnce.Do(func() {
 		p.stopping.Store(true)
@@ -224,8 +225,10 @@ func (p *Process) Stop() error {
 	return p.stopErr
 }
 
-// flushTimeout bounds a flush during a stop.
-const flushTimeout = 2 * time.Second
+// flushTimeout bounds the flushes of a stop.
+const flushTimeout = 3 * time.Second
+
+var errUnflushed = errors.New("the NATS server does not answer; the last messages may be lost")
 
 // stopParts stops parts in reverse order, and returns when the server has
 // received everything sent.
@@ -236,7 +239,9 @@ func (p *Process) stopParts(started []part) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	for _, conn := range []*nats.Conn{p.cfg.Control, p.cfg.Requests} {
-		err = errors.Join(err, unlessClosed(conn.FlushWithContext(ctx)))
+		if unlessClosed(conn.FlushWithContext(ctx)) != nil {
+			return errors.Join(err, errUnflushed)
+		}
 	}
 	return err
 }

@@ -75,8 +75,12 @@ func listProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, quie
 }
 
 // MaxReportTags bounds the tags of one [Report]; the busiest are listed. A tag
-// takes 300 bytes at most, so reports fit well into NATS messages.
-const MaxReportTags = 500
+// takes 300 bytes at most, so reports fit well into NATS messages of 1 MB. A
+// NATS server with a max_payload below LeastPayload may get fewer tags.
+const (
+	MaxReportTags = 500
+	LeastPayload  = MaxReportTags*300 + answerRoom
+)
 
 // AskReportsRights are the rights that [AskReports] needs.
 func AskReportsRights() rights.Rights { return rights.Publish(askSubject(micro.StatsVerb)) }
@@ -118,8 +122,8 @@ func LoaderListens(ctx context.Context, conn *nats.Conn, p messages.Prefix) (boo
 		return false, nil
 	// The loader is paused, or the request was denied.
 	case errors.Is(err, context.DeadlineExceeded):
-		if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-			return true, last
+		if v, ok := rights.ViolationOf(conn.LastError()); ok && v == (rights.Violation{Subject: loaderSubject(p)}) {
+			return true, conn.LastError()
 		}
 		return true, nil
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/internal/pause"
 )
 
 // queueDelay reports whether requests have queued too long before being
@@ -35,6 +37,7 @@ const (
 	probeEvery = 50 * time.Millisecond
 	mostProbes = 100              // outstanding; more would add little
 	probeLost  = 30 * time.Second // the PONG is not expected any more
+	serverLost = 2 * time.Second  // without a PONG or a message
 )
 
 // newQueueDelay returns a queueDelay with a limit. After that time, callers may
@@ -87,6 +90,19 @@ func (d *queueDelay) notePong() {
 	defer d.mu.Unlock()
 	d.arrival = time.Now()
 	d.update()
+}
+
+// awaitSilence returns when nothing has arrived for serverLost, or ctx ends.
+func (d *queueDelay) awaitSilence(ctx context.Context) {
+	began := time.Now()
+	silent := func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return time.Since(began) > serverLost && time.Since(d.arrival) > serverLost
+	}
+	for ctx.Err() == nil && !silent() {
+		pause.For(ctx, probeEvery)
+	}
 }
 
 // add adds a probe, unless many are outstanding. msgs is the number of messages

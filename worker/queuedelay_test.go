@@ -85,3 +85,31 @@ func TestFrozenServerIsNoOverload(t *testing.T) {
 		}
 	})
 }
+
+// TestSilence: a server that answers at times is not silent, one that does not
+// is after some time.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		delay := newQueueDelay(time.Second)
+		const answers = 10
+		began := time.Now()
+		go func() {
+			for range answers {
+				time.Sleep(time.Second)
+				delay.notePong()
+			}
+		}()
+		delay.awaitSilence(t.Context())
+		if took := time.Since(began) - answers*time.Second - serverLost; took < 0 || took > 2*probeEvery {
+			t.Errorf("silent %v later than it was", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		delay.awaitSilence(ctx)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("ended after %v, want at the end of the context", took)
+		}
+	})
+}

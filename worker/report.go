@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -52,6 +53,8 @@ type Report struct {
 	// below 2^63 - 1.
 	Endings *EndingStats `json:"endings,omitempty"`
 	Limit   int64        `json:"limit,omitempty"`
+	// The largest message that its NATS server accepts, in bytes.
+	MaxPayload int64 `json:"max_payload,omitempty"`
 	// Answered since the start, by reply code or ok.
 	Requests map[string]int64 `json:"requests,omitempty"`
 
@@ -148,7 +151,7 @@ const MaxEndings = load.MaxEndingsNamed
 func (p *Process) Report(tags int) Report {
 	r := Report{
 		Instance: p.self.Instance, Host: p.self.Host, Role: p.self.Role, Version: p.cfg.Version, Started: p.started, Time: time.Now(),
-		Serving: p.watch.serving.Load(),
+		Serving: p.watch.serving.Load(), MaxPayload: p.cfg.Control.MaxPayload(),
 		// Tags must not be null.
 		Stats: Stats{Instance: p.self.Instance, Installation: p.self.Installation, Store: p.cfg.StoreName, SupplyFigures: SupplyFigures{Tags: []TagStats{}}},
 	}
@@ -197,6 +200,23 @@ func (p *Process) reportAnswers(r *Report, tags int) {
 	}
 }
 
+// fit removes the least busy tags of a report that the NATS server would refuse
+// as too large. Otherwise no answer would arrive.
+func (r *Report) fit() {
+	room := r.MaxPayload - answerRoom
+	for i, tag := range r.Stats.Tags {
+		text, _ := json.Marshal(tag)
+		if room -= int64(len(text)) + 1; room < 0 { // with the comma
+			r.Stats.Cut = len(r.Stats.Tags) - i
+			r.Stats.Tags = r.Stats.Tags[:i]
+			return
+		}
+	}
+}
+
+// answerRoom is more bytes than everything in an answer but the tags.
+const answerRoom = 16 << 10
+
 // maxOutcomes bounds the outcomes of requests in a report.
 const maxOutcomes = 20
 
@@ -219,7 +239,7 @@ func (r *Report) shorten() {
 			*tags = (*tags)[:min(len(*tags), MaxEndings)]
 		}
 	}
-	r.Limit = max(r.Limit, 0)
+	r.Limit, r.MaxPayload, r.Stats.Cut = max(r.Limit, 0), max(r.MaxPayload, 0), max(r.Stats.Cut, 0)
 	r.Floor, r.RaiseBy, r.Stats.Highest = max(r.Floor, 0), max(r.RaiseBy, 0), max(r.Stats.Highest, 0)
 	if len(r.Requests) > maxOutcomes {
 		r.Requests = nil

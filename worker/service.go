@@ -93,6 +93,7 @@ func (c *reportCache) latest(p *Process) Report {
 	defer c.mu.Unlock()
 	if began := time.Now(); began.After(c.until) {
 		c.report = p.Report(MaxReportTags)
+		c.report.fit()
 		c.until = time.Now().Add(reportShare * time.Since(began))
 	}
 	return c.report

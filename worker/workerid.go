@@ -80,7 +80,7 @@ func (w *workerID) keep(ctx context.Context) {
 	switch {
 	case errors.Is(err, lease.ErrHeld):
 		w.failed <- err
-	case err != nil:
+	case err != nil && w.process.cfg.Control.IsConnected(): // the stop reports a lost server
 		w.process.cfg.Log.Warn("worker ID not released, will expire", zap.Error(err))
 	}
 }

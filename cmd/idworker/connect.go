@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -83,37 +84,49 @@ func (i natsFlags) String() string {
 	return "at " + nats.DefaultURL
 }
 
-// options converts the settings to options of nats.go; every connection uses
-// them. It tries each one, so that an error names its flag and comes before
-// anything else happens.
-func (i natsFlags) options() ([]nats.Option, error) {
+// natsDialer makes connections, all with the same options of nats.go.
+type natsDialer struct {
+	natsFlags
+	options []nats.Option
+}
+
+// dialer converts the settings to options. It tries each one, so that an error
+// names its flag and comes before anything else happens.
+func (i natsFlags) dialer(files *secretfile.Set) (natsDialer, error) {
+	d := natsDialer{natsFlags: i}
 	if err := i.check(); err != nil {
-		return nil, err
+		return d, err
 	}
-	var options []nats.Option
+	if i.Context != "" {
+		d.options = append(d.options, natsconn.Context(files, i.Context))
+	}
 	scratch := nats.GetDefaultOptions()
 	for _, s := range []struct {
 		flag   string
 		value  string // skipped if empty
-		option nats.Option
+		option func() (nats.Option, error)
 	}{
-		{"--server", i.Server, natsconn.Servers(i.Server)},
-		{"--creds", i.Creds, natsconn.Login(natsconn.Credentials(i.Creds))},
-		{"--nkey", i.Nkey, natsconn.Login(natsconn.Nkey(i.Nkey))},
-		{"--user", i.User, natsconn.Login(i.userAndPassword)},
-		{"--tlscert, --tlskey", i.TLSCert, nats.ClientCert(i.TLSCert, i.TLSKey)},
-		{"--tlsca", i.TLSCA, nats.RootCAs(i.TLSCA)},
-		{"--inbox-prefix", i.InboxPrefix, nats.CustomInboxPrefix(i.InboxPrefix)},
+		{"--server", i.Server, func() (nats.Option, error) { return natsconn.Servers(i.Server), nil }},
+		{"--creds", i.Creds, func() (nats.Option, error) { return natsconn.Credentials(files, i.Creds) }},
+		{"--nkey", i.Nkey, func() (nats.Option, error) { return natsconn.Nkey(files, i.Nkey) }},
+		{"--user", i.User, func() (nats.Option, error) { return i.userAndPassword(files) }},
+		{"--tlscert, --tlskey", i.TLSCert, func() (nats.Option, error) { return natsconn.ClientCert(files, i.TLSCert, i.TLSKey) }},
+		{"--tlsca", i.TLSCA, func() (nats.Option, error) { return natsconn.RootCAs(files, i.TLSCA) }},
+		{"--inbox-prefix", i.InboxPrefix, func() (nats.Option, error) { return nats.CustomInboxPrefix(i.InboxPrefix), nil }},
 	} {
 		if s.value == "" {
 			continue
 		}
-		if err := s.option(&scratch); err != nil {
-			return nil, problem.Usage(fmt.Errorf("%s: %w", s.flag, err))
+		option, err := s.option()
+		if err == nil {
+			err = option(&scratch)
 		}
-		options = append(options, s.option)
+		if err != nil {
+			return d, problem.Usage(fmt.Errorf("%s: %w", s.flag, err))
+		}
+		d.options = append(d.options, option)
 	}
-	return options, nil
+	return d, nil
 }
 
 // check rejects conflicting settings.
@@ -130,30 +143,18 @@ func (i natsFlags) check() error {
 	return i.Prefix.Check()
 }
 
-func (i natsFlags) userAndPassword(o *nats.Options) error {
-	password, err := i.password()
-	if err != nil {
-		return err
-	}
-	return nats.UserInfo(i.User, password)(o)
-}
-
-// password returns the password of --user, from a file or the environment. No
-// flag holds a secret, because all users of the machine can read a command
-// line.
-func (i natsFlags) password() (string, error) {
+// userAndPassword is the option to log in as --user, with a password from a
+// file or the environment. No flag holds a secret, because all users of the
+// machine can read a command line.
+func (i natsFlags) userAndPassword(files *secretfile.Set) (nats.Option, error) {
 	if i.PasswordFile == "" {
-		return cmp.Or(os.Getenv("IDWORKER_PASSWORD"), os.Getenv("NATS_PASSWORD")), nil
+		return natsconn.Login(nats.UserInfo(i.User, cmp.Or(os.Getenv("IDWORKER_PASSWORD"), os.Getenv("NATS_PASSWORD")))), nil
 	}
-	data, err := os.ReadFile(i.PasswordFile)
+	option, err := natsconn.Password(files, i.User, i.PasswordFile)
 	if err != nil {
-		return "", fmt.Errorf("--password-file: %w", err)
+		return nil, fmt.Errorf("--password-file: %w", err)
 	}
-	password := strings.TrimRight(string(data), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("--password-file: %s is empty", i.PasswordFile)
-	}
-	return password, nil
+	return option, nil
 }
 
 // checkSecrets rejects logins on the command line, which all users of the
@@ -175,20 +176,24 @@ func checkSecrets(args []string) error {
 	return nil
 }
 
-// dial connects, and opens the installation's JetStream.
+// dial connects once, and opens the installation's JetStream.
 func (i natsFlags) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
-	options, err := i.options()
+	d, err := i.dialer(new(secretfile.Set))
 	if err != nil {
 		return nil, nil, err
 	}
-	options = append(options, more...)
-	var conn *nats.Conn
-	domain := i.JSDomain
-	if i.Context == "" {
+	return d.dial(more...)
+}
+
+// dial connects, and opens the installation's JetStream.
+func (d natsDialer) dial(more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
+	options := slices.Concat(d.options, more)
+	domain := d.JSDomain
+	if d.Context == "" {
 		conn, err = nats.Connect("", options...)
 	} else {
 		var settings natscontext.Settings
-		conn, settings, err = natscontext.Connect(i.Context, options...)
+		conn, settings, err = natscontext.Connect(d.Context, options...)
 		domain = cmp.Or(domain, settings.JSDomain)
 		if err == nil && domain == "" && settings.JSAPIPrefix != "" {
 			conn.Close()
@@ -196,9 +201,8 @@ func (i natsFlags) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, e
 		}
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to NATS %s: %w", i, natsconn.WithoutURL(err))
+		return nil, nil, fmt.Errorf("connect to NATS %s: %w", d, natsconn.WithoutURL(err))
 	}
-	var js jetstream.JetStream
 	if domain == "" {
 		js, err = jetstream.New(conn)
 	} else {
@@ -213,12 +217,18 @@ func (i natsFlags) dial(more ...nats.Option) (*nats.Conn, jetstream.JetStream, e
 
 // dialToStay connects a process that serves. It waits for an unreachable
 // server.
-func (i natsFlags) dialToStay(ctx context.Context, name string, own natsconn.Own, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
+func (d natsDialer) dialToStay(ctx context.Context, name string, own natsconn.Own, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
 	err = natsconn.Await(ctx, log, func() (err error) {
-		conn, js, err = i.dial(append(natsconn.Stay(name, own, log), more...)...)
+		conn, js, err = d.dial(append(natsconn.Stay(name, own, log), more...)...)
+		if err == nil && ctx.Err() != nil {
+			conn.Close()
+		}
 		return err
 	})
-	return conn, js, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, js, nil
 }
 
 // connect connects a command that ends when its work is done.

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/internal/secretfile"
 )
 
 const canary = "Canary-8b20"
@@ -53,12 +56,12 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		if test.settings.Prefix == "" {
 			test.settings.Prefix = "ids"
 		}
-		_, err := test.settings.options()
+		_, err := test.settings.dialer(new(secretfile.Set))
 		isUsage(t, name, err, test.says)
 	}
 	good := natsFlags{Server: "nats://u:" + canary + "@a:1", User: "u", InboxPrefix: "_INBOX_u", Prefix: "ids"}
-	if options, err := good.options(); err != nil || len(options) != 3 {
-		t.Errorf("%d options, %v; want one for each setting", len(options), err)
+	if d, err := good.dialer(new(secretfile.Set)); err != nil || len(d.options) != 3 {
+		t.Errorf("%d options, %v; want one for each setting", len(d.options), err)
 	}
 }
 
@@ -99,9 +102,23 @@ func TestPassword(t *testing.T) {
 			if test.file != "" {
 				i.PasswordFile = writeFile(t, test.file)
 			}
-			got, err := i.password()
-			if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-				t.Errorf("%q, %v; want %q and %q", got, err, test.want, test.err)
+			option, err := i.userAndPassword(new(secretfile.Set))
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%v, want %q", err, test.err)
+			}
+			if err != nil {
+				return
+			}
+			var o nats.Options
+			if err := option(&o); err != nil {
+				t.Fatal(err)
+			}
+			user, got := o.User, o.Password
+			if o.UserInfo != nil {
+				user, got = o.UserInfo()
+			}
+			if user != "u" || got != test.want {
+				t.Errorf("%q, %q; want %q", user, got, test.want)
 			}
 		})
 	}

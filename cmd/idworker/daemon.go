@@ -23,6 +23,7 @@ import (
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
@@ -32,18 +33,19 @@ import (
 // daemon is a serving process with everything that it has opened.
 type daemon struct {
 	cfg      serverConfig
-	at       natsFlags         // cfg's, or the embedded server's
+	at       natsDialer        // to cfg's server, or the embedded one
 	embedded *embedded.Server  // nil with the user's own server
 	witness  *register.Witness // may be nil
 	// Receives the error that ends an embedded server.
 	gone       chan error
 	callers    *api.Server // nil without --api
+	conns      []*nats.Conn
 	process    *worker.Process
 	synced     *syncWatch
 	metrics    *prometheus.Registry
 	background *goroutines.Group
 	opened     []func()    // closers, in the order of opening
-	serving    atomic.Bool // all fields above are set
+	serving    atomic.Bool // all fields above are set, and a claim was tried
 }
 
 // startTimeout bounds the opening of the store, and the demo.
@@ -51,7 +53,7 @@ const startTimeout = 30 * time.Second
 
 func newDaemon(cfg serverConfig) *daemon {
 	return &daemon{
-		cfg: cfg, at: cfg.nats, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
+		cfg: cfg, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
 	}
 }
 
@@ -107,24 +109,13 @@ func (d *daemon) trouble() error {
 // openNATS starts the embedded server, unless the user has a server, and opens
 // the witness.
 func (d *daemon) openNATS(ctx context.Context) (err error) {
-	switch {
-	case d.cfg.embedded != nil:
-		d.embedded, err = embedded.Start(ctx, *d.cfg.embedded)
-		if refused := new(embedded.RecoverError); errors.As(err, &refused) {
-			refused.Flags = folderFlags(refused, d.cfg.worker.Prefix, d.cfg.source)
-		}
-		if err != nil {
+	at := d.cfg.nats
+	if d.cfg.embedded != nil {
+		if err := d.startEmbedded(ctx); err != nil {
 			return err
 		}
-		d.onClose(d.embedded.Stop)
-		d.at = natsFlags{Server: d.embedded.URL(), Prefix: d.cfg.worker.Prefix}
-		d.witness = d.embedded.Witness()
-		d.background.Start(func(ctx context.Context) {
-			if err := d.embedded.Guard(ctx); err != nil {
-				d.gone <- err
-			}
-		})
-	case d.cfg.witness != "":
+		at = natsFlags{Server: d.embedded.URL(), Prefix: d.cfg.worker.Prefix}
+	} else if d.cfg.witness != "" {
 		if d.witness, err = register.OpenWitness(d.cfg.witness); err != nil {
 			return err
 		}
@@ -132,6 +123,25 @@ func (d *daemon) openNATS(ctx context.Context) (err error) {
 			d.cfg.log.Warn("new witness has no evidence yet", zap.String("witness", d.cfg.witness))
 		}
 	}
+	d.at, err = at.dialer(d.cfg.files)
+	return err
+}
+
+func (d *daemon) startEmbedded(ctx context.Context) (err error) {
+	d.embedded, err = embedded.Start(ctx, *d.cfg.embedded)
+	if refused := new(embedded.RecoverError); errors.As(err, &refused) {
+		refused.Flags = folderFlags(refused, d.cfg.worker.Prefix, d.cfg.source)
+	}
+	if err != nil {
+		return err
+	}
+	d.onClose(d.embedded.Stop)
+	d.witness = d.embedded.Witness()
+	d.background.Start(func(ctx context.Context) {
+		if err := d.embedded.Guard(ctx); err != nil {
+			d.gone <- err
+		}
+	})
 	return nil
 }
 
@@ -166,12 +176,16 @@ func shellWord(path string) string {
 func (d *daemon) startProcess(ctx context.Context) (err error) {
 	cfg := d.cfg.worker
 	cfg.Trouble = d.trouble
+	if d.embedded != nil {
+		cfg.Interest = d.embedded.Interest
+	}
 	domain := d.at.JSDomain
 	if domain == "" && d.at.Context != "" {
 		domain = "*" // the context may set it
 	}
-	own := natsconn.OwnOf(d.cfg.examined.Role.Needs(cfg.Prefix), domain)
-	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", own, cfg.Log); err != nil {
+	need := rights.Join(d.cfg.examined.Role.Needs(cfg.Prefix), doctor.Role(rights.Admin).Needs(cfg.Prefix)) // what is missing is created
+	own := natsconn.OwnOf(need, domain)
+	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", natsconn.OwnSubscriptions, cfg.Log); err != nil {
 		return err
 	}
 	d.onClose(cfg.Requests.Close)
@@ -181,8 +195,10 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 		return err
 	}
 	d.onClose(cfg.Control.Close)
+	d.conns = []*nats.Conn{cfg.Requests, cfg.Control}
 	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
-	starting, explainDenied := natsconn.WhenDenied(ctx, own, cfg.Requests, cfg.Control)
+	starting, explainRequests := natsconn.WhenDenied(ctx, natsconn.OwnSubscriptions, cfg.Requests)
+	starting, explainControl := natsconn.WhenDenied(starting, own, cfg.Control)
 	if d.embedded == nil { // else checked before it listened
 		err = kv.WithRetry(starting, cfg.Log, func(ctx context.Context) error { return d.cfg.admit(ctx, cfg.JetStream) })
 	}
@@ -192,7 +208,7 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	if err == nil {
 		err = d.process.Start(starting)
 	}
-	explained := explainDenied(err)
+	explained := explainRequests(explainControl(err))
 	if err == nil && explained != nil {
 		explained = errors.Join(explained, d.process.Stop())
 	}
@@ -272,6 +288,22 @@ func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 // run serves until ctx ends, or the process fails: on its worker ID, or on the
 // folder of the embedded server.
 func (d *daemon) run(ctx context.Context, out output) error {
+	err := d.answerCallers()
+	if err == nil {
+		err = d.serve(ctx, out)
+	}
+	d.cfg.log.Info("stopping")
+	d.notify(systemd.SdNotifyStopping)
+	d.background.Start(func(ctx context.Context) { cutOff(ctx, d.cfg.log, d.conns...) })
+	if d.callers != nil {
+		d.callers.Stop() // requests in flight need the process
+	}
+	return errors.Join(err, d.process.Stop())
+}
+
+// serve waits for a worker ID before it reports that the process serves: a
+// rolling restart then stops the next process. Callers get IDs of tags before.
+func (d *daemon) serve(ctx context.Context, out output) error {
 	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
 	d.serving.Store(true)
@@ -281,26 +313,20 @@ func (d *daemon) run(ctx context.Context, out output) error {
 		d.background.Start(d.warnUnsupplied)
 	}
 	d.logServing()
-	err := d.answerCallers()
-	if err == nil {
-		d.background.Start(d.notifyReady)
-	}
-	if err == nil && d.cfg.demo {
-		err = d.demo(ctx, out)
-	}
-	if err == nil {
-		select {
-		case <-ctx.Done():
-		case err = <-d.process.Failed():
-		case err = <-d.gone:
+	d.background.Start(d.notifyReady)
+	if d.cfg.demo {
+		if err := d.demo(ctx, out); err != nil {
+			return err
 		}
 	}
-	d.cfg.log.Info("stopping")
-	d.notify(systemd.SdNotifyStopping)
-	if d.callers != nil {
-		d.callers.Stop() // requests in flight need the process
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.process.Failed():
+		return err
+	case err := <-d.gone:
+		return err
 	}
-	return errors.Join(err, d.process.Stop())
 }
 
 // readyPoll is the interval between checks of a process that is not ready.

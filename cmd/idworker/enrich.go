@@ -14,7 +14,9 @@ import (
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 )
@@ -48,12 +50,19 @@ type enrichCmd struct {
 // Run enriches until ctx ends.
 func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	log := newLogger(c.LogLevel)
-	defer func() { _ = log.Sync() }() // some systems cannot sync stderr
 	if c.ResumeAfter != nil {
+		defer func() { _ = log.Sync() }() // some systems cannot sync stderr
 		return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 			return c.resume(ctx, js, out, log)
 		})
 	}
+	files := &secretfile.Set{Log: log}
+	return serveUntilStopped(ctx, files, func(ctx context.Context) error { return c.enrich(ctx, files) })
+}
+
+// enrich enriches until ctx ends.
+func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set) error {
+	log := files.Log
 	registry := newRegistry()
 	var running atomic.Pointer[enrich.Enricher]
 	stopHTTP, err := c.serveHTTP(ctx, registry, func() httpState {
@@ -66,7 +75,11 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	defer stopHTTP()
-	conn, js, err := c.dialToStay(ctx, "idworker enrich", natsconn.OwnAny, log)
+	nats, err := c.dialer(files)
+	if err != nil {
+		return err
+	}
+	conn, js, err := nats.dialToStay(ctx, "idworker enrich", natsconn.OwnAny, log)
 	if err != nil {
 		return err
 	}
@@ -78,6 +91,15 @@ func (c *enrichCmd) Run(ctx context.Context, out output) error {
 	running.Store(enricher)
 	ofInstallation(enricher.Installation(), registry, enricher.Metrics())
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
+	background := goroutines.New()
+	defer background.Stop()
+	background.Start(func(stopped context.Context) {
+		select {
+		case <-ctx.Done():
+			cutOff(stopped, log, conn)
+		case <-stopped.Done():
+		}
+	})
 	runEnricher(ctx, enricher)
 	log.Info("stopped", enrichedFields(enricher.Figures())...)
 	return nil

@@ -53,10 +53,7 @@ func (f apiFlags) config(address string, cfg serverConfig) (*api.Config, error) 
 		return nil, err
 	}
 	hangUp := make(chan os.Signal, 1)
-	if f.APITokens != "" || f.APITLSCert != "" {
-		// Without Notify, SIGHUP ends the process.
-		signal.Notify(hangUp, syscall.SIGHUP)
-	}
+	signal.Notify(hangUp, syscall.SIGHUP)
 	return &api.Config{
 		Address: address, Certificate: f.APITLSCert, Key: f.APITLSKey, Tokens: f.APITokens, Exposed: f.APIInsecure,
 		Hosts: cfg.http.AllowHost, Connections: f.APIConnections, Wait: cfg.worker.Wait, Layout: cfg.worker.Lease.Layout,

@@ -11,13 +11,18 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/process"
 )
 
 // start runs a server on a free port, and stops it when the test ends.
@@ -59,6 +64,77 @@ func TestProbes(t *testing.T) {
 	state.Store(&httpState{NotReady: errors.New("starting"), But: errors.New("no loader answers")})
 	check("GET", "/readyz", "503 not ready: starting")
 	check("GET", "/healthz", "200 ok\n")
+}
+
+// TestTagsBeforeWorkerID: HTTP callers get IDs of tags while the process still
+// claims a worker ID, which takes as long as others use every worker ID that it
+// tries. Requests for snowflake IDs are to be repeated.
+func TestTagsBeforeWorkerID(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	others := srv.Connect(t)
+	held, err := others.Subscribe(lease.HoldsSubject(messages.DefaultPrefix), func(claim *nats.Msg) {
+		_ = claim.Respond([]byte(`{"hold":"another","end":9223372036854775807}`))
+	})
+	if err == nil {
+		err = others.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log process.Text
+	address := freeAddress(t)
+	serve := program(t, "serve", "--server", srv.URL(), "--api", address)
+	serve.Stderr = &log
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- serve.Wait() }()
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		if err := <-ended; err != nil {
+			t.Log(err) // a lease that was not released in time expires
+		}
+		mustBeSound(t, log.String())
+	})
+	get := func(path string) (code int, retry, body string) {
+		r, err := http.Get("http://" + address + path)
+		if err != nil {
+			return 0, "", err.Error()
+		}
+		defer func() { _ = r.Body.Close() }()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return r.StatusCode, r.Header.Get("Retry-After"), string(text)
+	}
+	natstest.Eventually(t, "the tag is created", func() bool {
+		return program(t, "tag", "create", "order", "--if-missing", "--server", srv.URL()).Run() == nil
+	})
+	natstest.Eventually(t, "IDs of the tag", func() bool {
+		if len(ended) > 0 {
+			t.Fatalf("it ended:\n%s", log.String())
+		}
+		code, _, _ := get("/v1/segment/order")
+		return code == http.StatusOK
+	})
+	if code, retry, body := get("/v1/snowflake"); code != http.StatusServiceUnavailable || retry != "1" || !strings.Contains(body, "no worker ID: not claimed yet") {
+		t.Errorf("snowflake ID before the claim: %d, Retry-After %q, %s", code, retry, body)
+	}
+	if err := held.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "a snowflake ID", func() bool {
+		code, _, _ := get("/v1/snowflake")
+		return code == http.StatusOK
+	})
+	// Only then is it ready, so that a rolling restart stops the next process.
+	answering, serving := strings.Index(log.String(), "\tanswering HTTP"), strings.Index(log.String(), "\tserving")
+	if answering < 0 || serving < answering {
+		t.Errorf("it did not answer callers before it served:\n%s", log.String())
+	}
 }
 
 // TestNamesOfOthers: a page of another site cannot read anything through a name

@@ -23,7 +23,7 @@ const (
 	exitNoTag     = 3   // no such tag
 	exitTryLater  = 4   // no IDs or no worker at the moment
 	exitExhausted = 5   // the tag's IDs are used up
-	exitInterrupt = 130 // interrupted by a signal
+	exitInterrupt = 130 // interrupted by a signal; serve and enrich end with 0
 )
 
 // exits lists the exit codes with their meanings, in ascending order.
@@ -37,7 +37,7 @@ var exits = []struct {
 	{exitNoTag, "no such tag"},
 	{exitTryLater, "no IDs or no worker at the moment; retry later"},
 	{exitExhausted, "the tag's IDs are used up"},
-	{exitInterrupt, "interrupted by a signal"},
+	{exitInterrupt, "interrupted by a signal; serve and enrich end with 0"},
 }
 
 const (
@@ -101,6 +101,7 @@ var problems = map[problem.Kind]struct {
 		"the disk space that was free at the server's start"},
 	problem.Fills:        {hint: "lower --max-tags of the templates (idworker tag set), or raise max_file of the account and the bucket's limit"},
 	problem.TooFewCopies: {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},
+	problem.SmallPayload: {hint: "set max_payload: 1MB, the default, on every NATS server"},
 	problem.Different:    {hint: "idworker provision with these flags would change it"},
 
 	problem.ForeignStore: {exitUsage, "use the same --store and --table, or move the counters (see docs/backup-restore.md): " +

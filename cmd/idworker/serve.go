@@ -17,6 +17,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store/register"
@@ -60,22 +61,25 @@ type serveCmd struct {
 
 // Run serves until ctx ends.
 func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) error {
-	cfg, err := s.config(ctx, command)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = cfg.log.Sync() }() // some systems cannot sync stderr
-	d := newDaemon(cfg)
-	defer d.close()
-	if err := d.start(ctx); err != nil {
-		return err
-	}
-	return d.run(ctx, out)
+	files := &secretfile.Set{Log: newLogger(s.LogLevel)}
+	return serveUntilStopped(ctx, files, func(ctx context.Context) error {
+		cfg, err := s.config(ctx, command, files)
+		if err != nil {
+			return err
+		}
+		d := newDaemon(cfg)
+		defer d.close()
+		if err := d.start(ctx); err != nil {
+			return err
+		}
+		return d.run(ctx, out)
+	})
 }
 
 // serverConfig configures a [daemon].
 type serverConfig struct {
-	nats     natsFlags        // the user's server, or none
+	nats     natsFlags // the user's server, or none
+	files    *secretfile.Set
 	embedded *embedded.Config // nil with the user's server
 	// File of a loader at the user's server; may be empty.
 	witness string
@@ -99,8 +103,8 @@ type serverConfig struct {
 const maxMetricsTags = 100_000
 
 // config converts the flags, and rejects conflicting ones.
-func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serverConfig, err error) {
-	log := newLogger(s.LogLevel)
+func (s *serveCmd) config(ctx context.Context, command *kong.Context, files *secretfile.Set) (cfg serverConfig, err error) {
+	log := files.Log
 	for _, flag := range []string{"listen", "data"} {
 		if s.named() && isGiven(command, flag) {
 			return cfg, problem.Usage(fmt.Errorf("--%s is for the embedded NATS server, but %s names another; omit one of them", flag, s.namedBy(command)))
@@ -111,7 +115,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 		return cfg, err
 	}
 	cfg = serverConfig{
-		nats: s.natsFlags, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
+		nats: s.natsFlags, files: files, migrate: s.Migrate, metricsTags: s.MetricsTags, allowUnsynced: s.AllowUnsynced, demo: s.Demo, log: log,
 		worker: worker.Config{
 			Prefix: s.Prefix, Role: s.Role, Replicas: s.Replicas, MaxBatch: s.MaxBatch, MaxStep: s.MaxStep, Wait: s.Wait,
 			Installation: s.Installation, Lease: lease, Version: version, Log: log,
@@ -121,7 +125,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context) (cfg serve
 		return cfg, err
 	}
 	cfg.admit = func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, s.Replicas) }
-	cfg.source, err = s.backend()
+	cfg.source, err = s.backendOf(files)
 	switch {
 	case err != nil:
 		return cfg, err

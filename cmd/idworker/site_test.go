@@ -62,9 +62,7 @@ func (s *site) background(args ...string) (stop func()) {
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		// A lease that was not released in time expires. The command may also
-		// have been stopped while it started.
-		if <-ended; code != exitOK && code != exitTryLater && code != exitInterrupt {
+		if <-ended; code != exitOK {
 			s.Errorf("idworker %s ended with %d: %s", strings.Join(args, " "), code, err.String())
 		}
 	})

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/secretfile"
 )
 
 // storeFlags select the store of segments.
@@ -19,23 +19,23 @@ type storeFlags struct {
 
 // backend parses the flags and the file. A command calls it once, before
 // anything else.
-func (f storeFlags) backend() (backend.Backend, error) {
-	dsn := f.Store
+func (f storeFlags) backend() (backend.Backend, error) { return f.backendOf(new(secretfile.Set)) }
+
+// backendOf is backend for a command that serves.
+func (f storeFlags) backendOf(files *secretfile.Set) (b backend.Backend, err error) {
+	flag := "--store"
 	if f.StoreFile != "" {
-		data, err := os.ReadFile(f.StoreFile)
-		if err != nil {
-			return backend.Backend{}, problem.Usage(fmt.Errorf("--store-file: %w", err))
-		}
-		dsn = strings.TrimSpace(string(data))
+		flag = "--store-file"
+		b, err = backend.ParseFile(files, f.StoreFile, f.Table)
+	} else {
+		b, err = backend.Parse(f.Store, f.Table)
 	}
-	b, err := backend.Parse(dsn, f.Table)
-	switch {
-	case dsn == "":
-		return b, problem.Usage(fmt.Errorf("--store: empty, %w", err))
-	case errors.Is(err, backend.ErrScheme):
-		return b, problem.Usage(fmt.Errorf("--store: %w", err))
-	case err != nil:
-		return b, problem.Usage(fmt.Errorf("--store, --table: %w", err))
+	if err == nil {
+		return b, nil
 	}
-	return b, nil
+	var unread *os.PathError
+	if !errors.Is(err, backend.ErrScheme) && !errors.As(err, &unread) {
+		flag += ", --table"
+	}
+	return b, problem.Usage(fmt.Errorf("%s: %w", flag, err))
 }

@@ -35,10 +35,10 @@ func TestCreateAfterARaise(t *testing.T) {
 	refused("tag create lower --first 1000", "create it with --first 1001 or above")
 
 	says("tag create chat.* --template --step 10 --new-per-second 0",
-		"created template chat.*: step 10, order trend, unlimited tags, unlimited new tags, first ID 1001, because tags may have been lost")
-	says("tag create chat.* --template --if-missing", "template chat.* exists: step 10, order trend, unlimited tags, unlimited new tags")
+		"created template chat.*: step 10, order trend, at most 1,000,000 tags, unlimited new tags, first ID 1001, because tags may have been lost")
+	says("tag create chat.* --template --if-missing", "template chat.* exists: step 10, order trend, at most 1,000,000 tags, unlimited new tags")
 	refused("tag create job.* --template --new-per-second 0 --first 5000 --if-missing --yes", "lost tags of that pattern may have issued IDs above")
-	says("tag create job.* --template --new-per-second 0 --first 5000 --yes", "created template job.*: step 1000, order trend, unlimited tags, unlimited new tags")
+	says("tag create job.* --template --new-per-second 0 --first 5000 --yes", "created template job.*: step 1000, order trend, at most 1,000,000 tags, unlimited new tags")
 
 	refused("tag create new --unused", "nothing was created; use --yes")
 	refused("tag create new --unused --json", "--json needs --yes")
@@ -67,7 +67,7 @@ func TestCreateDated(t *testing.T) {
 			t.Errorf("idworker %s: %+v, want %q", line, r, want)
 		}
 	}
-	const created = "step 1000, order strict, unlimited tags, at most 1,000 new tags a second, dated "
+	const created = "step 1000, order strict, at most 1,000,000 tags, at most 1,000 new tags a second, dated "
 	for line, want := range map[string]string{
 		"tag create day.* --template --order strict --dated yyyyMMdd":                   "created template day.*: " + created + "yyyyMMdd, used 24 h ahead\n",
 		"tag create month.* --template --order strict --dated yyMM --ahead 47h59m59.5s": "created template month.*: " + created + "yyMM, used 2 days ahead\n",
@@ -93,7 +93,7 @@ func TestCreateDated(t *testing.T) {
 	if ls := s.must("tag ls"); !strings.Contains(ls, " dated yyyyMMdd, used 24 h ahead\n") {
 		t.Errorf("tag ls:\n%s", ls)
 	}
-	if ls := s.must("tag export"); !strings.Contains(ls, " 0 1000 1 yyMM 172800\n") {
+	if ls := s.must("tag export"); !strings.Contains(ls, " 1000000 1000 1 yyMM 172800\n") {
 		t.Errorf("tag export:\n%s", ls)
 	}
 	s.must("tag raise --all --by 1000")

@@ -13,27 +13,38 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Inbox is a subscription that a single goroutine reads.
+// Inbox receives messages that a single goroutine reads.
 type Inbox struct {
-	sub     *nats.Subscription
+	// Subject is where answers go, and Pattern the subject of the subscription.
+	Subject, Pattern string
+
 	arrived chan *nats.Msg
-	closed  chan struct{}
+	closed  <-chan struct{}
+	end     func()
 }
 
-// Subscribe opens an inbox with room for so many messages, at least one.
+// Subscribe opens an inbox with a subscription of its own, and with room for so
+// many messages, at least one.
 func Subscribe(conn *nats.Conn, subject string, room int) (*Inbox, error) {
-	b := &Inbox{arrived: make(chan *nats.Msg, room), closed: make(chan struct{})}
-	var err error
-	if b.sub, err = conn.ChanSubscribe(subject, b.arrived); err != nil {
+	arrived := make(chan *nats.Msg, room)
+	sub, err := conn.ChanSubscribe(subject, arrived)
+	if err != nil {
 		return nil, err
 	}
-	closed := sync.OnceFunc(func() { close(b.closed) })
-	b.sub.SetClosedHandler(func(string) { closed() })
+	// Unsubscribe fails only if the connection is closed.
+	return &Inbox{subject, subject, arrived, closedBy(sub), func() { _ = sub.Unsubscribe() }}, nil
+}
+
+// closedBy returns a channel that is closed with the subscription.
+func closedBy(sub *nats.Subscription) <-chan struct{} {
+	c := make(chan struct{})
+	closed := sync.OnceFunc(func() { close(c) })
+	sub.SetClosedHandler(func(string) { closed() })
 	// closed before the handler was set
-	if !b.sub.IsValid() {
+	if !sub.IsValid() {
 		closed()
 	}
-	return b, nil
+	return c
 }
 
 // Next returns the next message. Messages that have arrived are returned before
@@ -75,7 +86,5 @@ func check(msg *nats.Msg) error {
 	return nil
 }
 
-// Unsubscribe ends the subscription.
-func (b *Inbox) Unsubscribe() {
-	_ = b.sub.Unsubscribe() // fails only if the connection is closed
-}
+// Unsubscribe ends the inbox. Later messages are dropped.
+func (b *Inbox) Unsubscribe() { b.end() }

@@ -62,16 +62,22 @@ func TestEnds(t *testing.T) {
 		"unsubscribed":       func(_ *nats.Conn, b *inbox.Inbox) { b.Unsubscribe() },
 	} {
 		conn := srv.Connect(t)
-		b := open(t, conn, 1)
-		got := make(chan error, 1)
-		go func() {
-			_, err := b.Next(context.Background())
-			got <- err
-		}()
-		end(conn, b)
-		natstest.Eventually(t, name+" to be noticed", func() bool { return len(got) > 0 })
-		if err := <-got; !errors.Is(err, nats.ErrBadSubscription) {
-			t.Errorf("%s: %v, want %v", name, err, nats.ErrBadSubscription)
+		var shared inbox.Shared
+		other, err := shared.Open(conn, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []*inbox.Inbox{open(t, conn, 1), other} {
+			got := make(chan error, 1)
+			go func() {
+				_, err := b.Next(context.Background())
+				got <- err
+			}()
+			end(conn, b)
+			natstest.Eventually(t, name+" to be noticed", func() bool { return len(got) > 0 })
+			if err := <-got; !errors.Is(err, nats.ErrBadSubscription) {
+				t.Errorf("%s: %v, want %v", name, err, nats.ErrBadSubscription)
+			}
 		}
 	}
 }
@@ -85,5 +91,40 @@ func TestNobody(t *testing.T) {
 	}
 	if msg, err := b.Next(t.Context()); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("%v, %v; want %v", msg, err, nats.ErrNoResponders)
+	}
+}
+
+// TestShared: many inboxes share one subscription, each receives its own
+// messages only, and the last one that is closed ends the subscription.
+func TestShared(t *testing.T) {
+	conn := natstest.Start(t).Connect(t)
+	var shared inbox.Shared
+	for range 2 { // it opens again
+		var all []*inbox.Inbox
+		for range 3 {
+			b, err := shared.Open(conn, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, b)
+		}
+		if n := conn.NumSubscriptions(); n != 1 {
+			t.Fatalf("%d subscriptions, want 1", n)
+		}
+		all[0].Unsubscribe()
+		for _, b := range all {
+			if err := conn.Publish(b.Subject, []byte(b.Subject)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, b := range all[1:] {
+			if msg, err := b.Next(t.Context()); err != nil || string(msg.Data) != b.Subject {
+				t.Errorf("%v, %v; want %s", msg, err, b.Subject)
+			}
+			b.Unsubscribe()
+		}
+		if n := conn.NumSubscriptions(); n != 0 {
+			t.Errorf("%d subscriptions after all were closed", n)
+		}
 	}
 }

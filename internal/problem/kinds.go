@@ -50,6 +50,7 @@ const (
 	ServerFull    Kind = "server full"
 	Fills         Kind = "fills" // the register, by tags of templates
 	TooFewCopies  Kind = "too few copies"
+	SmallPayload  Kind = "small payload" // of a NATS server
 	Different     Kind = "different"
 
 	// The store.

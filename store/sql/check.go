@@ -10,15 +10,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
 // Check implements [store.Database]. The first Reserve, Raise or CreateTag does
 // the same. Later alterations of the table are not detected.
-func (t *Table) Check(ctx context.Context) error { return t.call(ctx, "", t.check) }
+func (t *Table) Check(ctx context.Context) error { return t.call(ctx, "", t.checkAny) }
 
-func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
+func (t *Table) checkAny(ctx context.Context, conn *dbsql.Conn) error { return t.check(ctx, conn, "") }
+
+// check is Check, and prefers the row of a tag for the trial.
+func (t *Table) check(ctx context.Context, conn *dbsql.Conn, tag string) error {
 	if _, err := t.end(ctx, conn); err != nil {
 		return err
 	}
@@ -28,20 +33,29 @@ func (t *Table) check(ctx context.Context, conn *dbsql.Conn) error {
 	if err := t.updateNothing(ctx, conn); err != nil {
 		return err
 	}
-	t.checked.Store(true)
-	return nil
-}
-
-// updateNothing changes no row, but fails if the user may not change rows, or
-// the server is no primary. MySQL's safe updates demand a comparison with the
-// key.
-func (t *Table) updateNothing(ctx context.Context, conn *dbsql.Conn) error {
-	_, err := conn.ExecContext(ctx, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"))
+	tried, err := t.tryRow(ctx, t, conn, tag)
+	if tried {
+		t.checked.Store(true)
+	}
 	return err
 }
 
-// Probe implements [store.Table].
-func (t *Table) Probe(ctx context.Context) error { return t.call(ctx, "", t.updateNothing) }
+// updateNothing changes no row, but fails if the user may not change rows, the
+// server is no primary, or a rule replaces the statement. MySQL's safe updates
+// demand a comparison with the key.
+func (t *Table) updateNothing(ctx context.Context, conn *dbsql.Conn) error {
+	_, _, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"))
+	return err
+}
+
+// Probe implements [store.Table]. A table that is not checked, or was found to
+// be unusable since, is checked.
+func (t *Table) Probe(ctx context.Context) error {
+	if t.checked.Load() {
+		return t.call(ctx, "", t.updateNothing)
+	}
+	return t.Check(ctx)
+}
 
 // Limit implements [store.Table]. It needs the right SELECT.
 func (t *Table) Limit(ctx context.Context) (limit int64, err error) {
@@ -118,8 +132,8 @@ var limits = map[string]int64{
 	"BIGINT": math.MaxInt64, "UNSIGNED BIGINT": math.MaxInt64, "INT8": math.MaxInt64,
 }
 
-// columns refuses columns that would round numbers, and returns the limit of
-// max_id.
+// columns refuses columns that would round numbers or pad names, and returns
+// the limit of max_id.
 func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err error) {
 	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, step, max_id FROM {table} LIMIT 0"))
 	if err != nil {
@@ -129,6 +143,9 @@ func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err
 	columns, err := rows.ColumnTypes()
 	if err != nil {
 		return 0, err
+	}
+	if kind := columns[0].DatabaseTypeName(); kind == "BINARY" || kind == "BYTEA" {
+		return 0, fmt.Errorf("%w: column biz_tag is %s, which changes names; make it VARCHAR and cut off zero bytes", store.ErrSetup, kind)
 	}
 	for _, column := range columns[1:] {
 		kind := column.DatabaseTypeName()
@@ -161,11 +178,18 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 			return err
 		}
 		// Beside a column, the server compares literals as it compares the
-		// column.
-		var distinct int
+		// column: the tags of one character.
+		var literals strings.Builder
+		tags, distinct := 0, 0
+		for c := range rune(utf8.RuneSelf) {
+			if messages.CheckTag(string(c)) == nil {
+				fmt.Fprintf(&literals, " UNION ALL SELECT '%c'", c)
+				tags++
+			}
+		}
 		err := conn.QueryRowContext(ctx, t.text("SELECT COUNT(DISTINCT biz_tag) FROM (SELECT biz_tag FROM {table} WHERE 1 = 0"+
-			" UNION ALL SELECT 'Order' UNION ALL SELECT 'order') AS tags")).Scan(&distinct)
-		if err == nil && distinct != 2 {
+			literals.String()+") AS tags")).Scan(&distinct)
+		if err == nil && distinct != tags {
 			err = t.errCollation()
 		}
 		return err
@@ -174,7 +198,7 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 
 // errCollation is the ErrSetup of a column biz_tag that makes tags equal.
 func (t *Table) errCollation() error {
-	return fmt.Errorf("%w: column biz_tag treats Order and order as equal; run: %s",
+	return fmt.Errorf("%w: column biz_tag treats different names as equal, such as Order and order; run: %s",
 		store.ErrSetup, t.text(t.distinct))
 }
 

@@ -10,7 +10,7 @@
 // A reservation is a single statement and round trip:
 //
 //	UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + 1000)
-//	WHERE biz_tag = 'order' AND CAST(biz_tag AS BINARY) = 'order'
+//	WHERE biz_tag = 'order' AND CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY) = 'order'
 //	  AND max_id BETWEEN 1 AND 9223372036854774807
 //
 // PostgreSQL has RETURNING max_id instead of LAST_INSERT_ID. Invariants:
@@ -25,7 +25,7 @@
 //     and the range is discarded.
 //   - The comparison as bytes refuses the row of Order for the tag order,
 //     whatever the collation is. CheckFirst refuses a collation that makes them
-//     equal.
+//     equal, and Check refuses columns that pad names.
 //   - A row is only deleted if it is not above the value that the caller stored.
 //   - Numbers are exact: Check refuses columns that are not integers.
 //   - The table survives a crash: Check refuses engines without transactions,
@@ -33,15 +33,17 @@
 //     partitions and inheriting tables too.
 //
 // In MySQL, the insert ID only counts if a row was raised: otherwise it may
-// come from an earlier statement. A trigger on UPDATE makes it 0, and the range
-// is discarded. Every connection has autocommit and strict mode on, which the
-// DSN cannot override: an uncommitted range, or a number cut off by a narrow
-// column, would be handed out again.
+// come from an earlier statement. A trigger on UPDATE makes it 0: Check finds
+// that by raising a row by 0, and does so again before the next range. Every
+// connection has autocommit and strict mode on, which the DSN cannot override:
+// an uncommitted range, or a number cut off by a narrow column, would be handed
+// out again.
 //
 // In PostgreSQL, the row arrives before the commit, so the answer is read to
-// its end. A failed commit is an error after the row. Where synchronous_commit
-// is off, each statement that writes turns it on for its own transaction.
-// Statements are not prepared and work behind PgBouncer.
+// its end. A failed commit is an error after the row. Triggers may change other
+// columns, but not max_id. Check finds rules, and row security that hides rows.
+// Where synchronous_commit is off, each statement that writes turns it on for
+// its own transaction. Statements are not prepared and work behind PgBouncer.
 //
 // RemoveTag needs the right DELETE, the other methods SELECT, INSERT and
 // UPDATE.

@@ -22,6 +22,7 @@ var (
 	errExists   = errors.New("row or table already exists")
 	errNoFit    = errors.New("value does not fit the column")
 	errShutdown = errors.New("server is shutting down")
+	errLocked   = errors.New("row is locked")
 
 	errLogin     = setupError("user or password refused; check the DSN")
 	errMayBeTLS  = setupError("user or password refused; check the DSN, and add ?tls=true if TLS is required")
@@ -36,7 +37,11 @@ var (
 	errReadOnly  = setupError("the server is read-only; name the primary in the DSN")
 
 	errNoDelete = setupError("grant the user DELETE on the table to remove tags")
-	errTrigger  = setupError("the server does not report the new max_id; drop any trigger on UPDATE")
+	errTrigger  = setupError("the server does not report the new max_id of an UPDATE; drop the table's triggers on UPDATE, which SHOW TRIGGERS lists")
+	errSecurity = setupError("row security keeps the user from rows of the table; give the user BYPASSRLS, or a policy FOR ALL USING (true)")
+	errRule     = setupError("the server refuses UPDATE … RETURNING; drop the table's rules on UPDATE")
+
+	errSkipped = fmt.Errorf("%w, or drop the trigger that skips the UPDATE", store.ErrChanged)
 )
 
 func setupError(remedy string) error { return fmt.Errorf("%w: %s", store.ErrSetup, remedy) }
@@ -54,9 +59,14 @@ func serverError(err error) (code string, answer error) {
 	return "", nil
 }
 
-// reason returns the meaning of a server's error, or nil.
+// reason returns the meaning of a server's error, or nil. PostgreSQL has codes
+// with several meanings, and names the routine.
 func (t *Table) reason(err error) error {
 	code, _ := serverError(err)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && t.reasons[pg.Routine] != nil {
+		code = pg.Routine
+	}
 	return t.reasons[code]
 }
 

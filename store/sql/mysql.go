@@ -1,17 +1,20 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	dbsql "database/sql"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
@@ -22,8 +25,9 @@ var mysql = dialect{
 	quote:   "`",
 
 	// The first comparison uses the index, the second is exact in any
-	// collation.
-	meanings:  []string{"{tag}", "biz_tag = ? AND CAST(biz_tag AS BINARY) = ?", "{int}", "?", "{raised}", "LAST_INSERT_ID(max_id + ?)"},
+	// collation and character set.
+	meanings: []string{"{tag}", "biz_tag = ? AND CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY) = ?", "{text}", "biz_tag", "{int}", "?",
+		"{raised}", "LAST_INSERT_ID(max_id + ?)"},
 	safeTable: "a table of a transactional engine, such as InnoDB",
 
 	// The table may be listed twice, as a TEMPORARY table hides the other.
@@ -47,12 +51,14 @@ var mysql = dialect{
 		) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`,
 	distinct: "ALTER TABLE {table} MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
 
-	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
-	// from the binary log, if any. Settings of other engines are not examined.
+	tryRow:      tryInsertID,
 	constraints: "SHOW CREATE TABLE {table}",
 
 	serverName: "SELECT CONCAT(@@hostname, ':', @@port)",
-	setting:    "SELECT @@GLOBAL.%s",
+
+	// MariaDB's 3 syncs more often than 1. A crash rolls back what is missing
+	// from the binary log, if any. Settings of other engines are not examined.
+	setting: "SELECT @@GLOBAL.%s",
 	settings: []setting{
 		{name: "innodb_flush_log_at_trx_commit", safe: []string{"1", "3"}},
 		{name: "sync_binlog", safe: []string{"1"}, with: "log_bin"},
@@ -73,6 +79,7 @@ var mysql = dialect{
 		"1264": errNoFit, "1406": errNoFit, // number, text
 		"3819": errNoFit, "4025": errNoFit, // by a constraint, of MySQL and MariaDB
 		"1053": errShutdown,
+		"1205": errLocked,
 	},
 
 	parse:  parseMySQL,
@@ -126,6 +133,43 @@ func parseMySQL(dsn string, c *Config) error {
 		return errMySQLDSN
 	}
 	return nil
+}
+
+// tryInsertID raises a row by 0: a trigger on UPDATE, or a proxy, makes the
+// insert ID 0. Triggers are invisible to users without the right TRIGGER. A row
+// that is locked, or has no proper name, counts as none.
+func tryInsertID(ctx context.Context, t *Table, conn *dbsql.Conn, tag string) (tried bool, err error) {
+	where, args := " WHERE max_id BETWEEN 1 AND {int} LIMIT 1", []any{int64(math.MaxInt64)}
+	if tag != "" {
+		where, args = " WHERE {tag} AND max_id BETWEEN 1 AND {int}", []any{tag, tag, int64(math.MaxInt64)}
+	}
+	var name string
+	if err := t.each(ctx, conn, func(r row) {
+		if r.bizTag != nil {
+			name = *r.bizTag
+		}
+	}, where, args...); err != nil {
+		return false, err
+	}
+	switch {
+	case messages.CheckTag(name) == nil:
+	case tag == "":
+		return false, nil
+	default:
+		return tryInsertID(ctx, t, conn, "")
+	}
+	_, maxID, err := t.change(ctx, conn, t.text(raise), 0, name, name, int64(math.MaxInt64))
+	switch {
+	case t.is(err, errLocked):
+		return false, nil
+	case err != nil || maxID > 0:
+		return err == nil, err
+	}
+	_, err = t.find(ctx, conn, name)
+	if errors.Is(err, store.ErrNoTag) { // removed since it was read
+		return false, nil
+	}
+	return false, cmp.Or(err, errTrigger)
 }
 
 // changeMySQL returns the insert ID as max_id. It belongs to an earlier

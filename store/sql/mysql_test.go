@@ -1,16 +1,21 @@
 package sql_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -31,29 +36,143 @@ func TestInsertIDOfAnotherStatementIsNotUsed(t *testing.T) {
 	}
 }
 
-// With a trigger on the table, the server returns no insert ID or another.
-// Neither may pass for max_id.
-func TestInsertIDBesideATriggerIsNotUsed(t *testing.T) {
+// A trigger on UPDATE, except an empty one, makes the server return no insert
+// ID, or another, which must not pass for max_id. It is found when the table is
+// opened, also by users who cannot see it; a trigger that appears later costs
+// one range. No other try burns numbers, and service resumes without it.
+func TestTriggerOnUpdate(t *testing.T) {
 	for _, trigger := range []string{
 		"AFTER UPDATE ON leaf_alloc FOR EACH ROW INSERT INTO audit (n) VALUES (NEW.max_id)",
 		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW INSERT INTO audit (n) VALUES (NEW.max_id)",
 		"AFTER UPDATE ON leaf_alloc FOR EACH ROW SET @last = LAST_INSERT_ID(555)",
 		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW UPDATE audit SET n = LAST_INSERT_ID(id + 5)",
 		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW SET NEW.max_id = NEW.max_id",
+		"AFTER UPDATE ON leaf_alloc FOR EACH ROW IF NEW.max_id > OLD.max_id THEN INSERT INTO audit (n) VALUES (1); END IF",
 	} {
 		db := dbtest.MySQL(t)
 		s := counting(t, db, officialMySQL)
 		s.DB().SetMaxOpenConns(1)
+		db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('other', 1, 10)")
 		if _, err := s.Reserve(t.Context(), "order", 10); err != nil {
 			t.Fatal(err)
 		}
 		db.Exec(t, "CREATE TABLE audit (id bigint AUTO_INCREMENT PRIMARY KEY, n bigint) AUTO_INCREMENT=777000",
 			"INSERT INTO audit (n) VALUES (1)", "CREATE TRIGGER audit "+trigger)
-		for range 3 {
-			if seg, err := s.Reserve(t.Context(), "order", 10); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "trigger") {
-				t.Errorf("%s: %v, %v, want ErrSetup", trigger, seg, err)
+		name := db.Name() + "_t"
+		user := leaftest.MySQLBackend.User(name, "pw", "SELECT, INSERT, UPDATE")
+		db.Exec(t, "CREATE TABLE other (n int)")
+		db.Exec(t, user[:len(user)-1]...)
+		opened := leaftest.Open(t, db.DSNFor(name, "pw"), "leaf_alloc")
+		refused := func(call string, err error) {
+			t.Helper()
+			if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "trigger") {
+				t.Errorf("%s with %s: %v, want ErrSetup", call, trigger, err)
 			}
 		}
+		refused("Check", opened.Check(t.Context()))
+		for _, tag := range []string{"order", "order", "other", "order"} { // the first burns a range
+			for _, handle := range []*sql.Table{s, opened} {
+				_, err := handle.Reserve(t.Context(), tag, 10)
+				refused("Reserve of "+tag, err)
+				refused("Probe", handle.Probe(t.Context()))
+			}
+		}
+		refused("CreateTag", opened.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1}))
+		db.Exec(t, "DROP TRIGGER audit", user[len(user)-1])
+		if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 21 {
+			t.Errorf("Reserve without %s: %v, %v, want [21, 31)", trigger, seg, err)
+		}
+		if seg, err := s.Reserve(t.Context(), "other", 10); err != nil || seg.First != 1 {
+			t.Errorf("Reserve without %s: %v, %v, want [1, 11)", trigger, seg, err)
+		}
+	}
+}
+
+// pt-online-schema-change keeps a copy of the table equal by triggers, and swaps
+// the two. The swap repeats no ID, of Leaf's servers either, and reservations
+// resume with the new table.
+func TestOnlineSchemaChange(t *testing.T) {
+	db := dbtest.MySQL(t)
+	s := counting(t, db, officialMySQL)
+	var ledger storetest.Ledger
+	var ours, leafs atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if seg, err := s.Reserve(ctx, "order", 7); err == nil {
+				ledger.Add("order", 7, seg)
+				ours.Add(1)
+			}
+		}
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if seg, step, err := leaftest.MySQL.Segment(ctx, db.SQL(), "order"); err == nil {
+				ledger.Add("order", step, seg)
+				leafs.Add(1)
+			}
+		}
+	})
+	more := func(of string, n *atomic.Int64) {
+		t.Helper()
+		target := n.Load() + 50
+		natstest.Eventually(t, "segments of "+of, func() bool { return n.Load() >= target })
+	}
+	more("ours", &ours)
+	db.Exec(t, "CREATE TABLE _new LIKE leaf_alloc", "ALTER TABLE _new ADD owner varchar(20)",
+		"CREATE TRIGGER del AFTER DELETE ON leaf_alloc FOR EACH ROW DELETE IGNORE FROM _new WHERE biz_tag <=> OLD.biz_tag",
+		"CREATE TRIGGER upd AFTER UPDATE ON leaf_alloc FOR EACH ROW REPLACE INTO _new (biz_tag, max_id, step) VALUES (NEW.biz_tag, NEW.max_id, NEW.step)",
+		"CREATE TRIGGER ins AFTER INSERT ON leaf_alloc FOR EACH ROW REPLACE INTO _new (biz_tag, max_id, step) VALUES (NEW.biz_tag, NEW.max_id, NEW.step)")
+	more("Leaf beside triggers", &leafs)
+	db.Exec(t, "INSERT IGNORE INTO _new (biz_tag, max_id, step) SELECT biz_tag, max_id, step FROM leaf_alloc LOCK IN SHARE MODE")
+	more("Leaf before the swap", &leafs)
+	db.Exec(t, "RENAME TABLE leaf_alloc TO _old, _new TO leaf_alloc", "DROP TABLE _old")
+	more("ours after the swap", &ours)
+	more("Leaf after the swap", &leafs)
+	stop()
+	wg.Wait()
+	ledger.Check(t)
+}
+
+// A table without rows shows no trigger, until its first row is there.
+func TestTriggerOnAnEmptyTable(t *testing.T) {
+	db := dbtest.MySQL(t)
+	db.Exec(t, officialMySQL, "CREATE TRIGGER touch BEFORE UPDATE ON leaf_alloc FOR EACH ROW SET NEW.update_time = NOW()")
+	s := leaftest.Open(t, db.DSN(), "leaf_alloc")
+	if err := errors.Join(s.Check(t.Context()), s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1})); err != nil {
+		t.Fatal(err)
+	}
+	if seg, err := s.Reserve(t.Context(), "order", 10); !errors.Is(err, store.ErrSetup) {
+		t.Errorf("Reserve: %v, %v, want ErrSetup", seg, err)
+	}
+	if row, err := s.Find(t.Context(), "order"); err != nil || row.Next != 1 {
+		t.Errorf("the row is %v, %v, was at 1", row, err)
+	}
+}
+
+// Triggers that leave the insert ID alone, and rows without a proper name or
+// number, are no obstacle.
+func TestHarmlessTriggersAndRows(t *testing.T) {
+	db := dbtest.MySQL(t)
+	db.Exec(t, "CREATE TABLE leaf_alloc (biz_tag varbinary(128), max_id bigint, step int)",
+		"INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('null', NULL, 10), ('zero', 0, 10), (0xFF, 1, 10), (NULL, 1, 10), ('order', 1, 10)",
+		"CREATE TRIGGER empty AFTER UPDATE ON leaf_alloc FOR EACH ROW BEGIN END",
+		"CREATE TRIGGER inserted AFTER INSERT ON leaf_alloc FOR EACH ROW SET @n = NEW.max_id",
+		"CREATE TRIGGER deleted AFTER DELETE ON leaf_alloc FOR EACH ROW SET @n = OLD.max_id")
+	s := leaftest.Open(t, db.DSN(), "leaf_alloc")
+	if err := errors.Join(s.Check(t.Context()), s.Probe(t.Context())); err != nil {
+		t.Error(err)
+	}
+	for tag, want := range map[string]error{"null": store.ErrCorrupt, "zero": store.ErrCorrupt, "none": store.ErrNoTag} {
+		if seg, err := s.Reserve(t.Context(), tag, 10); !errors.Is(err, want) {
+			t.Errorf("Reserve of %s: %v, %v, want %v", tag, seg, err, want)
+		}
+	}
+	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
+		t.Errorf("Reserve: %v, %v, want [1, 11)", seg, err)
 	}
 }
 

@@ -26,8 +26,10 @@ var postgres = dialect{
 	numbered: true,
 
 	// The first comparison uses the index, the second is exact whatever the
-	// column's collation is, or its type, such as citext.
-	meanings:  []string{"{tag}", `biz_tag = ? AND biz_tag::text COLLATE "C" = ?`, "{int}", "?::bigint", "{raised}", "max_id + ?::bigint"},
+	// column's collation is, or its type, such as citext. As text, CHAR has no
+	// padding.
+	meanings: []string{"{tag}", `biz_tag = ? AND biz_tag::text COLLATE "C" = ?`, "{text}", "biz_tag::text",
+		"{int}", "?::bigint", "{raised}", "max_id + ?::bigint"},
 	safeTable: "an ordinary logged table",
 
 	// An update reaches partitions and inheriting tables.
@@ -53,14 +55,16 @@ var postgres = dialect{
 		)`,
 	distinct: `ALTER TABLE {table} ALTER COLUMN biz_tag TYPE VARCHAR(128) COLLATE "C"`,
 
-	// This package turns synchronous_commit on where it is off, but Leaf's
-	// servers do not.
+	tryRow: tryRowSecurity,
 	constraints: `SELECT c.conname::text, pg_catalog.pg_get_constraintdef(c.oid) FROM pg_catalog.pg_constraint c
 		WHERE c.contype = 'c' AND (c.conrelid = '{table}'::regclass OR c.contypid =
 			(SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = '{table}'::regclass AND a.attname = 'max_id'))`,
 
 	serverName: "SELECT concat_ws(':', host(inet_server_addr()), inet_server_port())",
-	setting:    "SELECT pg_catalog.current_setting('%s')",
+
+	// This package turns synchronous_commit on where it is off, but Leaf's
+	// servers do not.
+	setting: "SELECT pg_catalog.current_setting('%s')",
 	settings: []setting{
 		{name: "fsync", safe: []string{"on"}},
 		{name: "synchronous_commit", safe: []string{"on", "local", "remote_write", "remote_apply"}},
@@ -72,7 +76,7 @@ var postgres = dialect{
 		"42P01": store.ErrNoTable,
 		"42809": errNotTable,
 		"42703": errNoColumn,
-		"42501": errNoRight,
+		"42501": errNoRight, "ExecWithCheckOptions": errSecurity, "RewriteQuery": errRule, // of a policy, a rule
 		"25006": errReadOnly,
 		"42P07": errExists, "42710": errExists, "23505": errExists, // table, its type, row
 		"22003": errNoFit, "22001": errNoFit, "23514": errNoFit, // number, text, by a constraint
@@ -119,6 +123,27 @@ func exposesPassword(c *pgx.ConnConfig) bool {
 func shouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
 	//nolint:staticcheck // deprecated in favour of Ping, except where latency matters, as it does here
 	return p.IdleDuration > time.Second && p.Conn.PgConn().CheckConn() != nil
+}
+
+// tryRowSecurity fails if row security hides a row, or all, from UPDATE. A row
+// that policies show to SELECT must be visible to SELECT FOR KEY SHARE, which
+// applies the policies of UPDATE. Without a policy, both are empty.
+func tryRowSecurity(ctx context.Context, t *Table, conn *dbsql.Conn, tag string) (tried bool, err error) {
+	where, args := "", []any(nil)
+	if tag != "" {
+		where, args = " WHERE {tag}", []any{tag, tag, tag, tag}
+	}
+	var hidden bool
+	err = conn.QueryRowContext(ctx, t.text(`SELECT CASE WHEN pg_catalog.row_security_active('{table}'::regclass) THEN
+		NOT EXISTS (SELECT FROM {table}`+where+` FOR KEY SHARE) AND (EXISTS (SELECT FROM {table}`+where+`) OR COALESCE((
+			SELECT NOT (bool_or(polcmd IN ('r', '*')) AND bool_or(polcmd IN ('w', '*'))) FROM pg_catalog.pg_policy
+			WHERE polrelid = '{table}'::regclass AND polpermissive AND (0 = ANY (polroles)
+				OR EXISTS (SELECT FROM unnest(polroles) AS role(id) WHERE pg_catalog.pg_has_role(id, 'USAGE')))
+		), true)) ELSE false END`), args...).Scan(&hidden)
+	if err == nil && hidden {
+		err = errSecurity
+	}
+	return err == nil, err
 }
 
 // syncCommit makes the statement's own transaction wait for the disk.

@@ -2,6 +2,7 @@ package sql_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"strings"
@@ -121,6 +122,132 @@ func TestTypeThatIgnoresCase(t *testing.T) {
 	}
 	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
 		t.Errorf("Reserve of order: %v, %v, want [1, 11)", seg, err)
+	}
+}
+
+// A collation that ignores punctuation makes tags equal, too.
+func TestCollationThatIgnoresPunctuation(t *testing.T) {
+	db := dbtest.Postgres(t)
+	db.Exec(t, "CREATE COLLATION letters (provider = icu, locale = 'und-u-ka-shifted', deterministic = false)")
+	s := counting(t, db, strings.Replace(officialPostgres, "varchar(128)", "varchar(128) COLLATE letters", 1))
+	if err := s.CheckFirst(t.Context()); !errors.Is(err, store.ErrSetup) {
+		t.Errorf("CheckFirst: %v, want ErrSetup", err)
+	}
+}
+
+// Triggers that keep update_time, and other triggers that change no max_id, are
+// no obstacle.
+func TestHarmlessTriggersOfPostgres(t *testing.T) {
+	db := dbtest.Postgres(t)
+	s := counting(t, db, officialPostgres)
+	db.Exec(t, "CREATE TABLE audit (n bigint)",
+		"CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.update_time := now(); RETURN NEW; END $$",
+		"CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit VALUES (NEW.max_id); RETURN NULL; END $$")
+	next := int64(1)
+	for _, trigger := range []string{
+		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW EXECUTE FUNCTION touch()",
+		"BEFORE UPDATE ON leaf_alloc FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+		"AFTER UPDATE ON leaf_alloc FOR EACH ROW EXECUTE FUNCTION audit()",
+	} {
+		db.Exec(t, "CREATE TRIGGER harmless "+trigger)
+		if err := leaftest.Open(t, db.DSN(), "leaf_alloc").Check(t.Context()); err != nil {
+			t.Errorf("Check with %s: %v", trigger, err)
+		}
+		if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != next {
+			t.Errorf("Reserve with %s: %v, %v, want one from %d on", trigger, seg, err, next)
+		}
+		next += 10
+		db.Exec(t, "DROP TRIGGER harmless ON leaf_alloc")
+	}
+}
+
+// A trigger that skips the UPDATE is named, beside the race that looks alike.
+func TestTriggerThatSkipsTheUpdate(t *testing.T) {
+	db := dbtest.Postgres(t)
+	s := counting(t, db, officialPostgres)
+	db.Exec(t, "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+		"CREATE TRIGGER skip BEFORE UPDATE ON leaf_alloc FOR EACH ROW EXECUTE FUNCTION skip()")
+	if seg, err := s.Reserve(t.Context(), "order", 10); !errors.Is(err, store.ErrChanged) || !strings.Contains(err.Error(), "trigger") {
+		t.Errorf("Reserve: %v, %v, want ErrChanged that names the trigger", seg, err)
+	}
+}
+
+// A rule that replaces the UPDATE is found when the table is opened.
+func TestRuleOnUpdate(t *testing.T) {
+	db := dbtest.Postgres(t)
+	s := counting(t, db, officialPostgres)
+	for _, rule := range []string{"DO INSTEAD NOTHING", "WHERE NEW.max_id > 0 DO INSTEAD NOTHING"} {
+		db.Exec(t, "CREATE RULE stop AS ON UPDATE TO leaf_alloc "+rule)
+		_, reserve := s.Reserve(t.Context(), "order", 10)
+		for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve} {
+			if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "rules") {
+				t.Errorf("%s with %s: %v, want ErrSetup", call, rule, err)
+			}
+		}
+		db.Exec(t, "DROP RULE stop ON leaf_alloc")
+	}
+	db.Exec(t, "CREATE RULE also AS ON UPDATE TO leaf_alloc DO ALSO NOTIFY changed")
+	if seg, err := s.Reserve(t.Context(), "order", 10); err != nil || seg.First != 1 {
+		t.Errorf("Reserve: %v, %v, want [1, 11)", seg, err)
+	}
+}
+
+// Row security that keeps all rows from the user's UPDATE is found when the
+// table is opened. If it keeps one, that row is refused. It does not apply to
+// the owner, and policies that admit the rows are no obstacle.
+func TestRowSecurity(t *testing.T) {
+	db := dbtest.Postgres(t)
+	user, group := db.Name()+"_u", db.Name()+"_g"
+	db.Exec(t, "CREATE USER "+user+" PASSWORD 'pw'", "CREATE ROLE "+group, "GRANT "+group+" TO "+user)
+	t.Cleanup(func() {
+		_, _ = db.SQL().Exec("DROP OWNED BY " + user + ", " + group + "; DROP USER " + user + "; DROP ROLE " + group)
+	})
+	const read, update = "FOR SELECT USING (true)", "FOR UPDATE USING "
+	for _, test := range []struct {
+		policies []string
+		check    bool
+		served   string // tags
+	}{
+		{nil, false, ""},
+		{[]string{"TO pg_monitor USING (true)"}, false, ""},
+		{[]string{read}, false, ""},
+		{[]string{update + "(true)"}, false, ""},
+		{[]string{read, update + "(step > 10)"}, false, ""},
+		{[]string{read, update + "(biz_tag = 'other')"}, true, "other"},
+		{[]string{read, update + "(true) WITH CHECK (biz_tag = 'order')"}, true, "order"},
+		{[]string{"USING (true)"}, true, "order other"},
+		{[]string{"TO " + group + " USING (true)"}, true, "order other"},
+	} {
+		owner := counting(t, db, officialPostgres)
+		db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('other', 1, 10)",
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON leaf_alloc TO "+user, "ALTER TABLE leaf_alloc ENABLE ROW LEVEL SECURITY")
+		for n, policy := range test.policies {
+			db.Exec(t, fmt.Sprintf("CREATE POLICY p%d ON leaf_alloc %s", n, policy))
+		}
+		s := leaftest.Open(t, db.DSNFor(user, "pw"), "leaf_alloc")
+		expect := func(call string, err error, good bool) {
+			t.Helper()
+			if good != (err == nil) || err != nil && (!errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "row security")) {
+				t.Errorf("%s with policies %v: %v, want success: %v", call, test.policies, err, good)
+			}
+		}
+		expect("Check", s.Check(t.Context()), test.check)
+		for _, tag := range []string{"order", "other"} {
+			served := strings.Contains(test.served, tag)
+			_, err := s.Reserve(t.Context(), tag, 10)
+			expect("Reserve of "+tag, err, served)
+			if row, err := owner.Find(t.Context(), tag); err != nil || (row.Next > 1) != served {
+				t.Errorf("%s with policies %v: the row is %v, %v, want it raised: %v", tag, test.policies, row, err, served)
+			}
+		}
+		expect("Check by the owner", owner.Check(t.Context()), true)
+		db.Exec(t, "DELETE FROM leaf_alloc")
+		if test.check && test.served == "order other" {
+			expect("Check of an empty table", leaftest.Open(t, db.DSNFor(user, "pw"), "leaf_alloc").Check(t.Context()), true)
+		}
+		db.Exec(t, "ALTER TABLE leaf_alloc DISABLE ROW LEVEL SECURITY")
+		expect("Check without row security", s.Check(t.Context()), true)
+		db.Exec(t, "DROP TABLE leaf_alloc")
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
+// raise is the statement that reserves.
+const raise = "UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWEEN 1 AND {int}"
+
 // Reserve implements [store.Table]. The first call checks the table as Check
 // does.
 func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Segment, err error) {
@@ -44,10 +47,18 @@ func (t *Table) ReserveRest(ctx context.Context, tag string, most int64) (seg st
 	return seg, err
 }
 
-// reserve raises a row by n. It is ErrExhausted if that does not fit.
+// reserve raises a row by n. It is ErrExhausted if that does not fit. No numbers
+// are discarded by attempts that are bound to fail: after the server reported no
+// number, the next call checks the table, and a tag with several rows is read
+// first.
 func (t *Table) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n int64) (seg store.Segment, err error) {
-	rows, maxID, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWEEN 1 AND {int}"),
-		n, tag, tag, store.Left(n))
+	if _, doubled := t.doubled.Load(tag); doubled {
+		if _, err := t.find(ctx, conn, tag); err != nil {
+			return seg, err
+		}
+		t.doubled.Delete(tag)
+	}
+	rows, maxID, err := t.change(ctx, conn, t.text(raise), n, tag, tag, store.Left(n))
 	switch {
 	case t.is(err, errNoFit):
 		return seg, fmt.Errorf("%w: column max_id has no room for %d more IDs, must be BIGINT without bounds: %w", store.ErrExhausted, n, err)
@@ -58,10 +69,15 @@ func (t *Table) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n int
 		if err == nil {
 			_, err = store.Following(next, n)
 		}
-		return seg, cmp.Or(err, store.ErrChanged) // it fits by now
+		if err == nil { // it fits, by now or because the UPDATE skipped it
+			_, err = t.tryRow(ctx, t, conn, tag)
+		}
+		return seg, cmp.Or(err, errSkipped)
 	case rows > 1:
+		t.doubled.Store(tag, true)
 		return seg, errRows(rows)
 	case maxID == 0:
+		t.checked.Store(false)
 		return seg, errTrigger
 	case maxID <= n:
 		return seg, fmt.Errorf("%w: max_id is %d after a raise by %d", store.ErrCorrupt, maxID, n)
@@ -120,7 +136,7 @@ type row struct{ bizTag, maxID, step *string }
 
 // each calls see with each row.
 func (t *Table) each(ctx context.Context, conn *dbsql.Conn, see func(row), where string, args ...any) error {
-	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, max_id, step FROM {table}"+where), args...)
+	rows, err := conn.QueryContext(ctx, t.text("SELECT {text}, max_id, step FROM {table}"+where), args...)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,7 @@ type dialect struct {
 	quote     string   // around an identifier
 	schemas   bool     // a database has schemas, and a schema is no database
 	numbered  bool     // placeholders are $1, $2, …
-	meanings  []string // {tag}, {int} and {raised}, each followed by its meaning
+	meanings  []string // {tag}, {text}, {int} and {raised}, each followed by its meaning
 	safeTable string   // kind of table required
 
 	// describe selects name and flaw of the table and of all that belongs to
@@ -51,6 +52,11 @@ type dialect struct {
 	distinct string // gives biz_tag a collation that distinguishes Order from order
 
 	constraints string // selects names, and texts with the table's constraints
+
+	// tryRow fails if an UPDATE of the row of a tag would be useless although
+	// the server reports no error. Without such a row it tries any other, and
+	// reports whether there was one. It changes nothing.
+	tryRow func(ctx context.Context, t *Table, conn *dbsql.Conn, tag string) (tried bool, err error)
 
 	serverName string // selects the server's name
 	setting    string // selects the value of a setting, for fmt
@@ -118,6 +124,23 @@ func (c Config) Name() string {
 	return c.database + "." + name
 }
 
+// Follow returns a copy whose connections are made with the latest Config, of
+// the same kind and name: its password, user or server may have changed.
+func (c Config) Follow(latest func() Config) Config {
+	c.connector = follower{c.connector, latest}
+	return c
+}
+
+type follower struct {
+	driver.Connector
+	latest func() Config
+}
+
+// Connect implements driver.Connector.
+func (f follower) Connect(ctx context.Context) (driver.Conn, error) {
+	return f.latest().connector.Connect(ctx)
+}
+
 // Server is user@host:port. Of several hosts in the DSN it is the first.
 func (c Config) Server() string { return c.server }
 
@@ -127,7 +150,8 @@ type Table struct {
 	db      *dbsql.DB
 	name    string // for messages
 	words   *strings.Replacer
-	checked atomic.Bool
+	checked atomic.Bool  // cleared by a raise that returned no number
+	doubled sync.Map     // tags with several rows
 	limit   atomic.Int64 // see end
 
 	answered atomic.Int64 // when the server answered last, see since
@@ -173,8 +197,8 @@ func (c Config) Open() (*Table, error) {
 // Close closes the connections, those in use when their calls end.
 func (t *Table) Close() error { return t.db.Close() }
 
-// text replaces the words of a statement: {table}, {tag}, {int}, {raised}, and
-// {schema} and {name}, the parts of the table's name as literals. Names need no
+// text replaces the words of a statement: {table}, {tag}, {text}, {int},
+// {raised}, and {schema} and {name}, the parts of the table's name as literals. Names need no
 // escaping, see identifier.
 func (t *Table) text(statement string) string {
 	statement = t.words.Replace(statement)
@@ -200,7 +224,7 @@ func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Conte
 func (t *Table) callChecked(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
 	return t.callTag(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		if !t.checked.Load() {
-			if err := t.check(ctx, conn); err != nil {
+			if err := t.check(ctx, conn, tag.Name); err != nil {
 				return err
 			}
 		}

@@ -218,6 +218,45 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Run("get waits", func(t *testing.T) { getWaits(t, url, workers[0]) })
 }
 
+// TestFrozenWorkerFailsNoCall: one of two workers is frozen for 18 s, longer than
+// the server keeps sending requests to it. No call of 5 s fails.
+func TestFrozenWorkerFailsNoCall(t *testing.T) {
+	tier.Soak(t) // a slow machine fails calls, too
+	const callers, frozen = 50, 18 * time.Second
+	host := startServer(t, t.TempDir(), "--role", "loader")
+	workers := []*process{startWorker(t, host.url, "--role", "worker"), startWorker(t, host.url, "--role", "worker")}
+	createTag(t, host.url, "order", "--step", "100000")
+	heldByAll(t, host.url, "order", len(workers))
+	client := messages.NewClient(connect(t, host.url), messages.DefaultPrefix)
+	all := ledger{tag: "order"}
+	var calls, slow atomic.Int64
+	var wg sync.WaitGroup
+	workers[0].pause()
+	ended := time.Now().Add(frozen)
+	for range callers {
+		wg.Go(func() {
+			for time.Now().Before(ended) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				began := time.Now()
+				id, err := client.Next(ctx, "order")
+				cancel()
+				if calls.Add(1); err != nil {
+					t.Error(err)
+					continue
+				}
+				if time.Since(began) > time.Second {
+					slow.Add(1)
+				}
+				all.add([]messages.Range{{First: id, Last: id}})
+			}
+		})
+	}
+	wg.Wait()
+	workers[0].resume()
+	all.check(t)
+	t.Logf("%d calls, %d took longer than 1 s", calls.Load(), slow.Load())
+}
+
 // getWaits runs get while the only worker is paused: get retries beyond the
 // second after which it gives up if there are no workers at all.
 func getWaits(t *testing.T, url string, worker *process) {

@@ -25,6 +25,11 @@ var MySQLBackend = Backend{
 		"mediumint": 1<<23 - 1, "mediumint unsigned": 1<<24 - 1, "int": math.MaxInt32, "int unsigned": math.MaxUint32,
 		"int(5) zerofill": math.MaxUint32, "bigint": math.MaxInt64, "bigint unsigned": math.MaxInt64,
 	},
+	Names: map[string]bool{
+		"varchar(128) CHARACTER SET utf16": true, "char(20) CHARACTER SET utf32": true, "varchar(20) CHARACTER SET ucs2": true,
+		"varchar(20) CHARACTER SET latin1": true, "varchar(20) CHARACTER SET gbk": true, "char(20)": true, "varbinary(20)": true,
+		"binary(20)": false, "char(20) CHARACTER SET binary": false,
+	},
 	Forgetful: map[string][2]string{
 		"ENGINE=MEMORY": {strings.Replace(officialMySQL, "InnoDB", "MEMORY", 1), "DROP TABLE leaf_alloc"},
 		"ENGINE=MyISAM": {strings.Replace(officialMySQL, "InnoDB", "MyISAM", 1), "DROP TABLE leaf_alloc"},
@@ -67,6 +72,7 @@ var PostgresBackend = Backend{
 	Wide:   "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id numeric(20) NOT NULL, step int NOT NULL)",
 	Widen:  "ALTER TABLE leaf_alloc ALTER COLUMN max_id TYPE bigint",
 	Limits: map[string]int64{"smallint": math.MaxInt16, "integer": math.MaxInt32, "bigint": math.MaxInt64},
+	Names:  map[string]bool{"text": true, "char(20)": true, "name": true, "bytea": false},
 	Forgetful: map[string][2]string{
 		"UNLOGGED": {strings.Replace(officialPostgres, "TABLE", "UNLOGGED TABLE", 1), "DROP TABLE leaf_alloc"},
 		"UNLOGGED (part)": {"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint, step int) PARTITION BY LIST (biz_tag);" +

@@ -42,6 +42,10 @@ type Backend struct {
 	// Limits are the largest values of max_id, by its type.
 	Limits map[string]int64
 
+	// Names are types of biz_tag in the official table, and whether they keep
+	// names as they are.
+	Names map[string]bool
+
 	// Forgetful tables, by the flaw in the error: statements that create and
 	// remove leaf_alloc.
 	Forgetful map[string][2]string
@@ -66,6 +70,8 @@ func (b *Backend) Run(t *testing.T) {
 	}{
 		{"OnlyTheExactTag", b.testExactTag},
 		{"DistinctTags", b.testDistinctTags},
+		{"TypesOfNames", b.testNames},
+		{"LockedRow", b.testLockedRow},
 		{"Find", b.testFind},
 		{"UnusableRows", b.testUnusableRows},
 		{"ManyTags", b.testManyTags},

@@ -75,6 +75,56 @@ func (b *Backend) testDistinctTags(t *testing.T) {
 	}
 }
 
+// A column that changes names is refused when the table is opened. In others,
+// whatever the padding and the character set, a tag has the name it was given.
+func (b *Backend) testNames(t *testing.T) {
+	db := b.Database(t)
+	for kind, good := range b.Names {
+		s := fresh(t, db, strings.Replace(b.Shapes["official"], "varchar(128)", kind, 1))
+		create := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1})
+		seg, reserve := s.Reserve(t.Context(), "order", 10)
+		for call, err := range map[string]error{"Check": s.Check(t.Context()), "CreateTag": create, "Reserve": reserve} {
+			if good != (err == nil) || !good && (!errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "biz_tag")) {
+				t.Errorf("%s with names of type %s: %v, want them accepted: %v", call, kind, err, good)
+			}
+		}
+		if good {
+			tags, err := s.Tags(t.Context())
+			want := []store.Tag{{Name: "order", Step: 10, Next: 11}}
+			if seg.First != 1 || !slices.Equal(tags, want) {
+				t.Errorf("names of type %s: got %v, then listed %v, %v", kind, seg, tags, err)
+			}
+			if err := errors.Join(s.SetStep(t.Context(), "order", 20), s.Raise(t.Context(), "order", 50), s.RemoveTag(t.Context(), "order", 50)); err != nil {
+				t.Errorf("names of type %s: %v", kind, err)
+			}
+		}
+		db.Exec(t, "DROP TABLE leaf_alloc")
+	}
+}
+
+// A locked row delays only its own tag, also when the table is opened.
+func (b *Backend) testLockedRow(t *testing.T) {
+	db := b.Database(t)
+	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('a', 1, 10), ('b', 1, 10)")
+	lock, err := db.SQL().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback() }()
+	if _, err := lock.ExecContext(t.Context(), "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'a'"); err != nil {
+		t.Fatal(err)
+	}
+	if seg, err := Open(t, db.DSN(), "leaf_alloc").Reserve(t.Context(), "b", 10); err != nil || seg.First != 1 {
+		t.Errorf("Reserve: %v, %v, want [1, 11)", seg, err)
+	}
+	if err := Open(t, db.DSN(), "leaf_alloc").Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	if err := Open(t, db.DSN(), "leaf_alloc").CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1}); err != nil {
+		t.Errorf("CreateTag: %v", err)
+	}
+}
+
 // Find returns a tag's row unchanged, in bounds or not.
 func (b *Backend) testFind(t *testing.T) {
 	db := b.Database(t)
@@ -173,8 +223,13 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 	}
 
 	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('twice', 1, 10), ('twice', 500, 10)")
-	if seg, err := s.Reserve(t.Context(), "twice", 10); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("Reserve of a tag with two rows: %v, %v, want ErrCorrupt", seg, err)
+	for range 3 { // only the first discards a range
+		if seg, err := s.Reserve(t.Context(), "twice", 10); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("Reserve of a tag with two rows: %v, %v, want ErrCorrupt", seg, err)
+		}
+	}
+	if n := maxID(t, db, "twice"); n != 510 {
+		t.Errorf("max_id of a tag with two rows is %d, want 510", n)
 	}
 	if err := s.Raise(t.Context(), "twice", 1000); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Raise of a tag with two rows: %v, want ErrCorrupt", err)

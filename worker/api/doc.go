@@ -48,7 +48,7 @@
 //
 // # Files
 //
-// Tokens and certificate are reread when their contents change (watched.go). If
-// the new contents are invalid, the old ones stay in force, and the log and a
-// metric report that. So a half-written or missing file is no outage.
+// Tokens and certificate are reread every second (internal/secretfile). If the
+// new contents are invalid, the old ones stay in force, and the log and a metric
+// report that. So a half-written or missing file is no outage.
 package api

@@ -83,9 +83,8 @@ func FuzzRequest(f *testing.F) {
 		}
 		source := &strictSource{t: t, allowed: rights}
 		var as Source = source
-		h := handler{layout: snowflake.Default()}
+		h := handler{layout: snowflake.Default(), tokens: func() Tokens { return tokens }}
 		h.source.Store(&as)
-		h.tokens.Store(&tokens)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		counted := int64(0)

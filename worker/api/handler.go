@@ -34,16 +34,8 @@ type handler struct {
 	exposed     bool // a server without tokens answers other machines, too
 	connections *connections
 	source      atomic.Pointer[Source] // nil until the worker works
-	tokens      atomic.Pointer[Tokens] // nil: no token is required
+	tokens      func() Tokens          // nil: no token is required
 	figures     figures
-}
-
-func (h *handler) useTokens(contents [][]byte) error {
-	tokens, err := ParseTokens(contents[0])
-	if err == nil {
-		h.tokens.Store(&tokens)
-	}
-	return err
 }
 
 // ServeHTTP routes a request. It does not clean up paths or redirect.
@@ -132,15 +124,14 @@ const maxBody = 4 << 10
 // admit returns why a request may not get IDs of a well-formed tag, or of
 // Times; or nil.
 func (h *handler) admit(r *http.Request, what string) *failure {
-	tokens := h.tokens.Load()
-	if f := h.refuse(r); f != nil || tokens == nil {
+	if f := h.refuse(r); f != nil || h.tokens == nil {
 		return f
 	}
 	token, ok := bearer(r.Header["Authorization"])
 	if !ok {
 		return &failure{http.StatusUnauthorized, "one Authorization header with a bearer token is required"}
 	}
-	right := tokens.find(token)
+	right := h.tokens().find(token)
 	if right == nil {
 		return &failure{http.StatusUnauthorized, "unknown token"}
 	}
@@ -161,7 +152,7 @@ func (h *handler) refuse(r *http.Request) *failure {
 		return &failure{http.StatusRequestEntityTooLarge, "body larger than 4096 bytes; no body is needed"}
 	case foreign(r):
 		return &failure{http.StatusForbidden, "a page of another site cannot request IDs"}
-	case h.tokens.Load() == nil && !h.exposed && !hostheader.Trusted(r.Host, h.hosts):
+	case h.tokens == nil && !h.exposed && !hostheader.Trusted(r.Host, h.hosts):
 		return &failure{http.StatusForbidden, hostheader.Refusal}
 	}
 	return nil

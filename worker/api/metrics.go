@@ -50,7 +50,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	to.Gauge(connectionsMetric, float64(open))
 	to.Gauge(freeMetric, float64(s.cfg.Connections-busy))
 	to.Counter(closedMetric, evicted)
-	for _, file := range s.files {
-		to.BoolGauge(staleMetric, file.failing.Load(), file.name)
+	for name, stale := range s.files.Stale() {
+		to.BoolGauge(staleMetric, stale, name)
 	}
 }

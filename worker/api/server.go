@@ -12,13 +12,13 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -140,9 +140,9 @@ type Server struct {
 	listener    net.Listener
 	http        *http.Server
 	handler     handler
-	certificate atomic.Pointer[tls.Certificate]
-	files       []*watchedFiles
-	stop        context.CancelFunc // of the goroutines
+	files       secretfile.Set
+	certificate *secretfile.Files[*tls.Certificate] // nil without TLS
+	stop        context.CancelFunc                  // of the goroutines
 	ended       sync.WaitGroup
 }
 
@@ -154,7 +154,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg}
+	s := &Server{cfg: cfg, files: secretfile.Set{Log: cfg.Log}}
 	s.handler = handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed, connections: newConnections(cfg.Connections)}
 	if err := s.readFiles(); err != nil {
 		return nil, err
@@ -175,28 +175,36 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 // readFiles reads the files for the first time.
 func (s *Server) readFiles() error {
 	if s.cfg.Tokens != "" {
-		s.files = append(s.files, &watchedFiles{name: "tokens", paths: []string{s.cfg.Tokens}, use: s.handler.useTokens})
-	}
-	if s.cfg.Certificate != "" {
-		pair := []string{s.cfg.Certificate, s.cfg.Key}
-		s.files = append(s.files, &watchedFiles{name: "certificate", paths: pair, use: s.useCertificate})
-	}
-	for _, f := range s.files {
-		if _, err := f.load(); err != nil {
+		tokens, err := secretfile.Open(&s.files, "tokens", func(contents [][]byte) (Tokens, error) { return ParseTokens(contents[0]) }, s.cfg.Tokens)
+		if err != nil {
 			return err
 		}
+		s.handler.tokens = tokens.Last
 	}
-	return nil
+	if s.cfg.Certificate == "" {
+		return nil
+	}
+	var err error
+	s.certificate, err = secretfile.Open(&s.files, "certificate", func(contents [][]byte) (*tls.Certificate, error) {
+		pair, err := tls.X509KeyPair(contents[0], contents[1])
+		return &pair, err
+	}, s.cfg.Certificate, s.cfg.Key)
+	return err
 }
 
-// useCertificate sets the certificate of new connections.
-func (s *Server) useCertificate(contents [][]byte) error {
-	certificate, err := tls.X509KeyPair(contents[0], contents[1])
-	if err != nil {
-		return err
+// reread rereads the files until ctx ends.
+func (s *Server) reread(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.rereadEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-s.cfg.Reread:
+		}
+		s.files.Reread()
 	}
-	s.certificate.Store(&certificate)
-	return nil
 }
 
 // serve starts the goroutines.
@@ -224,7 +232,7 @@ func (s *Server) serve() {
 		listener = tls.NewListener(listener, &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			NextProtos:     []string{"http/1.1"},
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.Load(), nil },
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.Last(), nil },
 		})
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -234,7 +242,7 @@ func (s *Server) serve() {
 			s.cfg.Log.Error("HTTP server for callers failed", zap.Error(err))
 		}
 	})
-	s.ended.Go(func() { reread(ctx, s.files, s.cfg) })
+	s.ended.Go(func() { s.reread(ctx) })
 }
 
 // Address is the address that the server listens on.

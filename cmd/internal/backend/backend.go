@@ -3,11 +3,13 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -51,6 +53,33 @@ func Parse(dsn, table string) (Backend, error) {
 		return Backend{Kind(config.Kind()), &config}, nil
 	}
 	return Backend{}, ErrScheme
+}
+
+// ParseFile is Parse for a DSN in a file, which is reread for each connection to
+// the database. The DSN of another database is refused then: it would be
+// another store.
+func ParseFile(files *secretfile.Set, path, table string) (Backend, error) {
+	var first Backend
+	file, err := secretfile.Open(files, "store", func(contents [][]byte) (Backend, error) {
+		b, err := Parse(strings.TrimSpace(string(contents[0])), table)
+		switch {
+		case err != nil:
+		case first == Backend{}:
+			first = b
+		case b.Name() != first.Name():
+			err = fmt.Errorf("another store, %s instead of %s; restart to use it", b.Name(), first.Name())
+		}
+		return b, err
+	}, path)
+	if err != nil {
+		return Backend{}, err
+	}
+	b := file.Last()
+	if b.table != nil {
+		table := b.table.Follow(func() sql.Config { return *file.Read().table })
+		b.table = &table
+	}
+	return b, nil
 }
 
 // login matches a password in a DSN: before the last @ and after a colon, or in

@@ -69,6 +69,9 @@ var (
 	// ErrCopies warns of missing copies on a cluster.
 	ErrCopies = problem.New(problem.TooFewCopies, "too few copies")
 
+	// ErrPayload warns of a NATS server that accepts only small messages.
+	ErrPayload = problem.New(problem.SmallPayload, "max_payload is small, so status may lack tags")
+
 	// ErrDifferent warns of a usable resource that provisioning would change.
 	ErrDifferent = problem.New(problem.Different, "not as provisioned")
 )
@@ -79,7 +82,7 @@ var errRights = errors.New("this user's rights are unknown")
 // mayBeRight lists the errors that are warnings.
 var mayBeRight = []error{
 	durability.ErrSyncUnknown, store.ErrSettingUnknown, worker.ErrNoReports,
-	errRights, ErrShared, ErrNearlyFull, ErrFills, ErrRunsOut, ErrCopies, ErrDifferent,
+	errRights, ErrShared, ErrNearlyFull, ErrFills, ErrRunsOut, ErrCopies, ErrPayload, ErrDifferent,
 	enrich.ErrMixedTarget,
 }
 
@@ -136,7 +139,7 @@ func (d *Doctor) checks() []check {
 	case d.Role.hasOwnStreams():
 		return []check{d.server, d.rights, d.resources, d.enrichments}
 	}
-	return []check{d.server, d.sync, d.rights, d.resources, d.enrichments, d.raise, d.storage, d.clock, d.layout, d.store, d.processes}
+	return []check{d.server, d.sync, d.payload, d.rights, d.resources, d.enrichments, d.raise, d.storage, d.clock, d.layout, d.store, d.processes}
 }
 
 // Examine runs the checks and reports the findings.
@@ -236,6 +239,11 @@ func (d *Doctor) sync(ctx context.Context) []Finding {
 		return []Finding{answer(Sync, err.Error()+", as --allow-unsynced accepts", nil)}
 	}
 	return []Finding{answer(Sync, "every write is synced before it is acknowledged", err)}
+}
+
+// payload checks the server's limit for messages.
+func (d *Doctor) payload(context.Context) []Finding {
+	return []Finding{ofPayload("this connection", d.Conn.MaxPayload())}
 }
 
 // rights checks the user's rights, as the server reports them.
@@ -513,7 +521,7 @@ func (d *Doctor) processes(ctx context.Context) []Finding {
 		id, _, _ := strings.Cut(value, " ")
 		reports = slices.DeleteFunc(reports, func(r worker.Report) bool { return r.Stats.Installation != id })
 	}
-	return slices.Concat(all, ofProcesses(time.Now(), reports, d.hasStore(ctx)), ofTags(time.Now(), reports))
+	return slices.Concat(all, ofProcesses(time.Now(), reports, d.hasStore(ctx)), ofPayloads(d.Conn.MaxPayload(), reports), ofTags(time.Now(), reports))
 }
 
 // requests sends a caller's requests: for its tag, or for any tag and for

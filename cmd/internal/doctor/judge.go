@@ -220,6 +220,30 @@ func ofProcesses(now time.Time, reports []worker.Report, store bool) (all []Find
 	return append(all, Judge(now, reports, store)...)
 }
 
+// ofPayload judges the largest message that a NATS server accepts.
+func ofPayload(where string, most int64) Finding {
+	var small error
+	if most < worker.LeastPayload {
+		small = fmt.Errorf("%w: %d bytes for %s", ErrPayload, most, where)
+	}
+	return answer("max_payload", fmt.Sprintf("%d bytes", most), small)
+}
+
+// ofPayloads warns of the smallest limit of a process, if that is too small and
+// below that of this connection.
+func ofPayloads(own int64, reports []worker.Report) (all []Finding) {
+	smallest, where := min(own, worker.LeastPayload), ""
+	for _, r := range reports {
+		if r.MaxPayload > 0 && r.MaxPayload < smallest {
+			smallest, where = r.MaxPayload, Name(r.Role, r.Host, r.Instance)
+		}
+	}
+	if where != "" {
+		all = append(all, ofPayload(where, smallest))
+	}
+	return all
+}
+
 // ofLayout returns the limits of snowflake IDs.
 func ofLayout(now time.Time, layout snowflake.Layout) (all []Finding) {
 	for _, date := range forecast.OfLayout(layout, now) {
@@ -255,7 +279,7 @@ func ofTags(now time.Time, reports []worker.Report) []Finding {
 	all = append(all, aboveTime(now, uses)...)
 	for _, r := range reports {
 		if more := r.Stats.Active - len(r.Stats.Tags); more > 0 {
-			text := fmt.Sprintf("workers report their %d busiest tags; %s has %d more", worker.MaxReportTags, r.Instance, more)
+			text := fmt.Sprintf("workers report only their busiest tags; %s has %d more", r.Instance, more)
 			return append(all, answer("numbers of tags", text, nil))
 		}
 	}

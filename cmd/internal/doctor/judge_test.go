@@ -81,6 +81,33 @@ func TestProcesses(t *testing.T) {
 }
 
 // lines formats findings.
+// TestPayload: a NATS server that does not accept the largest report is warned
+// of once, with its limit: this connection's server, or the worst of the
+// processes'.
+func TestPayload(t *testing.T) {
+	t.Parallel()
+	of := func(instance string, most int64) worker.Report {
+		return worker.Report{Instance: instance, Role: worker.RoleWorker, MaxPayload: most}
+	}
+	for _, c := range []struct {
+		own       int64
+		processes []worker.Report
+		want      []string
+	}{
+		{1 << 20, nil, []string{"ok max_payload: 1048576 bytes"}},
+		{1 << 20, []worker.Report{of("old", 0), of("a", 1<<20), of("b", worker.LeastPayload)}, []string{"ok max_payload: 1048576 bytes"}},
+		{65536, []worker.Report{of("a", 65536)}, []string{"warning max_payload: max_payload is small, so status may lack tags: 65536 bytes for this connection"}},
+		{1 << 20, []worker.Report{of("a", 65536), of("b", 32768)}, []string{
+			"ok max_payload: 1048576 bytes", "warning max_payload: max_payload is small, so status may lack tags: 32768 bytes for worker b",
+		}},
+	} {
+		got := lines(append([]Finding{ofPayload("this connection", c.own)}, ofPayloads(c.own, c.processes)...))
+		if !slices.Equal(got, c.want) {
+			t.Errorf("found %q, want %q", got, c.want)
+		}
+	}
+}
+
 func lines(all []Finding) (lines []string) {
 	for _, f := range all {
 		text := f.Text

@@ -281,6 +281,18 @@ func (s *Server) Witness() *register.Witness { return s.data.witness }
 // URL returns the server's URL for clients.
 func (s *Server) URL() string { return s.nats.ClientURL() }
 
+// Interest returns the number of subscriptions to a subject. All are of direct
+// clients: the server has no links to others. Without an answer it is 0.
+//
+// The server's Account.Interest counts too few if one of them has a wildcard.
+func (s *Server) Interest(subject string) int {
+	found, err := s.nats.Subsz(&server.SubszOptions{Subscriptions: true, Test: subject})
+	if err != nil {
+		return 0
+	}
+	return found.Total
+}
+
 // Stop ends the server, waits for it, and unlocks the folder.
 func (s *Server) Stop() {
 	s.shutdown()

@@ -45,6 +45,27 @@ func TestOneServerPerFolder(t *testing.T) {
 	start(t, config(path))
 }
 
+// TestInterest: the server counts the subscriptions of all clients, also those
+// with wildcards.
+func TestInterest(t *testing.T) {
+	t.Parallel()
+	s := start(t, config(t.TempDir()))
+	for i, subject := range []string{"a.b", "a.*", "a.c", ">"} {
+		conn, err := nats.Connect(s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err = conn.SubscribeSync(subject); err == nil {
+			err = conn.Flush()
+		}
+		want := []int{1, 2, 2, 3}[i]
+		if got := s.Interest("a.b"); err != nil || got != want {
+			t.Errorf("with %s: %d, %v; want %d", subject, got, err, want)
+		}
+	}
+}
+
 func TestFolderUnusable(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

@@ -39,6 +39,13 @@ func TestAwait(t *testing.T) {
 		}
 		calls := 0
 		err = Await(t.Context(), zap.New(core), func() error { calls++; return nats.ErrAuthorization })
+		dialing := make(chan error)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := Await(ctx, zap.New(core), func() error { return <-dialing }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v during a dial that does not end", err)
+		}
+		dialing <- nil
 		if !errors.Is(err, nats.ErrAuthorization) || calls != 1 || logged.Len() != 2 {
 			t.Errorf("%v after %d attempts, want that the login is refused after one", err, calls)
 		}

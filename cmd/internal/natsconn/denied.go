@@ -65,7 +65,10 @@ type Own func(rights.Violation) bool
 // OwnAny is the Own of a connection without callers.
 func OwnAny(rights.Violation) bool { return true }
 
-// OwnOf returns the Own of a process that needs these rights, in a JetStream
+// OwnSubscriptions is the Own of a connection that publishes only replies.
+func OwnSubscriptions(v rights.Violation) bool { return v.Subscribe }
+
+// OwnOf returns the Own of a connection that needs these rights, in a JetStream
 // domain; "" is the account's own, and * any.
 func OwnOf(need rights.Rights, domain string) Own {
 	return func(v rights.Violation) bool {

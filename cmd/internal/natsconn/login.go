@@ -1,15 +1,25 @@
 package natsconn
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"github.com/idworker/idworker/internal/secretfile"
 )
+
+// The options of this file read their secrets now, so that an error comes at a
+// start, and for each connection, because they may have been replaced.
 
 // Login makes an option the only login: a NATS context may have another.
 func Login(as nats.Option) nats.Option {
@@ -21,31 +31,147 @@ func Login(as nats.Option) nats.Option {
 	}
 }
 
-// Credentials is the option to log in with a credentials file. It checks the
-// file now, while nats.go would only do so when it connects. nats.go rereads
-// the file for each connection, because it may have been renewed.
-func Credentials(file string) nats.Option {
+// Password is the option to log in as a user with a password in a file.
+func Password(files *secretfile.Set, user, path string) (nats.Option, error) {
+	password, err := secretfile.Open(files, "NATS password", func(contents [][]byte) (string, error) {
+		password := strings.TrimRight(string(contents[0]), "\r\n")
+		if password == "" {
+			return "", errors.New("the file is empty")
+		}
+		return password, nil
+	}, path)
+	return Login(nats.UserInfoHandler(func() (string, string) { return user, password.Read() })), err
+}
+
+// credentials are the contents of a credentials file.
+type credentials struct {
+	jwt string
+	key nkeys.KeyPair
+}
+
+// Credentials is the option to log in with a credentials file.
+func Credentials(files *secretfile.Set, path string) (nats.Option, error) {
+	file, err := secretfile.Open(files, "NATS credentials", func(contents [][]byte) (credentials, error) {
+		jwt, jwtErr := nkeys.ParseDecoratedJWT(contents[0])
+		key, keyErr := nkeys.ParseDecoratedNKey(contents[0])
+		if jwtErr != nil || keyErr != nil || !strings.HasPrefix(jwt, "eyJ") {
+			return credentials{}, errors.New("not a credentials file with a user JWT and an nkey seed")
+		}
+		return credentials{jwt, key}, nil
+	}, path)
+	if err != nil {
+		return nil, err
+	}
+	return Login(nats.UserJWT(
+		func() (string, error) { return file.Read().jwt, nil },
+		func(nonce []byte) ([]byte, error) { return file.Last().key.Sign(nonce) },
+	)), nil
+}
+
+// Nkey is the option to log in with an nkey, given the file with its seed. A
+// connection keeps the nkey's public part, which is the user.
+func Nkey(files *secretfile.Set, path string) (nats.Option, error) {
+	user := ""
+	key, err := secretfile.Open(files, "nkey", func(contents [][]byte) (nkeys.KeyPair, error) {
+		key, err := nkeys.ParseDecoratedNKey(contents[0])
+		if err != nil {
+			return nil, err
+		}
+		public, err := key.PublicKey()
+		switch {
+		case err != nil || !nkeys.IsValidPublicUserKey(public):
+			return nil, errors.New("not the seed of a user's nkey")
+		case user == "":
+			user = public
+		case user != public:
+			return nil, errors.New("the nkey is another user's; restart to log in with it")
+		}
+		return key, nil
+	}, path)
+	return Login(nats.Nkey(user, func(nonce []byte) ([]byte, error) { return key.Read().Sign(nonce) })), err
+}
+
+// Context is the option to log in with the password or token in a NATS context,
+// after the options of the context itself, which read it once.
+func Context(files *secretfile.Set, name string) nats.Option {
+	type login struct{ User, Password, Token string }
+	open := sync.OnceValues(func() (*secretfile.Files[login], error) {
+		path, err := contextPath(name)
+		if err != nil {
+			return nil, err
+		}
+		return secretfile.Open(files, "NATS context", func(contents [][]byte) (as login, err error) {
+			if json.Unmarshal(contents[0], &as) != nil || as.User+as.Token == "" { // the error may quote it
+				err = errors.New("not a NATS context with a user or a token")
+			}
+			return as, err
+		}, path)
+	})
 	return func(o *nats.Options) error {
-		data, err := os.ReadFile(file)
+		if o.User+o.Token == "" {
+			return nil
+		}
+		file, err := open()
 		if err != nil {
 			return err
 		}
-		_, jwtErr := nkeys.ParseDecoratedJWT(data)
-		_, keyErr := nkeys.ParseDecoratedNKey(data)
-		if jwtErr != nil || keyErr != nil {
-			return fmt.Errorf("%s is not a credentials file with a user JWT and an nkey seed", file)
+		if o.User != "" {
+			o.User, o.Password = "", ""
+			o.UserInfo = func() (string, string) { as := file.Read(); return as.User, as.Password }
 		}
-		return nats.UserCredentials(file)(o)
+		if o.Token != "" {
+			o.Token, o.TokenHandler = "", func() string { return file.Read().Token }
+		}
+		return nil
 	}
 }
 
-// Nkey is the option to log in with an nkey, given the file with its seed.
-func Nkey(file string) nats.Option {
-	option, err := nats.NkeyOptionFromSeed(file)
-	if err != nil {
-		return func(*nats.Options) error { return err }
+// contextPath returns the file of a NATS context, where the nats command has
+// it.
+func contextPath(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
 	}
-	return option
+	folder := os.Getenv("XDG_CONFIG_HOME")
+	if folder == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		folder = filepath.Join(home, ".config")
+	}
+	return filepath.Join(folder, "nats", "context", name+".json"), nil
+}
+
+// ClientCert is the option to present a certificate.
+func ClientCert(files *secretfile.Set, certificate, key string) (nats.Option, error) {
+	pair, err := secretfile.Open(files, "NATS client certificate", func(contents [][]byte) (tls.Certificate, error) {
+		return tls.X509KeyPair(contents[0], contents[1])
+	}, certificate, key)
+	return withTLS(func(o *nats.Options) { o.TLSCertCB = func() (tls.Certificate, error) { return pair.Read(), nil } }), err
+}
+
+// RootCAs is the option to trust certificate authorities.
+func RootCAs(files *secretfile.Set, path string) (nats.Option, error) {
+	pool, err := secretfile.Open(files, "NATS certificate authorities", func(contents [][]byte) (*x509.CertPool, error) {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(contents[0]) {
+			return nil, errors.New("no certificates in PEM")
+		}
+		return pool, nil
+	}, path)
+	return withTLS(func(o *nats.Options) { o.RootCAsCB = func() (*x509.CertPool, error) { return pool.Read(), nil } }), err
+}
+
+func withTLS(set func(*nats.Options)) nats.Option {
+	return func(o *nats.Options) error {
+		set(o)
+		o.Secure = true
+		if o.TLSConfig == nil {
+			o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		return nil
+	}
 }
 
 // ErrURL is the error for a malformed server URL.

@@ -75,10 +75,18 @@ const (
 )
 
 // Await calls connect until a server answers, even if only to refuse the login.
-// It logs once that it waits, and once that a server answers.
+// It logs once that it waits, and once that a server answers. It ends with ctx,
+// which connect cannot: nats.go looks up a name, or dials, to the end.
 func Await(ctx context.Context, log *zap.Logger, connect func() error) error {
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
-		err := connect()
+		answer := make(chan error, 1)
+		go func() { answer <- connect() }()
+		var err error
+		select {
+		case err = <-answer:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		waited := wait > firstPause
 		switch {
 		case err == nil && waited:

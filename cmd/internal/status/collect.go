@@ -364,6 +364,7 @@ func (c *collection) addProcesses() {
 		c.ID = cmp.Or(c.ID, r.Stats.Installation)
 		c.Totals.TagsActive = max(c.Totals.TagsActive, r.Stats.Active)
 		c.Totals.TagsUnlisted = max(c.Totals.TagsUnlisted, r.Stats.Active-len(r.Stats.Tags))
+		c.Totals.TagsCut = max(c.Totals.TagsCut, r.Stats.Cut)
 		r.Stats.Tags = nil
 		c.Processes = append(c.Processes, r)
 	}

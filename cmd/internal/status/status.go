@@ -104,6 +104,8 @@ type Totals struct {
 	TagsActive int `json:"tags_active"`
 	// Buffered by a worker, but not among its busiest.
 	TagsUnlisted int `json:"tags_unlisted"`
+	// Of these, left out because an answer was too large for a NATS server.
+	TagsCut int `json:"tags_cut"`
 	// IDs per second of the listed tags.
 	Rate float64 `json:"rate"`
 }
@@ -252,6 +254,18 @@ const (
 )
 
 var sorts = map[Sort]func(a, b Tag) int{ByRate: byRate, ByRunway: byRunway, ByName: byName}
+
+// Unlisted describes the tags that no worker reported; empty if there are none.
+func (t Totals) Unlisted() string {
+	if t.TagsUnlisted <= 0 {
+		return ""
+	}
+	text := "Workers report only their busiest tags; not shown: up to " + format.Of(t.TagsUnlisted, "other")
+	if t.TagsCut > 0 {
+		text += ", " + format.Count(t.TagsCut) + " of them because of a small max_payload"
+	}
+	return text + "."
+}
 
 // View is an installation with the tags for a viewer.
 type View struct {

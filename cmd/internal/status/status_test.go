@@ -77,6 +77,33 @@ func TestTagsOfAllWorkers(t *testing.T) {
 	}
 }
 
+// TestTagsNotShown: text and page tell apart what workers leave out always, and
+// what a NATS server makes them leave out.
+func TestTagsNotShown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		active, cut int
+		want        string
+	}{
+		{1, 0, ""},
+		{1000, 0, "Workers report only their busiest tags; not shown: up to 999 others."},
+		{1000, 499, "Workers report only their busiest tags; not shown: up to 999 others, 499 of them because of a small max_payload."},
+	} {
+		r := reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "trend", Runway: 1e9})
+		r.Stats.Active, r.Stats.Cut = c.active, c.cut
+		i := merged(now, []worker.Report{r, reportOf("b", worker.RoleWorker)})
+		var text, html bytes.Buffer
+		if err := errors.Join(i.View("", ByRate, 10).Print(&text), page.Execute(&html, i.View("", ByRate, 10))); err != nil {
+			t.Fatal(err)
+		}
+		for form, got := range map[string]string{"text": text.String(), "page": html.String()} {
+			if !strings.Contains(got, c.want) || strings.Contains(got, "not shown") != (c.want != "") {
+				t.Errorf("%d active, %d cut: no %q in the %s\n%s", c.active, c.cut, c.want, form, got)
+			}
+		}
+	}
+}
+
 // TestOtherInstallations: their processes are left out, with a warning.
 func TestOtherInstallations(t *testing.T) {
 	t.Parallel()

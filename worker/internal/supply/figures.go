@@ -18,6 +18,9 @@ type Figures struct {
 	Grants   GrantStats `json:"grants"`              // since the start
 	Active   int        `json:"active_tags"`         // buffered tags
 	Tags     []TagStats `json:"tags"`                // the busiest of them
+	// The least busy of those, left out of an answer that they make too large
+	// for the NATS server.
+	Cut int `json:"tags_cut,omitempty"`
 	// The highest end of a segment granted to a buffered tag, of those at most
 	// aheadOfTime above the microseconds since 1970, where raises begin; 0 if
 	// there is none.
