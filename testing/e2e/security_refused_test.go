@@ -131,7 +131,7 @@ func accountOfService(t *testing.T) {
 	}
 	const others = `{ stream: { account: CALLERS, subject: "ids.snowflake" } }`
 	p := &production{t: t, address: freeAddress(t), data: t.TempDir(), env: []string{"IDS_BILLING_PASSWORD=secret-of-billing"}}
-	p.conf = confWith(t, others, others+imported, `"_INBOX_caller.>", accounts: [CALLERS]`, `"_INBOX_caller.>", accounts: `+exported,
+	p.conf = confWith(t, others, others+"\n"+imported, `"_INBOX_caller.>", accounts: [CALLERS]`, `"_INBOX_caller.>", accounts: `+exported,
 		"\n  CALLERS {", "\nBILLING {"+account+"\n  CALLERS {")
 	p.start()
 	p.provision()
