@@ -212,6 +212,8 @@ func (g *Generator) refusal(first, n, hi int64) error {
 	switch {
 	case !g.fits(first, n, g.end):
 		return ErrExhausted
+	case (n-1)>>g.sequenceBits > g.ahead: // whatever the fence
+		return ErrAhead
 	case !g.fits(first, n, min(hi, g.end)):
 		return ErrFenced
 	default:

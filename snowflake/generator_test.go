@@ -143,6 +143,22 @@ func TestBorrowsUpToMaxAhead(t *testing.T) {
 	}
 }
 
+// A request that MaxAhead never has room for gets ErrAhead, however near the end
+// of the fence is.
+func TestTooManyAtOnceIsAhead(t *testing.T) {
+	l, clock := Default(), clockAt(noon)
+	now := l.TimestampAt(noon)
+	room := int64(1001) * 4096 // the present unit, and a second ahead
+	g := newGenerator(t, Settings{Layout: l, Fence: Fence{Lo: now, Hi: now + 10}, Clock: clock.now})
+	if ranges, err := g.NextN(nil, room+1); !errors.Is(err, ErrAhead) || ranges != nil {
+		t.Error(err)
+	}
+	g.Extend(Forever)
+	if _, err := g.NextN(nil, room); err != nil {
+		t.Error(err)
+	}
+}
+
 // A goroutine that is paused between reading the clock and taking its ID must
 // not get ErrAhead only because others continued during that time.
 func TestAPauseIsNotAhead(t *testing.T) {
