@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/status"
+	"github.com/idworker/idworker/internal/connlimit"
 	"github.com/idworker/idworker/internal/hostheader"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
@@ -175,6 +176,9 @@ const (
 	httpMaxHeader    = 8 << 10
 	httpStopTimeout  = time.Second
 	httpMaxScrapes   = 4 // concurrent; scrapes share a collection
+
+	// The oldest makes room for another: no flood keeps a probe out.
+	httpConnections = 256
 )
 
 // startHTTP serves the handler at HOST:PORT. The Host header of requests must
@@ -185,6 +189,7 @@ func startHTTP(ctx context.Context, address string, names []string, handler http
 	if err != nil {
 		return nil, nil, err
 	}
+	connections := connlimit.New(httpConnections)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !hostheader.Trusted(r.Host, names) {
@@ -197,11 +202,12 @@ func startHTTP(ctx context.Context, address string, names []string, handler http
 		WriteTimeout:   httpWriteTimeout,
 		IdleTimeout:    httpIdleTimeout,
 		MaxHeaderBytes: httpMaxHeader,
+		ConnState:      connections.Note,
 		ErrorLog:       zap.NewStdLog(log.Named("http")),
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(connections.Listen(listener)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP server ended", zap.Error(err))
 		}
 	})

@@ -189,6 +189,36 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
+// TestHTTPFlood: idle connections are closed for others, the oldest first, so a
+// probe is answered.
+func TestHTTPFlood(t *testing.T) {
+	address, _ := startServer(t, probes(prometheus.NewRegistry(), func() httpState { return httpState{} }))
+	var idle []net.Conn
+	for range 2 * httpConnections {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(httpIdleTimeout / 2)) // before it is closed anyway
+		if _, err := fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, conn)
+	}
+	if fetch(address, "/healthz") != "ok\n" {
+		t.Error("a probe is not answered")
+	}
+	for n, conn := range idle[:httpConnections] {
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d is open", n)
+		}
+	}
+}
+
 // TestHTTPStops: silent clients and a hanging handler do not delay the end.
 func TestHTTPStops(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})

@@ -28,9 +28,9 @@
 //
 // # Bounds
 //
-//	connections  Config.Connections (netutil.LimitListener). If there is no
+//	connections  Config.Connections (internal/connlimit). If there is no
 //	             room, the oldest without an admitted request is closed, else
-//	             the longest idle (connections.go). So neither strangers nor
+//	             the longest idle. So neither strangers nor
 //	             idle callers keep a caller out.
 //	time         Config.Wait and requestTimeout for a request, and for its
 //	             answer; idleTimeout between requests (net/http)

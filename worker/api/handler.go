@@ -3,13 +3,13 @@ package api
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
+	"github.com/idworker/idworker/internal/connlimit"
 	"github.com/idworker/idworker/internal/hostheader"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
@@ -32,7 +32,7 @@ type handler struct {
 	// names that callers may use for a server without tokens
 	hosts       []string
 	exposed     bool // a server without tokens answers other machines, too
-	connections *connections
+	connections *connlimit.Connections
 	source      atomic.Pointer[Source] // nil until the worker works
 	tokens      func() Tokens          // nil: no token is required
 	figures     figures
@@ -85,9 +85,7 @@ func (h *handler) takeIDs(r *http.Request, what string, count []byte) (reply []b
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return nil, &failure{http.StatusBadRequest, "the body ended early"}
 	}
-	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-		h.connections.admitted(c)
-	}
+	h.connections.Admit(r.Context())
 	var err error
 	if what == Times {
 		reply, err = (*source).Snowflake(r.Context(), count)

@@ -46,7 +46,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		to.Counter(repliesMetric, f.byStatus[i].Load(), strconv.Itoa(status))
 	}
 	to.Counter(abandonedMetric, f.abandoned.Load())
-	open, busy, evicted := s.handler.connections.counts()
+	open, busy, evicted := s.handler.connections.Counts()
 	to.Gauge(connectionsMetric, float64(open))
 	to.Gauge(freeMetric, float64(s.cfg.Connections-busy))
 	to.Counter(closedMetric, evicted)

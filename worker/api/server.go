@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
+	"github.com/idworker/idworker/internal/connlimit"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/snowflake"
@@ -155,7 +155,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, files: secretfile.Set{Log: cfg.Log}}
-	s.handler = handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed, connections: newConnections(cfg.Connections)}
+	s.handler = handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed, connections: connlimit.New(cfg.Connections)}
 	if err := s.readFiles(); err != nil {
 		return nil, err
 	}
@@ -221,13 +221,13 @@ func (s *Server) serve() {
 		WriteTimeout:   s.cfg.Wait + s.cfg.requestTimeout,
 		IdleTimeout:    s.cfg.idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		ConnState:      s.handler.connections.note,
-		ConnContext:    withConn,
+		ConnState:      s.handler.connections.Note,
+		ConnContext:    connlimit.WithConn,
 		ErrorLog:       newErrorLog(s.cfg.Log),
 
 		DisableGeneralOptionsHandler: true, // the handler answers all paths
 	}
-	listener := netutil.LimitListener(s.listener, s.cfg.Connections)
+	listener := s.handler.connections.Listen(s.listener)
 	if s.cfg.Certificate != "" {
 		listener = tls.NewListener(listener, &tls.Config{
 			MinVersion:     tls.VersionTLS12,
@@ -257,7 +257,7 @@ func (s *Server) Stop() {
 	defer s.ended.Wait()
 	defer s.stop()
 	// Clients that connected without a request get a moment to send it.
-	silent := time.AfterFunc(stopGrace, s.handler.connections.closeStrangers)
+	silent := time.AfterFunc(stopGrace, s.handler.connections.CloseStrangers)
 	defer silent.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Wait+s.cfg.requestTimeout)
 	defer cancel()

@@ -1,4 +1,9 @@
-package api
+// Package connlimit bounds the connections of an HTTP server.
+//
+//	conns := connlimit.New(256)
+//	server := &http.Server{ConnState: conns.Note, ConnContext: connlimit.WithConn}
+//	err := server.Serve(conns.Listen(listener))
+package connlimit
 
 import (
 	"container/list"
@@ -7,14 +12,16 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"golang.org/x/net/netutil"
 )
 
-// connections are the open connections. netutil.LimitListener bounds their
+// Connections are the open connections. netutil.LimitListener bounds their
 // number, and net/http their times. Neither keeps out a flood of strangers, so
 // a connection is a stranger's until a request on it is admitted. When the last
 // place is taken, an old connection is closed: the oldest stranger's; or, if
 // the newest is the only stranger's, the longest idle connection of a caller.
-type connections struct {
+type Connections struct {
 	most int
 
 	mu        sync.Mutex
@@ -31,20 +38,24 @@ type listEntry struct {
 	at *list.Element
 }
 
-func newConnections(most int) *connections {
-	return &connections{most: most, open: make(map[net.Conn]listEntry)}
+// New bounds the connections to most of them.
+func New(most int) *Connections {
+	return &Connections{most: most, open: make(map[net.Conn]listEntry)}
 }
+
+// Listen bounds the connections that a listener accepts.
+func (s *Connections) Listen(l net.Listener) net.Listener { return netutil.LimitListener(l, s.most) }
 
 // connKey is the key of a connection in the context of its requests.
 type connKey struct{}
 
-// withConn is the server's ConnContext.
-func withConn(ctx context.Context, c net.Conn) context.Context {
+// WithConn is the server's ConnContext.
+func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// note is the server's ConnState.
-func (s *connections) note(c net.Conn, state http.ConnState) {
+// Note is the server's ConnState.
+func (s *Connections) Note(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Evicted connections are not open.
@@ -64,8 +75,12 @@ func (s *connections) note(c net.Conn, state http.ConnState) {
 	}
 }
 
-// admitted records that a request on the connection was admitted.
-func (s *connections) admitted(c net.Conn) {
+// Admit records that a request was admitted, by its context.
+func (s *Connections) Admit(ctx context.Context) {
+	c, ok := ctx.Value(connKey{}).(net.Conn)
+	if !ok {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, isOpen := s.open[c]; isOpen {
@@ -74,7 +89,7 @@ func (s *connections) admitted(c net.Conn) {
 }
 
 // move moves a connection to the end of a list, or to none. It needs mu.
-func (s *connections) move(c net.Conn, to *list.List) {
+func (s *Connections) move(c net.Conn, to *list.List) {
 	if at := s.open[c]; at.in != nil {
 		at.in.Remove(at.at)
 	}
@@ -86,7 +101,7 @@ func (s *connections) move(c net.Conn, to *list.List) {
 
 // makeRoom closes a connection if the last place is taken and another
 // connection is idle or has no admitted request. It needs mu.
-func (s *connections) makeRoom() {
+func (s *Connections) makeRoom() {
 	switch {
 	case len(s.open) < s.most:
 	case s.strangers.Len() > 1:
@@ -100,7 +115,7 @@ func (s *connections) makeRoom() {
 
 // closeOldest closes the oldest connection of a list; net/http detects that. It
 // needs mu.
-func (s *connections) closeOldest(of *list.List) {
+func (s *Connections) closeOldest(of *list.List) {
 	c := of.Remove(of.Front()).(net.Conn)
 	delete(s.open, c)
 	if secure, ok := c.(*tls.Conn); ok {
@@ -110,8 +125,8 @@ func (s *connections) closeOldest(of *list.List) {
 	_ = c.Close()
 }
 
-// closeStrangers closes all connections without an admitted request.
-func (s *connections) closeStrangers() {
+// CloseStrangers closes all connections without an admitted request.
+func (s *Connections) CloseStrangers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.strangers.Len() > 0 {
@@ -119,9 +134,9 @@ func (s *connections) closeStrangers() {
 	}
 }
 
-// counts returns the number of open connections, of busy connections of
+// Counts returns the number of open connections, of busy connections of
 // callers, and of evicted connections.
-func (s *connections) counts() (open, busy int, evicted int64) {
+func (s *Connections) Counts() (open, busy int, evicted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open), len(s.open) - s.strangers.Len() - s.idle.Len(), s.evicted
