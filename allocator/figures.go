@@ -13,6 +13,8 @@ type Figures struct {
 	Step  int64 // the step of the latest load; 0 for a strict tag
 	Left  int64 // buffered IDs
 	Total int64 // IDs handed out since the tag was created here
+	// IDs granted since then; what is neither handed out nor left is burnt.
+	Granted int64
 	// IDs per second, over half a minute or the latest few IDs.
 	Rate    float64
 	Runway  time.Duration // the time that Left lasts at Rate, at most MaxRunway
@@ -53,6 +55,7 @@ func (t *tag) figures(now time.Duration) Figures {
 		Step:    t.step,
 		Left:    t.available(),
 		Total:   t.total(),
+		Granted: t.meter.granted,
 		Rate:    t.rate(now),
 		Runway:  t.runway(now),
 		Parked:  len(t.busy.parked),
@@ -83,6 +86,7 @@ func (t *tag) runway(now time.Duration) time.Duration {
 // idle.
 type meter struct {
 	spent        int64  // handed out from earlier segments
+	granted      int64  // the IDs of all grants that ended a load
 	begun        sample // when the latest load began
 	last, before sample
 }

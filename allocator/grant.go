@@ -81,6 +81,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 	}
 	t.recordGap(s.Segment)
 	t.high = s.End // even if there is no room
+	t.meter.granted += s.Len()
 	t.busy.load.seq, t.busy.load.notNow = 0, 0
 	if t.order == store.Strict {
 		a.burnt.Add(t.serveLoad(seq, s.Segment))

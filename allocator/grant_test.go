@@ -16,6 +16,24 @@ func (h *harness) grantTo(seq uint64, s store.Segment) allocator.Verdict {
 
 func (h *harness) latest() allocator.Load { return h.asked[len(h.asked)-1] }
 
+// TestGranted: the figures count the IDs of each grant that ends a load, used or
+// not. A duplicate counts once.
+func TestGranted(t *testing.T) {
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		h := newHarness(allocator.Config{})
+		h.step, h.order = 100, order
+		h.request("order", 30)
+		seq := h.latest().Seq
+		h.CurrentLoad("order", seq)
+		for range 2 {
+			h.Grant("order", seq, seg(1, 101))
+		}
+		if f := h.Figures()[0]; f.Total != 30 || f.Granted != 100 {
+			t.Errorf("%s: %d of %d handed out, want 30 of 100", order, f.Total, f.Granted)
+		}
+	}
+}
+
 // TestStoreThatWentBack: the first proof of a regression makes a new load due
 // immediately, so that another loader may grant a higher range. Later proofs do
 // not. The episode ends with a used segment. A strict tag detects it as well.

@@ -207,7 +207,7 @@ func TestFiguresOfAStrictTag(t *testing.T) {
 		t.Errorf("%+v, want a rate of 3", f)
 	}
 	f.Rate, f.Use, f.Over = 0, 0, 0
-	want := allocator.Figures{Tag: "order", Order: store.Strict, Total: 301, Runway: allocator.MaxRunway, Parked: 1, Loading: true, High: 302}
+	want := allocator.Figures{Tag: "order", Order: store.Strict, Total: 301, Granted: 301, Runway: allocator.MaxRunway, Parked: 1, Loading: true, High: 302}
 	if f != want {
 		t.Errorf("%+v, want %+v", f, want)
 	}

@@ -75,11 +75,11 @@ func listProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, quie
 }
 
 // MaxReportTags bounds the tags of one [Report]; the busiest are listed. A tag
-// takes 300 bytes at most, so reports fit well into NATS messages of 1 MB. A
+// takes 360 bytes at most, so reports fit well into NATS messages of 1 MB. A
 // NATS server with a max_payload below LeastPayload may get fewer tags.
 const (
 	MaxReportTags = 500
-	LeastPayload  = MaxReportTags*300 + answerRoom
+	LeastPayload  = MaxReportTags*360 + answerRoom
 )
 
 // AskReportsRights are the rights that [AskReports] needs.

@@ -94,6 +94,9 @@ type tagInfo struct {
 	Next    int64       `json:"next,string,omitempty"`
 	Order   store.Order `json:"order,omitempty"`
 	Removed bool        `json:"removed,omitempty"`
+	// Of the workers that hold it, since they do. The rest is buffered or burnt.
+	Granted int64 `json:"granted,string,omitempty"`
+	Issued  int64 `json:"issued,string,omitempty"`
 	// The number of IDs, if less than a tenth of all is left.
 	Left *int64 `json:"left,string,omitempty"`
 	// The reason, if it cannot be served.
@@ -165,11 +168,14 @@ func listOf(l tags.List) tagList {
 // any.
 func (l tagList) Text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TAG\tSTEP\tNEXT\tORDER")
+	fmt.Fprintln(w, "TAG\tSTEP\tNEXT\tORDER\tUSED")
 	for _, tag := range l.Tags {
-		name, note := tag.Tag, ""
+		name, used, note := tag.Tag, "-", ""
 		if messages.CheckTag(name) != nil { // such a name may contain anything
 			name = strconv.Quote(name)
+		}
+		if tag.Granted > 0 {
+			used = fmt.Sprintf("%.3g%%", 100*float64(tag.Issued)/float64(tag.Granted))
 		}
 		switch {
 		case tag.Unusable != "":
@@ -179,7 +185,7 @@ func (l tagList) Text(out io.Writer) error {
 		case tag.Left != nil:
 			note = fmt.Sprintf("\tsoon exhausted: %s left", format.Of(*tag.Left, "ID"))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s%s\n", name, tag.Step, tag.Next, tag.Order, note)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s%s\n", name, tag.Step, tag.Next, tag.Order, used, note)
 	}
 	if err := w.Flush(); err != nil || len(l.Templates) == 0 {
 		return err
@@ -225,6 +231,7 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 			return errors.Join(fmt.Errorf("%w %s", tags.ErrNoMatch, l.Pattern), err)
 		}
 		list := listOf(found)
+		uses := t.Uses(ctx)
 		limit, errLimit := t.Limit(ctx)
 		if errLimit != nil {
 			return errLimit
@@ -233,6 +240,8 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 			if err := cmp.Or(messages.CheckTag(tag.Name), tag.Check()); err != nil {
 				list.Tags[i].Unusable = err.Error()
 			}
+			use := uses[tag.Name]
+			list.Tags[i].Granted, list.Tags[i].Issued = use.Granted, use.Issued
 			if left := max(limit-tag.Next, 0); left < limit/10 {
 				list.Tags[i].Left = &left
 			}

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 )
 
@@ -20,5 +23,32 @@ func TestReadsEndWithContext(t *testing.T) {
 	}
 	if _, err := (&tagImportCmd{}).read(ctx, input{silent}); !errors.Is(err, context.Canceled) {
 		t.Errorf("tag import: %v", err)
+	}
+}
+
+// TestTagUse: tag ls shows which part of the IDs granted to workers was issued,
+// for the tags that a worker holds.
+func TestTagUse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("tag create order --step 1000")
+	s.must("tag create unused")
+	s.answered("get order 101")
+	var list struct {
+		Tags []struct {
+			Tag             string
+			Granted, Issued int64 `json:",string"`
+		}
+	}
+	if err := json.Unmarshal([]byte(s.must("tag ls --json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	order, unused := list.Tags[0], list.Tags[1]
+	if order.Issued != 101 || order.Granted < 1000 || unused.Granted != 0 {
+		t.Fatalf("%+v", list)
+	}
+	want := fmt.Sprintf(" trend  %.3g%%\n", 10_100/float64(order.Granted))
+	if out := s.must("tag ls"); !strings.Contains(out, want) || !strings.HasSuffix(out, " trend  -\n") {
+		t.Errorf("%s, want %q", out, want)
 	}
 }

@@ -76,7 +76,7 @@ func TestLifeOfATemplate(t *testing.T) {
 			t.Errorf("idworker %s: %+v, want %q", line, r, want)
 		}
 	}
-	const header, templates = "TAG STEP NEXT ORDER", "TEMPLATE STEP ORDER TAGS MAX TAGS NEW PER SECOND"
+	const header, templates = "TAG STEP NEXT ORDER USED", "TEMPLATE STEP ORDER TAGS MAX TAGS NEW PER SECOND"
 
 	shows("tag create chat.* --template --step 10 --max-tags 2",
 		"created template chat.*: step 10, order trend, at most 2 tags, at most 1,000 new tags a second")
@@ -126,7 +126,7 @@ func TestLifeOfATemplate(t *testing.T) {
 	s.must("tag create chat.* --template --order strict --step 20")
 	c.next("chat.4")
 	for tag, order := range map[string]string{"chat.1": "trend", "chat.4": "strict"} {
-		if ls := s.must("tag ls " + tag); !strings.Contains(ls, " "+order+"\n") {
+		if ls := s.must("tag ls " + tag); !strings.Contains(ls, " "+order+" ") {
 			t.Errorf("%s is not %s:\n%s", tag, order, ls)
 		}
 	}

@@ -106,6 +106,33 @@ func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[st
 	return list, made, err
 }
 
+// Use is the use of a tag's IDs by the workers that hold it, since they do.
+type Use struct{ Granted, Issued int64 }
+
+// Uses returns the use of the tags that workers report: their busiest. It
+// returns none if the user may not list processes, or none answers.
+func (t *Tags) Uses(ctx context.Context) map[string]Use {
+	if !Allowed(ctx, t.JetStream, worker.AskReportsRights()) {
+		return nil
+	}
+	reports, _ := worker.AskReports(ctx, t.JetStream.Conn(), t.Prefix, nil)
+	id, err := agreement.LookupID(ctx, t.JetStream, t.Prefix)
+	if err != nil {
+		return nil
+	}
+	uses := make(map[string]Use)
+	for _, r := range reports {
+		if r.Stats.Installation != id {
+			continue
+		}
+		for _, s := range r.Stats.Tags {
+			use := uses[s.Tag]
+			uses[s.Tag] = Use{use.Granted + s.Granted, use.Issued + s.Issued}
+		}
+	}
+	return uses
+}
+
 func byName(a, b store.Tag) int { return cmp.Compare(a.Name, b.Name) }
 
 // Limit returns the number at which tags end.

@@ -54,6 +54,11 @@ type TagStats struct {
 
 	// of the tag's numbers, by all workers
 	Use forecast.Use `json:"use,omitzero"`
+
+	// Since the worker holds the tag, it was granted so many IDs, and issued so
+	// many. Both are 0 from version 0.1.0.
+	Granted int64 `json:"granted,omitempty"`
+	Issued  int64 `json:"issued,omitempty"`
 }
 
 // Figures returns the figures, with at most so many tags.
@@ -77,7 +82,7 @@ func (s *Supply) Figures(maxTags int) Figures {
 		}
 	}
 	for _, t := range busiest(all, maxTags) {
-		f.Tags = append(f.Tags, TagStats{t.Tag, string(t.Order), t.Step, t.Left, t.Rate, t.Runway.Seconds(), t.Parked, useOf(t)})
+		f.Tags = append(f.Tags, TagStats{t.Tag, string(t.Order), t.Step, t.Left, t.Rate, t.Runway.Seconds(), t.Parked, useOf(t), t.Granted, t.Total})
 	}
 	return f
 }
