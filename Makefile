@@ -18,7 +18,7 @@ run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 # shell that starts idworker, run: . nats-data/passwords
 NATS_USERS = WORKER GENERATOR LOADER ADMIN BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
-nats: ## Run nats-server with nats.conf (PORT=); data and passwords in nats-data
+nats: ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
 	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
 	@for u in $(NATS_USERS); do grep -q "IDS_$${u}_PASSWORD=" nats-data/passwords || { \
 		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
@@ -73,7 +73,7 @@ release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 	@$(if $(SNAPSHOT),,test -z "$$(git status --porcelain)" || { git status --short; echo "the tree has changes that are not committed"; exit 1; })
 	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
 	$(GO) run ./testing/release/image -dist dist
-	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd nats.conf cluster.conf LICENSE
+	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
 	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
 	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt

@@ -56,7 +56,8 @@ func TestNoDuplicateWhileLeavingLeafByHTTP(t *testing.T) {
 	}
 
 	second := freeAddress(t)
-	settings{env: guide.env}.startWorker(t, guide.url, "--api", second)
+	join := strings.NewReplacer("nats://127.0.0.1:4222", guide.url, "127.0.0.1:8081", second).Replace(guide.next())
+	settings{env: guide.env}.launch(t, strings.Fields(join)[1:]...).serving()
 	workers := []string{"http://" + guide.api, "http://" + second}
 	front.use(t, append(workers, leaf[0].URL, leaf[1].URL)...)
 	more()
@@ -66,6 +67,10 @@ func TestNoDuplicateWhileLeavingLeafByHTTP(t *testing.T) {
 	for _, l := range leaf {
 		l.Close()
 	}
+	more()
+	front.use(t, d.startLeafHTTP(t, db).URL) // back, and over again
+	more()
+	front.use(t, workers...)
 	more()
 	byNATS := startCallers(t, guide.url, load{callers: 2, tags: []string{"order", "leaf-segment-test"}, maxBatch: 100, into: all})
 	byNATS.more(1_000)

@@ -68,6 +68,23 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestDeploy: the archive for operators has what they install beside the binary.
+func TestDeploy(t *testing.T) {
+	tier.Release(t)
+	list, err := exec.CommandContext(t.Context(), "tar", "-tzf", one(t, "idworker_*_deploy.tar.gz")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{
+		"docs/deploy/kubernetes/worker.yaml", "docs/deploy/compose.yaml", "docs/deploy/systemd/idworker@.service",
+		"docs/prometheus-rules.yml", "docs/grafana.json", "nats.conf", "cluster.conf", "LICENSE",
+	} {
+		if !strings.Contains("\n"+string(list), "\n"+file+"\n") {
+			t.Errorf("%s is missing", file)
+		}
+	}
+}
+
 // TestBillOfMaterials: each bill names exactly the modules in its binary.
 func TestBillOfMaterials(t *testing.T) {
 	tier.Release(t)
