@@ -204,9 +204,11 @@ func TestHTTPFlood(t *testing.T) {
 		if _, err := fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
 			t.Fatal(err)
 		}
+		_ = response.Body.Close()
 		idle = append(idle, conn)
 	}
 	if fetch(address, "/healthz") != "ok\n" {
