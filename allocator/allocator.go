@@ -56,7 +56,7 @@ func (a *Allocator) TakeOrPark(r Request) (ids []store.Segment, err error) {
 		return nil, ErrCount
 	}
 	for {
-		t, err := a.findOrMake(r.Tag)
+		t, err := a.findOrMake(r.Tag, r.N)
 		if err != nil {
 			return nil, err
 		}

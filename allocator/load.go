@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/idworker/idworker/store"
@@ -165,17 +166,22 @@ func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 // A trend tag is kept, and uses up the rest of its buffer. There may be another
 // load after Config.ReAsk if requests need it, and else after a pause that
 // doubles with each refusal. Any other tag is dropped, and requests for it get
-// the error for Config.ReAsk.
+// the error for Config.ReAsk: after store.ErrExhausted only those for as many
+// IDs as the load wanted.
 func (a *Allocator) Refuse(name string, seq uint64, err error) {
 	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
 		if l := &t.busy.load; t.order == store.Trend {
-			l.seq, l.notNow, l.refusal = 0, 0, refusal{err, now + a.cfg.ReAsk}
+			l.seq, l.notNow, l.refusal = 0, 0, refusal{err: err, until: now + a.cfg.ReAsk}
 			l.due = now + a.cfg.ReAsk<<min(l.refusals, maxRefusals-1)
 			l.refusals++
 			t.failParked(forever, err)
 			return
 		}
-		a.addRefusal(name, refusal{err, now + a.cfg.ReAsk})
+		r := refusal{err: err, until: now + a.cfg.ReAsk}
+		if errors.Is(err, store.ErrExhausted) {
+			r.least = t.busy.load.want
+		}
+		a.addRefusal(name, r)
 		a.drop(t, err)
 	})
 }

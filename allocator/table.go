@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"cmp"
 	"time"
 )
 
@@ -25,14 +24,17 @@ const (
 )
 
 // findOrMake returns the tag of that name, or creates it, or returns the error
-// for its requests.
-func (a *Allocator) findOrMake(name string) (*tag, error) {
+// for its requests for n IDs.
+func (a *Allocator) findOrMake(name string, n int64) (*tag, error) {
 	if t, ok := a.tags.Load(name); ok {
 		return t, nil
 	}
 	refused, _ := a.refused.Load(name)
 	now := a.cfg.Clock()
-	if err := cmp.Or(a.refusedAll.Load().current(now), refused.current(now)); err != nil {
+	if err := a.refusedAll.Load().current(now); err != nil {
+		return nil, err
+	}
+	if err := refused.current(now); err != nil && n >= refused.least {
 		return nil, err
 	}
 	t, _ := a.tags.LoadOrCompute(name, func() (made *tag, full bool) {
@@ -109,6 +111,7 @@ func (a *Allocator) drop(t *tag, err error) {
 type refusal struct {
 	err   error
 	until time.Duration
+	least int64 // requests for fewer IDs may succeed
 }
 
 // current returns the error, until the moment has come.
@@ -135,5 +138,5 @@ func (a *Allocator) addRefusal(name string, r refusal) {
 // some time, because loaders are overloaded. It does not affect tags that are
 // held.
 func (a *Allocator) RefuseUnknown(err error, d time.Duration) {
-	a.refusedAll.Store(&refusal{err, a.cfg.Clock() + d})
+	a.refusedAll.Store(&refusal{err: err, until: a.cfg.Clock() + d})
 }

@@ -74,13 +74,15 @@ func (f *fixture) DropIdle() int {
 }
 
 // request makes a request for an ID, and returns the error of its answer.
-func (f *fixture) request(name string) (err *error) {
+func (f *fixture) request(name string) (err *error) { return f.requestIDs(name, 1) }
+
+func (f *fixture) requestIDs(name string, n int64) (err *error) {
 	err = new(error)
 	defer f.drain()
-	if _, ok := f.Take(name, 1); ok {
+	if _, ok := f.Take(name, n); ok {
 		return err
 	}
-	_, *err = f.TakeOrPark(Request{Tag: name, N: 1, From: err})
+	_, *err = f.TakeOrPark(Request{Tag: name, N: n, From: err})
 	return err
 }
 
@@ -132,6 +134,21 @@ func TestUnknownTagsAreBounded(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExhaustedForLargeRequests: near the end of a strict tag, a request for
+// more than is left does not keep smaller requests from the rest.
+func TestExhaustedForLargeRequests(t *testing.T) {
+	f := newFixture(Config{})
+	f.use("a", store.Strict)
+	large := f.requestIDs("a", 900)
+	f.CurrentLoad("a", f.loads["a"].Seq)
+	f.Refuse("a", f.loads["a"].Seq, store.ErrExhausted)
+	asked := f.asked
+	again, small := f.requestIDs("a", 900), f.requestIDs("a", 1)
+	if !errors.Is(*large, store.ErrExhausted) || !errors.Is(*again, store.ErrExhausted) || *small != nil || f.asked != asked+1 {
+		t.Errorf("large %v, again %v, small %v, %d loads", *large, *again, *small, f.asked-asked)
 	}
 }
 

@@ -53,6 +53,8 @@ type Report struct {
 	// below 2^63 - 1.
 	Endings *EndingStats `json:"endings,omitempty"`
 	Limit   int64        `json:"limit,omitempty"`
+	// Tags that a loader cannot grant although its store works.
+	Failures *FailureStats `json:"failures,omitempty"`
 	// The largest message that its NATS server accepts, in bytes.
 	MaxPayload int64 `json:"max_payload,omitempty"`
 	// Answered since the start, by reply code or ok.
@@ -139,12 +141,18 @@ type LoadStats = load.Loads
 // OutageStats is about the failures of a loader's store.
 type OutageStats = load.Outage
 
-// EndingStats has the tags whose numbers end, at most MaxEndings of a kind by
+// EndingStats has the tags whose numbers end, at most MaxNamed of a kind by
 // name.
 type EndingStats = load.Endings
 
-// MaxEndings bounds the names in EndingStats.
-const MaxEndings = load.MaxEndingsNamed
+// FailureStats has the tags that cannot be granted, at most MaxNamed by name.
+type FailureStats = load.Failures
+
+// TagFailure is a tag with the error of its latest load.
+type TagFailure = load.TagFailure
+
+// MaxNamed bounds the names in EndingStats and FailureStats.
+const MaxNamed = load.MaxNamed
 
 // Report returns the process's report, with at most so many of the busiest
 // tags, 0 to 500.
@@ -168,6 +176,9 @@ func (p *Process) Report(tags int) Report {
 		}
 		if f.Endings.Exhausted+f.Endings.Soon > 0 {
 			r.Endings = &f.Endings
+		}
+		if f.Failures.Tags > 0 {
+			r.Failures = &f.Failures
 		}
 		r.Floor = p.cfg.Store.Lowest()
 		if err := p.cfg.Store.Stopped(); err != nil {
@@ -215,7 +226,7 @@ func (r *Report) fit() {
 }
 
 // answerRoom is more bytes than everything in an answer but the tags.
-const answerRoom = 16 << 10
+const answerRoom = 24 << 10
 
 // maxOutcomes bounds the outcomes of requests in a report.
 const maxOutcomes = 20
@@ -236,7 +247,15 @@ func (r *Report) shorten() {
 		e.Exhausted, e.Soon = max(e.Exhausted, 0), max(e.Soon, 0)
 		for _, tags := range []*[]string{&e.ExhaustedTags, &e.SoonTags} {
 			*tags = slices.DeleteFunc(*tags, func(tag string) bool { return messages.CheckTag(tag) != nil })
-			*tags = (*tags)[:min(len(*tags), MaxEndings)]
+			*tags = (*tags)[:min(len(*tags), MaxNamed)]
+		}
+	}
+	if f := r.Failures; f != nil {
+		f.Tags = max(f.Tags, 0)
+		f.Named = slices.DeleteFunc(f.Named, func(tag load.TagFailure) bool { return messages.CheckTag(tag.Tag) != nil })
+		f.Named = f.Named[:min(len(f.Named), MaxNamed)]
+		for i := range f.Named {
+			f.Named[i].Error = cut(f.Named[i].Error)
 		}
 	}
 	r.Limit, r.MaxPayload, r.Stats.Cut = max(r.Limit, 0), max(r.MaxPayload, 0), max(r.Stats.Cut, 0)

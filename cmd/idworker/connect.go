@@ -218,17 +218,27 @@ func (d natsDialer) dial(more ...nats.Option) (conn *nats.Conn, js jetstream.Jet
 // dialToStay connects a process that serves. It waits for an unreachable
 // server.
 func (d natsDialer) dialToStay(ctx context.Context, name string, own natsconn.Own, log *zap.Logger, more ...nats.Option) (conn *nats.Conn, js jetstream.JetStream, err error) {
-	err = natsconn.Await(ctx, log, func() (err error) {
-		conn, js, err = d.dial(append(natsconn.Stay(name, own, log), more...)...)
-		if err == nil && ctx.Err() != nil {
+	type dialed struct {
+		conn *nats.Conn
+		js   jetstream.JetStream
+	}
+	made := make(chan dialed, 1)
+	err = natsconn.Await(ctx, log, func() error {
+		conn, js, err := d.dial(append(natsconn.Stay(name, own, log), more...)...)
+		switch {
+		case err != nil:
+		case ctx.Err() != nil:
 			conn.Close()
+		default:
+			made <- dialed{conn, js}
 		}
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, js, nil
+	m := <-made
+	return m.conn, m.js, nil
 }
 
 // connect connects a command that ends when its work is done.

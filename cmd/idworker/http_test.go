@@ -130,6 +130,7 @@ func TestTagsBeforeWorkerID(t *testing.T) {
 		code, _, _ := get("/v1/snowflake")
 		return code == http.StatusOK
 	})
+	natstest.Eventually(t, "it serves", func() bool { return strings.Contains(log.String(), "\tserving") })
 	// Only then is it ready, so that a rolling restart stops the next process.
 	answering, serving := strings.Index(log.String(), "\tanswering HTTP"), strings.Index(log.String(), "\tserving")
 	if answering < 0 || serving < answering {

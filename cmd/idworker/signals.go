@@ -31,7 +31,7 @@ func serveUntilStopped(ctx context.Context, files *secretfile.Set, serve func(co
 		select {
 		case <-hangUps:
 			log.Info("SIGHUP: rereading files")
-			files.Reread()
+			go files.Reread() // a file may hang
 		case err := <-ended:
 			switch {
 			case ctx.Err() == nil:

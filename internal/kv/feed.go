@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -131,6 +132,16 @@ func ListAll(ctx context.Context, js jetstream.JetStream, bucket string, visit f
 			return err
 		}
 	}
+}
+
+// Latest returns the latest entry of each key, as [ListAll] finds them.
+func Latest(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]Entry, error) {
+	all := make(map[string]Entry)
+	err := ListAll(ctx, js, bucket, func(e Entry) bool {
+		all[strings.Clone(e.Key)] = e
+		return true
+	})
+	return all, err
 }
 
 // Follow begins to read a bucket. Errors: jetstream.ErrStreamNotFound.

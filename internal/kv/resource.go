@@ -119,7 +119,8 @@ func LastingBucketFrom(first uint64, config jetstream.KeyValueConfig, older ...E
 
 // LeaveRoom makes Apply bound a bucket to three quarters of the account's
 // storage, if that is limited: a bucket that callers can fill must not take the
-// room of the others. A limit that is set already stays.
+// room of the others. The server reserves the bytes, so storage that others have
+// reserved does not count. A limit that is set already stays.
 func LeaveRoom(r Resource) Resource {
 	if s, ok := r.(stream); ok {
 		s.leavesRoom = true
@@ -129,7 +130,8 @@ func LeaveRoom(r Resource) Resource {
 }
 
 // mostBytes returns the limit that LeaveRoom sets, or 0: if there is one, the
-// account has none, the user may not see it, or the bucket is too large already.
+// account has none, the user may not see it, others have reserved more than
+// half, or the bucket is too large already.
 func (s stream) mostBytes(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo) int64 {
 	if !s.leavesRoom || info.Config.MaxBytes > 0 {
 		return 0
@@ -138,9 +140,10 @@ func (s stream) mostBytes(ctx context.Context, js jetstream.JetStream, info *jet
 	if err != nil || account.Limits.MaxStore <= 0 {
 		return 0
 	}
+	free := account.Limits.MaxStore - int64(account.ReservedStore)
 	replicas := cmp.Or(s.config.Replicas, info.Config.Replicas, 1)
-	most := account.Limits.MaxStore / 4 * 3 / int64(replicas)
-	if int64(info.State.Bytes) > most/10*9 {
+	most := free / 4 * 3 / int64(replicas)
+	if free < account.Limits.MaxStore/2 || int64(info.State.Bytes) > most/10*9 {
 		return 0
 	}
 	return most
@@ -357,7 +360,13 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	if have.MaxAge > 0 && have.Duplicates > have.MaxAge {
 		have.Duplicates = have.MaxAge // the server refuses a longer window
 	}
-	if _, err := js.UpdateStream(ctx, have); err != nil {
+	_, err = js.UpdateStream(ctx, have)
+	if refused := new(jetstream.APIError); errors.As(err, &refused) && have.MaxBytes != info.Config.MaxBytes {
+		s.leavesRoom = false // the server cannot reserve as much
+		again, err := s.Apply(ctx, js)
+		return cmp.Or(did, again), err
+	}
+	if err != nil {
 		return "", err
 	}
 	// An update has no condition: another one may have come between.

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,8 @@ func TestLeaveRoom(t *testing.T) {
 	}
 	apply(t, js, kv.LeaveRoom(lasting), "changed: at most 3 MB")
 	apply(t, js, kv.LeaveRoom(lasting), "as it should be")
+	other := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "others", Replicas: 1})
+	apply(t, js, kv.LeaveRoom(other), "created") // although most of the account is reserved
 	apply(t, js, bucket(time.Hour), "created")
 	var full error
 	for n := 0; full == nil && n < 2*storage; n += 64 << 10 {
@@ -38,4 +41,25 @@ func TestLeaveRoom(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "$KV.b.lease", []byte("beside it")); err != nil {
 		t.Errorf("another bucket beside a full one: %v", err)
 	}
+}
+
+// TestLeaveRoomAtOnce: of several provisioners at a time, those that cannot
+// reserve room make their buckets without a limit.
+func TestLeaveRoomAtOnce(t *testing.T) {
+	srv := natstest.Start(t)
+	js := natstest.JetStream(t, srv.Connect(t))
+	limits := map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: 4 << 20, MaxStreams: -1, MaxConsumers: -1}}
+	if err := srv.Running().GlobalAccount().UpdateJetStreamLimits(limits); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for n := range 16 {
+		all.Go(func() {
+			lasting := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: fmt.Sprint("counts", n), Replicas: 1})
+			if did, err := kv.LeaveRoom(lasting).Apply(t.Context(), js); err != nil {
+				t.Error(did, err)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -9,12 +9,14 @@ package secretfile
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"go.uber.org/zap"
 )
@@ -57,7 +59,8 @@ func (s *Set) all() []file {
 	return slices.Clone(s.files)
 }
 
-// Files are files that belong together, such as a certificate and its key.
+// Files are files that belong together, such as a certificate and its key. A pipe
+// has its content only once, so it is not reread.
 type Files[T any] struct {
 	log   *zap.Logger
 	name  string // for logs
@@ -66,6 +69,7 @@ type Files[T any] struct {
 
 	value atomic.Pointer[T]
 	stale atomic.Bool
+	once  bool // one is no regular file
 
 	mu     sync.Mutex // of reading
 	seen   [][]byte   // the contents of value
@@ -76,6 +80,10 @@ type Files[T any] struct {
 // secret. Calls of parse do not overlap.
 func Open[T any](s *Set, name string, parse func(contents [][]byte) (T, error), paths ...string) (*Files[T], error) {
 	f := &Files[T]{log: cmp.Or(s.Log, zap.NewNop()), name: name, paths: paths, parse: parse}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		f.once = f.once || err == nil && !info.Mode().IsRegular()
+	}
 	if _, err := f.load(); err != nil {
 		return nil, err
 	}
@@ -100,6 +108,9 @@ func (f *Files[T]) state() (name string, stale bool) { return f.name, f.stale.Lo
 func (f *Files[T]) refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.once {
+		return
+	}
 	changed, err := f.load()
 	f.stale.Store(err != nil)
 	switch {
@@ -118,7 +129,7 @@ func (f *Files[T]) refresh() {
 func (f *Files[T]) load() (changed bool, err error) {
 	var contents [][]byte
 	for _, path := range f.paths {
-		content, err := read(path)
+		content, err := read(path, f.once)
 		if err != nil {
 			return true, err
 		}
@@ -139,15 +150,29 @@ func (f *Files[T]) load() (changed bool, err error) {
 // maxSize bounds a file, in bytes.
 const maxSize = 1 << 20
 
-func read(path string) ([]byte, error) {
-	file, err := os.Open(path)
+// read reads a file. It waits for the content of a pipe only if it may.
+func read(path string, wait bool) ([]byte, error) {
+	if wait {
+		return content(os.Open(path))
+	}
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, file.Close(), fmt.Errorf("%s is no regular file any more", path))
+	}
+	return content(file, nil)
+}
+
+func content(file *os.File, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	content, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if len(content) > maxSize {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxSize)
+	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if len(data) > maxSize {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file.Name(), maxSize)
 	}
-	return content, err
+	return data, err
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,5 +91,33 @@ func TestFirstRead(t *testing.T) {
 	_, err := secretfile.Open(set, "x", func([][]byte) (int, error) { return 0, nil }, filepath.Join(t.TempDir(), "missing"))
 	if !errors.Is(err, os.ErrNotExist) || len(set.Stale()) > 0 {
 		t.Errorf("%v; %v", err, set.Stale())
+	}
+}
+
+// TestPipes: a pipe is read once, as its content is gone then. A file that
+// becomes a pipe is refused, instead of waiting for its content.
+func TestPipes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("1"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = os.WriteFile(pipe, []byte("1"), 0) }()
+	set := &secretfile.Set{}
+	text := func(contents [][]byte) (string, error) { return string(contents[0]), nil }
+	piped, err := secretfile.Open(set, "pipe", text, pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := secretfile.Open(set, "file", text, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if piped.Read() != "1" || plain.Read() != "1" || !maps.Equal(set.Stale(), map[string]bool{"pipe": false, "file": true}) {
+		t.Errorf("pipe %q, file %q, stale %v", piped.Last(), plain.Last(), set.Stale())
 	}
 }

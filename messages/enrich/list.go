@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,20 +61,21 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	if _, err := kv.Open(ctx, js, bucket); err != nil {
 		return nil, err
 	}
-	var broken []error
-	err = kv.List(ctx, js, bucket, func(entry kv.Entry) {
-		if entry.Deleted {
-			return
-		}
-		s, err := newStanding(bucket, entry)
-		if err != nil {
-			broken = append(broken, err)
-			return
-		}
-		all = append(all, s)
-	})
+	found, err := kv.Latest(ctx, js, bucket)
 	if err != nil {
-		return all, err
+		return nil, err
+	}
+	var broken []error
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		entry := found[key]
+		if entry.Deleted {
+			continue
+		}
+		if s, err := newStanding(bucket, entry); err == nil {
+			all = append(all, s)
+		} else {
+			broken = append(broken, err)
+		}
 	}
 	slices.SortFunc(all, func(a, b Standing) int { return strings.Compare(a.Target, b.Target) })
 	return all, errors.Join(broken...)

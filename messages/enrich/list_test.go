@@ -1,8 +1,13 @@
 package enrich
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // A record is removed on request, but not while an enricher is running. A later
@@ -34,4 +39,40 @@ func TestRetire(t *testing.T) {
 	b.start(b.config())
 	b.await(9)
 	b.expectAll(9)
+}
+
+// TestListWhileOwnersWrite: an enrichment is listed also while its owner writes
+// its record again.
+func TestListWhileOwnersWrite(t *testing.T) {
+	t.Parallel()
+	b, cfg, _ := bedWithLog(t)
+	e, stop := b.start(cfg)
+	natstest.Eventually(t, "the enricher has its turn", func() bool { return e.Figures().Turns > 0 })
+	stop()
+	records, err := b.js.KeyValue(t.Context(), BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := records.Keys(t.Context())
+	if err != nil || len(keys) != 1 {
+		t.Fatal(keys, err)
+	}
+	record, err := records.Get(t.Context(), keys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writers sync.WaitGroup
+	defer writers.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	writers.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = records.Put(ctx, keys[0], record.Value())
+		}
+	})
+	for range 300 {
+		if all, err := List(t.Context(), b.js, messages.DefaultPrefix); err != nil || len(all) != 1 {
+			t.Fatalf("%d enrichments, %v", len(all), err)
+		}
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -55,15 +57,23 @@ type kvBucket struct {
 	kv *kv.Bucket
 }
 
-func (b kvBucket) list(ctx context.Context) ([]bucketEntry, error) {
-	return listBucket(ctx, b.js, b.kv.Name())
+func (b kvBucket) list(ctx context.Context) (all []bucketEntry, err error) {
+	err = kv.List(ctx, b.js, b.kv.Name(), func(e kv.Entry) { all = append(all, bucketEntryOf(e)) })
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", b.kv.Name(), bucketError(err))
+	}
+	return all, nil
 }
 
-// listBucket reads all of a bucket, however it is configured.
+// listBucket reads all of a bucket, however it is configured, and needs its
+// leader: entries that are being written again are not missing.
 func listBucket(ctx context.Context, js jetstream.JetStream, name string) (all []bucketEntry, err error) {
-	err = kv.List(ctx, js, name, func(e kv.Entry) { all = append(all, bucketEntryOf(e)) })
+	found, err := kv.Latest(ctx, js, name)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, bucketError(err))
+	}
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, bucketEntryOf(found[key]))
 	}
 	return all, nil
 }

@@ -263,6 +263,7 @@ func (t *Table) leave(conn *dbsql.Conn, err error) {
 	if moved {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
 		t.looked.Store(0)
+		t.checked.Store(false) // the next server may lack what was checked
 	} else if !isAway(err) && !errors.Is(err, context.Canceled) {
 		t.answered.Store(time.Now().UnixNano())
 	}

@@ -77,11 +77,11 @@ var errNoID = problem.New(problem.NotProvisioned, "the installation has no ID ye
 // entries returns the entries of a bucket by key.
 func entries(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]string, error) {
 	all := make(map[string]string)
-	err := kv.ListAll(ctx, js, bucket, func(e kv.Entry) bool {
-		if delete(all, e.Key); !e.Deleted {
-			all[strings.Clone(e.Key)] = string(e.Value)
+	found, err := kv.Latest(ctx, js, bucket)
+	for key, e := range found {
+		if !e.Deleted {
+			all[key] = string(e.Value)
 		}
-		return true
-	})
+	}
 	return all, err
 }

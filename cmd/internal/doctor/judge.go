@@ -102,7 +102,31 @@ func Judge(now time.Time, reports []worker.Report, store bool) (all []Finding) {
 			add(Warning, "discarded %s granted before: the store regressed", format.Of(n, "range"))
 		}
 	}
-	return append(all, endings(reports)...)
+	return slices.Concat(all, failures(reports), endings(reports))
+}
+
+// failures names the tags that loaders cannot grant although their store works.
+func failures(reports []worker.Report) (all []Finding) {
+	why, more := make(map[string]string), 0
+	for _, r := range reports {
+		if f := r.Failures; f != nil {
+			for _, tag := range f.Named {
+				why[tag.Tag] = tag.Error
+			}
+			more = max(more, f.Tags-len(f.Named))
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(why)) {
+		if len(all) == MaxNamed {
+			more += len(why) - MaxNamed
+			break
+		}
+		all = append(all, Finding{Severity: Error, What: "tag " + tag, Text: "cannot be granted, so requests get 503 once buffers are used up: " + why[tag]})
+	}
+	if more > 0 {
+		all = append(all, Finding{Severity: Error, What: "tags", Text: format.Of(more, "more tag") + " cannot be granted"})
+	}
+	return all
 }
 
 // endings names the tags that loaders found to end, and the limit of all tags in
@@ -129,7 +153,7 @@ func endings(reports []worker.Report) (all []Finding) {
 	if limit > 0 {
 		end = fmt.Sprintf("its numbers end at %d, where column max_id ends; make it a BIGINT without bounds", limit)
 	}
-	name(Error, exhausted, "exhausted, so requests get 507: "+end)
+	name(Error, exhausted, "exhausted, so requests get 507 once buffers are used up: "+end)
 	soon = slices.DeleteFunc(soon, func(tag string) bool { return slices.Contains(exhausted, tag) })
 	name(Warning, soon, "soon exhausted, less than a tenth is left: "+end)
 	if more > 0 {
@@ -195,12 +219,12 @@ func memoryEnds(reports []worker.Report) string {
 			}
 		}
 	}
-	ends := "no tag is in use"
+	ends := "no tag that is buffered is in use"
 	if first != nil {
 		ends = fmt.Sprintf("buffers run out first for %s, in %s", first.Tag, format.Duration(first.Runway))
 	}
 	if len(strict) > 0 {
-		ends = fmt.Sprintf("no IDs for %s in use, %s", format.Of(len(strict), "strict tag"), strings.Replace(ends, "no tag", "no other", 1))
+		ends = fmt.Sprintf("no IDs for %s in use, %s", format.Of(len(strict), "strict tag"), strings.Replace(ends, "no tag", "no other tag", 1))
 	}
 	return ends
 }

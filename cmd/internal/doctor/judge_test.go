@@ -37,6 +37,8 @@ func TestProcesses(t *testing.T) {
 		{Tag: "a", Order: "trend", Rate: 1, Runway: 90}, {Tag: "b", Order: "trend", Rate: 1, Runway: 80},
 		{Tag: "idle", Order: "trend", Runway: 1}, {Tag: "s", Order: "strict", Rate: 1},
 	}
+	ungranted := l
+	ungranted.Failures = &worker.FailureStats{Tags: 3, Named: []worker.TagFailure{{Tag: "a", Error: "row missing"}}}
 	unnamed.NotReady, unnamed.Stats.NoWorker = "starting", "all are taken"
 	for _, c := range []struct {
 		reports []worker.Report
@@ -49,12 +51,15 @@ func TestProcesses(t *testing.T) {
 		{[]worker.Report{w}, []string{"error loaders: none reports"}},
 		{[]worker.Report{l, l}, []string{"ok loaders: 2 running", "error workers: none reports"}},
 		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
-		{[]worker.Report{w, failing}, []string{"error loader l: store jetstream has failed for 60 s (refused); no tag is in use"}},
+		{[]worker.Report{w, failing}, []string{"error loader l: store jetstream has failed for 60 s (refused); no tag that is buffered is in use"}},
 		{[]worker.Report{busy, failing}, []string{"(refused); no IDs for 1 strict tag in use, buffers run out first for b, in 80 s"}},
 		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker tag raise --all"}},
 		{[]worker.Report{short}, []string{"error process h (b): grants nothing: the register regressed; the latest raise was too small by 1,180 IDs; raise all tags again: idworker tag raise --all"}},
 		{[]worker.Report{overloaded, l}, []string{"error worker w: overloaded, and off"}},
 		{[]worker.Report{unnamed, l}, []string{"error worker w: not ready: starting", "warning worker w: no worker ID for snowflake requests: all are taken"}},
+		{[]worker.Report{w, ungranted}, []string{
+			"error tag a: cannot be granted, so requests get 503 once buffers are used up: row missing", "error tags: 2 more tags cannot be granted",
+		}},
 		{[]worker.Report{off, l}, []string{
 			"warning worker w: clock is -1.7s ahead of the NATS server's", "warning worker w: clock reserved for only 3 s more: heartbeats fail",
 			"warning worker w: discarded 2 ranges granted before: the store regressed",

@@ -219,7 +219,7 @@ func TestTroubles(t *testing.T) {
 	})
 	want := `error worker w1: overloaded, and off the queue groups until its backlog clears; start more workers
 error worker w2: no loader answers
-error loader l1: store  has failed for 60 s (refused); no tag is in use
+error loader l1: store  has failed for 60 s (refused); no tag that is buffered is in use
 error enrichment A to B: no enricher has worked for 60 s: none runs, or one is blocked (see its log); 5 waiting events
 error enrichment E to F: stopped: stream E was created again
 error doctor: sync: not

@@ -29,6 +29,7 @@
 //	pace.go      which tags are slow
 //	breaker.go   whether the store fails
 //	endings.go   tags whose numbers end
+//	failures.go  tags that cannot be granted
 //	lookup.go    tags that are new to the loader
 //	census.go    the limits of templates
 //	stream.go    the load stream

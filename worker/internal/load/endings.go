@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -21,6 +22,7 @@ type endings struct {
 type ending struct {
 	exhausted bool
 	limit     int64
+	found     time.Time // by the latest load
 }
 
 const (
@@ -31,13 +33,17 @@ const (
 	// maxEndings bounds the memory for the tags.
 	maxEndings = 10_000
 
-	// MaxEndingsNamed bounds the names of a kind in Endings.
-	MaxEndingsNamed = 20
+	// endingLasts is the time for which a tag without loads is listed: it may be
+	// gone.
+	endingLasts = time.Hour
+
+	// MaxNamed bounds the tags of a kind in Endings and Failures.
+	MaxNamed = 20
 )
 
 // Endings are the tags that a loader has found to end.
 type Endings struct {
-	Exhausted int `json:"exhausted"` // tags that have too few numbers for a load
+	Exhausted int `json:"exhausted"` // tags without numbers
 	Soon      int `json:"soon"`      // tags that have less than a tenth of all
 	// Some of both, by name.
 	ExhaustedTags []string `json:"exhausted_tags,omitempty"`
@@ -57,22 +63,25 @@ func (e *endings) granted(tag string, end, limit int64) {
 	case listed && !near:
 		e.forget(tag)
 	case listed:
-		e.tags[tag] = ending{false, limit}
+		e.tags[tag] = ending{false, limit, time.Now()}
 	case near && len(e.tags) < maxEndings:
-		e.tags[tag] = ending{false, limit}
+		e.tags[tag] = ending{false, limit, time.Now()}
 		e.log.Warn("tag will soon be exhausted", zap.String("tag", tag), zap.Int64("left", limit-end), zap.Int64("limit", limit))
 	}
 }
 
-// refused records that a tag has too few numbers for a load.
+// refused records that a tag has no numbers left.
 func (e *endings) refused(tag string, limit int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	had, listed := e.tags[tag]
-	if had.exhausted || !listed && len(e.tags) >= maxEndings {
+	if !listed && len(e.tags) >= maxEndings {
 		return
 	}
-	e.tags[tag] = ending{true, limit}
+	e.tags[tag] = ending{true, limit, time.Now()}
+	if had.exhausted {
+		return
+	}
 	e.log.Error("tag is exhausted", zap.String("tag", tag), zap.Int64("limit", limit))
 }
 
@@ -90,13 +99,16 @@ func (e *endings) report(limit int64) (r Endings) {
 	for _, tag := range slices.Sorted(maps.Keys(e.tags)) {
 		n, named := &r.Soon, &r.SoonTags
 		switch found := e.tags[tag]; {
+		case time.Since(found.found) > endingLasts:
+			delete(e.tags, tag)
+			continue
 		case limit > found.limit:
 			e.forget(tag)
 			continue
 		case found.exhausted:
 			n, named = &r.Exhausted, &r.ExhaustedTags
 		}
-		if *n++; len(*named) < MaxEndingsNamed {
+		if *n++; len(*named) < MaxNamed {
 			*named = append(*named, tag)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -40,6 +41,11 @@ func TestEndings(t *testing.T) {
 	expect("tag is exhausted; tag is exhausted", 2, 0)
 	e.granted("other", limit/2, limit)
 	expect("tag is no longer exhausted", 1, 0)
+	other := newEndings(zap.NewNop())
+	other.tags["removed"] = ending{true, limit, time.Now().Add(-endingLasts - time.Second)}
+	if r := other.report(limit); r.Exhausted > 0 {
+		t.Errorf("%+v long after the latest load", r)
+	}
 	if r := e.report(math.MaxInt64); r.Exhausted+r.Soon > 0 {
 		t.Errorf("%+v after the limit has risen", r)
 	}

@@ -17,11 +17,12 @@ func newCounts() callCounts {
 
 // Figures has a loader's figures since its start.
 type Figures struct {
-	Loads   Loads
-	Outage  Outage
-	Endings Endings
-	Server  string // the database server that answered lately
-	Limit   int64  // below which tags end
+	Loads    Loads
+	Outage   Outage
+	Endings  Endings
+	Failures Failures
+	Server   string // the database server that answered lately
+	Limit    int64  // below which tags end
 }
 
 // Loads counts a loader's calls of the store.
@@ -40,7 +41,7 @@ func (l *Loader) Figures() Figures {
 	f.Loads.Failures = l.counts["failed"].Load()
 	of := l.cfg.Store.Figures()
 	f.Loads.Burnt, f.Server, f.Limit = of.Burnt, of.Server, of.Limit
-	f.Endings = l.endings.report(of.Limit)
+	f.Endings, f.Failures = l.endings.report(of.Limit), l.failures.report()
 	return f
 }
 
@@ -48,6 +49,7 @@ var (
 	loadsTotal   = metric.Declare("loads_total", "Store calls for a segment, by outcome.", "outcome")
 	loadDuration = metric.Declare("load_duration_seconds", "Duration of store calls for a segment.")
 	endingTags   = metric.Declare("store_ending_tags", "Tags that a loader found to be exhausted, or to have less than a tenth of all numbers left.", "state")
+	failingTags  = metric.Declare("store_failing_tags", "Tags that a loader cannot grant, although the store works.")
 	storeOutage  = metric.Declare("store_outage", "1 if the store is failing, else 0.")
 	outagesTotal = metric.Declare("store_outages_total", "Store outages, including the current one.")
 
@@ -67,6 +69,7 @@ func (l *Loader) Collect(to metric.Sink) {
 	endings := l.endings.report(f.Limit)
 	to.Gauge(endingTags, float64(endings.Exhausted), "exhausted")
 	to.Gauge(endingTags, float64(endings.Soon), "soon")
+	to.Gauge(failingTags, float64(l.failures.report().Tags))
 	outage := l.schedule.outage()
 	to.BoolGauge(storeOutage, outage.Now)
 	to.Counter(outagesTotal, outage.Times)

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/loads"
@@ -69,10 +68,10 @@ type Loader struct {
 	counts     callCounts
 	latency    metric.Histogram // of the store
 
-	endings *endings
+	endings  *endings
+	failures *failures
 
-	plain   *nats.Subscription // from Start on
-	corrupt rate.Sometimes     // logs tags
+	plain *nats.Subscription // from Start on
 }
 
 // grantPublisher publishes grants.
@@ -96,7 +95,7 @@ func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loa
 		background: goroutines.New(),
 		counts:     newCounts(),
 		endings:    newEndings(cfg.Log),
-		corrupt:    rate.Sometimes{First: 10, Interval: time.Minute},
+		failures:   newFailures(cfg.Log),
 	}
 }
 
@@ -297,7 +296,11 @@ func (l *Loader) serve(q *queue) {
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	why := l.schedule.finish(q, outcomeOf(err), err)
+	result := outcomeOf(err)
+	why := l.schedule.finish(q, result, err)
+	if result.proof == failed && l.serving.Context().Err() == nil && !l.schedule.outage().Now {
+		l.failures.failed(q.tag, false, err)
+	}
 	l.sendNotNow(left, why, err)
 	l.dispatch()
 }
@@ -320,10 +323,12 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 			}
 		}
 		return nil, err
+	case result.refusal == messages.CodeExhausted && tag.Order == store.Strict && jobs[0].event.Want > 1:
+		// Fewer may be left.
 	case result.refusal == messages.CodeExhausted:
 		l.endings.refused(name, l.cfg.Store.Figures().Limit)
 	case result.refusal == messages.CodeUnavailable:
-		l.corrupt.Do(func() { l.cfg.Log.Error("cannot grant tag", zap.String("tag", name), zap.Error(err)) })
+		l.failures.failed(name, true, err)
 	}
 	if err != nil {
 		for _, j := range jobs {
@@ -331,6 +336,7 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 		}
 		return nil, err
 	}
+	l.failures.granted(name)
 	l.endings.granted(name, grant.End, l.cfg.Store.Figures().Limit)
 	segment := grant.Segment
 	for i, j := range jobs {

@@ -189,7 +189,8 @@ func TestOutage(t *testing.T) {
 }
 
 // TestTagThatAlwaysFails: such a tag neither makes the store fail for others,
-// nor do they wait for it, whether it hangs or its entry cannot be read.
+// nor do they wait for it, whether it hangs or its entry cannot be read. It is
+// reported.
 func TestTagThatAlwaysFails(t *testing.T) {
 	for _, bad := range []error{errAway, errHangs, fmt.Errorf("%w: no number", store.ErrCorrupt)} {
 		t.Run(bad.Error(), func(t *testing.T) {
@@ -203,6 +204,9 @@ func TestTagThatAlwaysFails(t *testing.T) {
 					if took := w.demand(fmt.Sprint(n), time.Minute); took > probePause+2*s.delay {
 						t.Fatalf("another tag has waited %v", took)
 					}
+				}
+				if f := l.Figures().Failures; f.Tags != 1 || f.Named[0].Tag != "bad" {
+					t.Errorf("reported are %+v, want the bad tag", f)
 				}
 				failing.Wait()
 				// While it is the only evidence about the store, and when it

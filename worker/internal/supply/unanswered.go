@@ -32,6 +32,7 @@ type unanswered struct {
 	reason    string      // from the latest answer of that series
 	latest    loads.Event // the latest requested event
 	lookedFor time.Time   // when loaders were last looked for
+	served    bool        // a loader has served a load since the report
 
 	current atomic.Pointer[UnansweredError] // without Loads
 }
@@ -91,7 +92,7 @@ func (u *unanswered) requested(now time.Time, event loads.Event) {
 func (u *unanswered) answered(now time.Time, g loads.Grant) {
 	u.since = time.Time{}
 	if g.NotNow != loads.NotNowStore {
-		u.failing = time.Time{}
+		u.failing, u.served = time.Time{}, true
 		return
 	}
 	u.reason = cmp.Or(g.Reason, "no reason given")
@@ -126,7 +127,11 @@ func (u *unanswered) look(now time.Time, loading int, connected bool) bool {
 	case lasts(u.failing):
 		u.report(&UnansweredError{Loads: loading, Since: u.failing, Reason: u.reason})
 	case current != nil:
-		u.log.Info("loads are served again", zap.Duration("after", now.Sub(current.Since)))
+		text := "loads are served again"
+		if !u.served { // their requests were given up
+			text = "no loads are wanted any more"
+		}
+		u.log.Info(text, zap.Duration("after", now.Sub(current.Since)))
 		u.current.Store(nil)
 	}
 	return false
@@ -141,6 +146,7 @@ func (u *unanswered) found(state LoaderState, loading int) {
 
 func (u *unanswered) report(e *UnansweredError) {
 	if u.current.Swap(e) == nil {
+		u.served = false
 		u.log.Warn("loads are not served", zap.Error(e))
 	}
 }

@@ -85,6 +85,20 @@ func TestUnansweredIsReportedOnce(t *testing.T) {
 	})
 }
 
+// TestUnansweredIsGivenUp: loads whose requests are gone end the state, but were
+// not served.
+func TestUnansweredIsGivenUp(t *testing.T) {
+	testUnanswered(t, func(w *loadWatch) {
+		w.request()
+		w.expect("nothing is answered", 2*patience, 1, true)
+		w.loading = 0
+		w.expect("the requests are gone", time.Second, 2, false)
+		if n := w.lines.FilterMessage("loads are served again").Len(); n > 0 {
+			t.Error("logged as served")
+		}
+	})
+}
+
 // TestNotUnanswered lists states that are not reported as unanswered loads.
 func TestNotUnanswered(t *testing.T) {
 	for what, during := range map[string]func(w *loadWatch){
