@@ -183,3 +183,49 @@ func numbersEnd(t *testing.T, as settings, w *process, url, address string, end,
 		t.Errorf("another tag: %+v", r)
 	}
 }
+
+// TestTagFails: a tag that cannot be granted although the store works, because
+// its row is gone or a trigger skips it, is named by status, doctor and the log
+// until it is granted again.
+func TestTagFails(t *testing.T) {
+	tier.All(t)
+	t.Parallel()
+	for _, d := range []struct {
+		database
+		harm, mend []string
+	}{
+		{databases[0], []string{"DELETE FROM leaf_alloc WHERE biz_tag = 'order'"}, []string{"INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)"}},
+		{databases[1], []string{
+			"CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+			"CREATE TRIGGER skip BEFORE UPDATE ON leaf_alloc FOR EACH ROW WHEN (old.biz_tag = 'order') EXECUTE FUNCTION skip()",
+		}, []string{"DROP TRIGGER skip ON leaf_alloc"}},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			db := d.with(t)
+			insert(t, db, "'order', 1, 10", "'other', 1, 10")
+			url := natstest.Start(t).URL()
+			as := settings{env: []string{"IDWORKER_STORE=" + db.DSN(), "NATS_URL=" + url}}
+			w := as.startWorker(t, url, "--wait", "300ms")
+			as.mustRun(t, "get", "order")
+			db.Exec(t, d.harm...)
+			named := func() (n int) {
+				_ = as.run(t, "get", "order", "--timeout", "500ms")
+				as.mustRun(t, "get", "other")
+				for _, command := range []string{"status", "doctor"} {
+					if strings.Contains(as.run(t, command).stdout, "tag order: cannot be granted") {
+						n++
+					}
+				}
+				return n
+			}
+			natstest.Eventually(t, "status and doctor name the tag", func() bool { return named() == 2 })
+			if n := w.says("cannot grant tag"); n != 1 {
+				t.Errorf("the log names the tag %d times, want once", n)
+			}
+			db.Exec(t, d.mend...)
+			natstest.Eventually(t, "they name it no more", func() bool { return named() == 0 })
+			as.mustRun(t, "get", "order")
+		})
+	}
+}
