@@ -70,7 +70,7 @@ func TestListWhileOwnersWrite(t *testing.T) {
 			_, _ = records.Put(ctx, keys[0], record.Value())
 		}
 	})
-	for range 300 {
+	for range 100 {
 		if all, err := List(t.Context(), b.js, messages.DefaultPrefix); err != nil || len(all) != 1 {
 			t.Fatalf("%d enrichments, %v", len(all), err)
 		}
