@@ -41,8 +41,8 @@ func TestRetire(t *testing.T) {
 	b.expectAll(9)
 }
 
-// TestListWhileOwnersWrite: an enrichment is listed also while its owner writes
-// its record again.
+// TestListWhileOwnersWrite: an enrichment is listed also while its record is
+// written again.
 func TestListWhileOwnersWrite(t *testing.T) {
 	t.Parallel()
 	b, cfg, _ := bedWithLog(t)
@@ -65,12 +65,14 @@ func TestListWhileOwnersWrite(t *testing.T) {
 	defer writers.Wait()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	writers.Go(func() {
-		for ctx.Err() == nil {
-			_, _ = records.Put(ctx, keys[0], record.Value())
-		}
-	})
-	for range 100 {
+	for range 4 {
+		writers.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = records.Put(ctx, keys[0], record.Value())
+			}
+		})
+	}
+	for range 300 {
 		if all, err := List(t.Context(), b.js, messages.DefaultPrefix); err != nil || len(all) != 1 {
 			t.Fatalf("%d enrichments, %v", len(all), err)
 		}
