@@ -47,9 +47,9 @@ func NewClient(nc *nats.Conn, prefix Prefix) *Client {
 // It retries, after pauses that grow from 50 ms to 1 s, when no worker is
 // subscribed, when the connection is lost, and after [ErrBusy] and
 // [ErrUnavailable]. While no worker answers, pauses grow to 250 ms: a frozen
-// worker keeps receiving requests until the server drops it. If ctx ends first, the error matches both ctx.Err() and the
-// latest of these: nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
-// ErrBusy or ErrUnavailable.
+// worker keeps receiving requests until the server drops it. If ctx ends first,
+// the error matches both ctx.Err() and the latest of these: nats.ErrTimeout,
+// nats.ErrNoResponders, nats.ErrDisconnected, ErrBusy or ErrUnavailable.
 //
 // A call can outlast ctx while the connection is lost: nats.go holds its lock
 // while it dials a server that does not answer, 2 s or nats.Timeout, and a call

@@ -144,6 +144,18 @@ func Latest(ctx context.Context, js jetstream.JetStream, bucket string) (map[str
 	return all, err
 }
 
+// Values returns the values of a bucket by key, as [ListAll] finds them.
+func Values(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]string, error) {
+	found, err := Latest(ctx, js, bucket)
+	values := make(map[string]string, len(found))
+	for key, e := range found {
+		if !e.Deleted {
+			values[key] = string(e.Value)
+		}
+	}
+	return values, err
+}
+
 // Follow begins to read a bucket. Errors: jetstream.ErrStreamNotFound.
 func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed, err error) {
 	name, inbox := StreamName(bucket), js.Conn().NewInbox()

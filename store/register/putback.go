@@ -160,14 +160,7 @@ func (s *Store) writeAll(ctx context.Context, changes []kv.Change) (others bool,
 
 // Salvage returns the entries of a register that cannot be opened.
 func Salvage(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (entries map[string]string, err error) {
-	entries = make(map[string]string)
-	err = kv.ListAll(ctx, js, BucketName(p), func(e kv.Entry) bool {
-		if !e.Deleted {
-			entries[strings.Clone(e.Key)] = string(e.Value)
-		}
-		return true
-	})
-	return entries, err
+	return kv.Values(ctx, js, BucketName(p))
 }
 
 // TagsOf returns the tags of the entries that are readable, by name: with step 0

@@ -198,8 +198,8 @@ func (c Config) Open() (*Table, error) {
 func (t *Table) Close() error { return t.db.Close() }
 
 // text replaces the words of a statement: {table}, {tag}, {text}, {int},
-// {raised}, and {schema} and {name}, the parts of the table's name as literals. Names need no
-// escaping, see identifier.
+// {raised}, and {schema} and {name}, the parts of the table's name as literals.
+// Names need no escaping, see identifier.
 func (t *Table) text(statement string) string {
 	statement = t.words.Replace(statement)
 	for n := 1; t.numbered && strings.Contains(statement, "?"); n++ {

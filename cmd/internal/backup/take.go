@@ -47,7 +47,7 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	}
 	floor, err := agreement.Floor(ctx, js, prefix)
 	if err == nil {
-		b.Config, err = entries(ctx, js, agreement.BucketName(prefix))
+		b.Config, err = kv.Values(ctx, js, agreement.BucketName(prefix))
 	}
 	if err != nil {
 		return b, err
@@ -65,7 +65,7 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 		b.Unread = bucket
 		return b, lacks
 	}
-	b.Enrichments, err = entries(ctx, js, bucket)
+	b.Enrichments, err = kv.Values(ctx, js, bucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = nil
 	}
@@ -73,15 +73,3 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 }
 
 var errNoID = problem.New(problem.NotProvisioned, "the installation has no ID yet")
-
-// entries returns the entries of a bucket by key.
-func entries(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]string, error) {
-	all := make(map[string]string)
-	found, err := kv.Latest(ctx, js, bucket)
-	for key, e := range found {
-		if !e.Deleted {
-			all[key] = string(e.Value)
-		}
-	}
-	return all, err
-}
