@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/worker/internal/load"
+	"github.com/idworker/idworker/worker/internal/loader"
 )
 
 // Role is the part that a process plays in an installation.
@@ -148,8 +148,8 @@ func (c Config) Check() error {
 		return bad("%d replicas, allowed is 1 to 5", c.Replicas)
 	case c.Reservations < 0:
 		return bad("%d reservations at a time, allowed is 0 (the default) or more", c.Reservations)
-	case c.MaxStep < 1 || c.MaxStep > load.MaxStepLimit:
-		return bad("largest step %d, allowed is 1 to %d", c.MaxStep, int64(load.MaxStepLimit))
+	case c.MaxStep < 1 || c.MaxStep > loader.MaxStepLimit:
+		return bad("largest step %d, allowed is 1 to %d", c.MaxStep, int64(loader.MaxStepLimit))
 	case c.MaxBatch < 1 || c.MaxBatch > c.MaxStep:
 		return bad("largest batch %d, allowed is 1 to the largest step, %d", c.MaxBatch, c.MaxStep)
 	case c.Wait < 10*time.Millisecond || c.Wait > time.Minute:

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
@@ -55,7 +55,7 @@ func TestStandsBy(t *testing.T) {
 	}
 	members := func(n int) {
 		t.Helper()
-		for _, subject := range []string{"ids.segment.order", "ids.snowflake", loads.ReserveSubject(messages.DefaultPrefix)} {
+		for _, subject := range []string{"ids.segment.order", "ids.snowflake", loadmsg.ReserveSubject(messages.DefaultPrefix)} {
 			natstest.Eventually(t, fmt.Sprint(n, " members at ", subject), func() bool { return worker.QueueMembers(t, net, subject) == n })
 		}
 	}

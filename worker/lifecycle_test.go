@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
@@ -150,7 +150,7 @@ func TestServerRestart(t *testing.T) {
 	last = c.use("order", 20, last)
 	js := newJetStream(t, net)
 	natstest.Eventually(t, "the loader to consume events again", func() bool {
-		consumer, err := js.Consumer(t.Context(), loads.StreamName(messages.DefaultPrefix), "loader")
+		consumer, err := js.Consumer(t.Context(), loadmsg.StreamName(messages.DefaultPrefix), "loader")
 		return err == nil && consumer.CachedInfo().NumWaiting > 0
 	})
 	c.use("order", 200, last)

@@ -3,7 +3,7 @@ package worker_test
 import (
 	"testing"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
@@ -72,7 +72,7 @@ func TestWithoutLoadStream(t *testing.T) {
 	last := c.must("order")
 
 	js := newJetStream(t, net)
-	name := loads.StreamName(messages.DefaultPrefix)
+	name := loadmsg.StreamName(messages.DefaultPrefix)
 	if err := js.DeleteStream(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,12 @@ import (
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker/internal/answer"
-	"github.com/idworker/idworker/worker/internal/load"
+	"github.com/idworker/idworker/worker/internal/loader"
 	"github.com/idworker/idworker/worker/internal/supply"
 )
 
@@ -34,9 +34,9 @@ type Process struct {
 	self    ProcessIdentity
 	started time.Time
 
-	foreign *loads.Foreign
+	foreign *loadmsg.Foreign
 	watch   *installationWatch
-	loader  *load.Loader   // nil if the role does not load
+	loader  *loader.Loader // nil if the role does not load
 	supply  *supply.Supply // nil if the role does not issue segments
 	// The next two are nil if the role does not answer.
 	answers *answer.Answerer
@@ -61,7 +61,7 @@ type timing struct {
 // links by satellite take 600 ms.
 const lookQuiet = time.Second
 
-var usualTiming = timing{start: 30 * time.Second, store: load.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second}
+var usualTiming = timing{start: 30 * time.Second, store: loader.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second}
 
 // part is a service of the process.
 type part interface {
@@ -101,7 +101,7 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 		return nil, err
 	}
 	cfg.Log = cfg.Log.With(zap.String("instance", self.Instance))
-	p := &Process{cfg: cfg, timing: timing, self: self, started: time.Now(), foreign: loads.NewForeign(self.Installation, cfg.Log)}
+	p := &Process{cfg: cfg, timing: timing, self: self, started: time.Now(), foreign: loadmsg.NewForeign(self.Installation, cfg.Log)}
 	p.watch = newInstallationWatch(p)
 	if cfg.Role.Loads() {
 		p.makeLoader()
@@ -146,7 +146,7 @@ func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, er
 
 func (p *Process) makeLoader() {
 	c := &p.cfg
-	p.loader = load.New(load.Config{
+	p.loader = loader.New(loader.Config{
 		Store: c.Store, StoreName: c.StoreName, Control: c.Control, JS: c.JetStream, Prefix: c.Prefix, Installation: p.self.Installation,
 		Replicas: c.Replicas, Reservations: c.Reservations, MaxStep: c.MaxStep, Timeout: p.timing.store, Foreign: p.foreign, Log: c.Log,
 	})
@@ -368,7 +368,7 @@ func DropTags(ctx context.Context, conn *nats.Conn, prefix messages.Prefix, tags
 // Resources are the load stream and the loaders' consumer. Leases and stores
 // list their own resources. Replicas are 1 to 5, odd.
 func Resources(prefix messages.Prefix, replicas int) []kv.Resource {
-	return load.Resources(prefix, replicas)
+	return loader.Resources(prefix, replicas)
 }
 
 // Provision creates the load stream and the config bucket if they are missing.
@@ -376,7 +376,7 @@ func Resources(prefix messages.Prefix, replicas int) []kv.Resource {
 // relies on. It does not recreate a config bucket: if the register or the clock
 // bucket has entries, the config bucket existed.
 func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	return kv.Ensure(ctx, js, load.Stream(prefix, replicas), configBucket(prefix, replicas))
+	return kv.Ensure(ctx, js, loader.Stream(prefix, replicas), configBucket(prefix, replicas))
 }
 
 // configBucket is the config bucket, with the evidence that it existed.
@@ -386,4 +386,4 @@ func configBucket(prefix messages.Prefix, replicas int) kv.Resource {
 }
 
 // LoaderConsumer is the name of the durable consumer that all loaders share.
-const LoaderConsumer = load.Consumer
+const LoaderConsumer = loader.Consumer

@@ -10,7 +10,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/worker/internal/load"
+	"github.com/idworker/idworker/worker/internal/loader"
 	"github.com/idworker/idworker/worker/internal/supply"
 )
 
@@ -136,23 +136,23 @@ type GrantStats = supply.GrantStats
 type TagStats = supply.TagStats
 
 // LoadStats counts a loader's calls of the store.
-type LoadStats = load.Loads
+type LoadStats = loader.Loads
 
 // OutageStats is about the failures of a loader's store.
-type OutageStats = load.Outage
+type OutageStats = loader.Outage
 
 // EndingStats has the tags whose numbers end, at most MaxNamed of a kind by
 // name.
-type EndingStats = load.Endings
+type EndingStats = loader.Endings
 
 // FailureStats has the tags that cannot be granted, at most MaxNamed by name.
-type FailureStats = load.Failures
+type FailureStats = loader.Failures
 
 // TagFailure is a tag with the error of its latest load.
-type TagFailure = load.TagFailure
+type TagFailure = loader.TagFailure
 
 // MaxNamed bounds the names in EndingStats and FailureStats.
-const MaxNamed = load.MaxNamed
+const MaxNamed = loader.MaxNamed
 
 // Report returns the process's report, with at most so many of the busiest
 // tags, 0 to 500.
@@ -252,7 +252,7 @@ func (r *Report) shorten() {
 	}
 	if f := r.Failures; f != nil {
 		f.Tags = max(f.Tags, 0)
-		f.Named = slices.DeleteFunc(f.Named, func(tag load.TagFailure) bool { return messages.CheckTag(tag.Tag) != nil })
+		f.Named = slices.DeleteFunc(f.Named, func(tag loader.TagFailure) bool { return messages.CheckTag(tag.Tag) != nil })
 		f.Named = f.Named[:min(len(f.Named), MaxNamed)]
 		for i := range f.Named {
 			f.Named[i].Error = cut(f.Named[i].Error)

@@ -3,18 +3,18 @@ package worker
 import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/worker/internal/load"
+	"github.com/idworker/idworker/worker/internal/loader"
 	"github.com/idworker/idworker/worker/internal/supply"
 )
 
 // Rights returns the rights that a role needs for a process, except for its
 // store, which states its own.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	return rights.Join(ownRights(p, role), load.Rights(p, role), supply.Rights(p, role),
+	return rights.Join(ownRights(p, role), loader.Rights(p, role), supply.Rights(p, role),
 		lease.Rights(p, role), agreement.Rights(p, role))
 }
 
@@ -35,7 +35,7 @@ func ownRights(p messages.Prefix, role rights.Role) rights.Rights {
 	case rights.Worker:
 		return rights.Join(ownRights(p, rights.Snowflake),
 			// At its start.
-			rights.Publish(rights.StreamInfo(loads.StreamName(p))),
+			rights.Publish(rights.StreamInfo(loadmsg.StreamName(p))),
 			rights.Subscribe(rights.InQueue(p.Segment(">"), p.QueueGroup())),
 			rights.Subscribe(serviceSubjects(ServiceName)...))
 	case rights.Loader:

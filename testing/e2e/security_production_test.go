@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
@@ -410,7 +410,7 @@ func (s *site) restart(t *testing.T) {
 func (s *site) loadsByStream() uint64 {
 	s.t.Helper()
 	js := newJetStream(s.t, s.connect("admin"))
-	stream, err := js.Stream(s.t.Context(), loads.StreamName(messages.DefaultPrefix))
+	stream, err := js.Stream(s.t.Context(), loadmsg.StreamName(messages.DefaultPrefix))
 	if err != nil {
 		return 0 // JetStream has just started
 	}

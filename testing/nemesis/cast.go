@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/history"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/cutter"
@@ -191,7 +191,7 @@ func (r *Run) watchGrants() error {
 			return err
 		}
 		r.watchers = append(r.watchers, conn)
-		sub, err := conn.Subscribe(loads.GrantSubject(messages.DefaultPrefix, "*"), r.readGrant)
+		sub, err := conn.Subscribe(loadmsg.GrantSubject(messages.DefaultPrefix, "*"), r.readGrant)
 		if err = errors.Join(err, sub.SetPendingLimits(-1, -1), conn.Flush()); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (r *Run) watchGrants() error {
 }
 
 func (r *Run) readGrant(msg *nats.Msg) {
-	grant, err := loads.DecodeGrant(msg.Data)
+	grant, err := loadmsg.DecodeGrant(msg.Data)
 	if err == nil {
 		err = r.granted.Add(grant)
 	}

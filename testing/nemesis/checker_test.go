@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/history"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -25,7 +25,7 @@ func answer(kind Kind, tag string, sent, received time.Duration, ranges ...messa
 func ids(first, last int64) messages.Range { return messages.Range{First: first, Last: last} }
 
 func TestCheckerFinds(t *testing.T) {
-	grants := []loads.Grant{
+	grants := []loadmsg.Grant{
 		{Instance: "a", Tag: "order", First: 1, End: 11}, {Instance: "b", Tag: "order", First: 11, End: 21}, {Instance: "a", Tag: "order", First: 21, End: 31},
 	}
 	for name, c := range map[string]struct {
@@ -72,7 +72,7 @@ func TestCheckerFinds(t *testing.T) {
 
 func TestGrantsThatOverlapAreFound(t *testing.T) {
 	var g Granted
-	for _, grant := range []loads.Grant{
+	for _, grant := range []loadmsg.Grant{
 		{Instance: "a", Tag: "order", First: 11, End: 21}, {Instance: "a", Tag: "order", First: 11, End: 21}, // read at two servers
 		{Instance: "a", Tag: "order", First: 1, End: 11}, {Instance: "b", Tag: "order", First: 21, End: 31}, {Instance: "b", Tag: "user", First: 1, End: 11},
 		{Instance: "b", Tag: "order", Refused: messages.CodeNoTag},
@@ -81,7 +81,7 @@ func TestGrantsThatOverlapAreFound(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, grant := range []loads.Grant{{Instance: "b", Tag: "order", First: 11, End: 21}, {Instance: "a", Tag: "order", First: 15, End: 25}} {
+	for _, grant := range []loadmsg.Grant{{Instance: "b", Tag: "order", First: 11, End: 21}, {Instance: "a", Tag: "order", First: 15, End: 25}} {
 		if g.Add(grant) == nil {
 			t.Errorf("%+v overlaps, and there is no error", grant)
 		}

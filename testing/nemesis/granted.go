@@ -6,7 +6,7 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -26,7 +26,7 @@ type segment struct {
 
 // Add adds a grant, which may be a duplicate, and returns an error if it
 // overlaps with another grant.
-func (g *Granted) Add(grant loads.Grant) error {
+func (g *Granted) Add(grant loadmsg.Grant) error {
 	if grant.Refused != 0 {
 		return nil
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
@@ -296,7 +296,7 @@ func (d *Doctor) snowflakeOnly(ctx context.Context) bool {
 		return false
 	}
 	err = d.query(ctx, func(ctx context.Context) error {
-		_, err := d.JetStream.Stream(ctx, loads.StreamName(d.Prefix))
+		_, err := d.JetStream.Stream(ctx, loadmsg.StreamName(d.Prefix))
 		return err
 	})
 	return errors.Is(err, jetstream.ErrStreamNotFound)

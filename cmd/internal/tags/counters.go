@@ -10,7 +10,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
@@ -113,7 +113,7 @@ func loaderRuns(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 	if err != nil || listens {
 		return listens, err
 	}
-	consumer, err := js.Consumer(ctx, loads.StreamName(prefix), worker.LoaderConsumer)
+	consumer, err := js.Consumer(ctx, loadmsg.StreamName(prefix), worker.LoaderConsumer)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return false, nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
@@ -60,11 +60,11 @@ func TestSwitchStoreBesideLoaders(t *testing.T) {
 		return tags.SwitchStore(t.Context(), i.js, prefix, i.source, all, func(tags.Change) {})
 	}
 	must(t, worker.Provision(t.Context(), i.js, prefix, 1))
-	consumer, err := i.js.CreateConsumer(t.Context(), loads.StreamName(prefix), jetstream.ConsumerConfig{
+	consumer, err := i.js.CreateConsumer(t.Context(), loadmsg.StreamName(prefix), jetstream.ConsumerConfig{
 		Durable: worker.LoaderConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second,
 	})
 	must(t, err)
-	_, err = i.js.Publish(t.Context(), loads.Subject(prefix, "someone", "order"), nil)
+	_, err = i.js.Publish(t.Context(), loadmsg.Subject(prefix, "someone", "order"), nil)
 	must(t, err)
 	loader, err := consumer.Messages()
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
@@ -27,7 +27,7 @@ func config(conn *nats.Conn) Config {
 	return Config{
 		Prefix: messages.DefaultPrefix, Instance: "me", Installation: "ours", Control: conn,
 		MaxStep: 1_000_000, Wait: usualWait,
-		Foreign: loads.NewForeign("ours", zap.NewNop()), Log: zap.NewNop(),
+		Foreign: loadmsg.NewForeign("ours", zap.NewNop()), Log: zap.NewNop(),
 	}
 }
 
@@ -42,13 +42,13 @@ type fakeLoader struct {
 	// First ID of the tag's next grant.
 	next map[string]int64
 	// Instead of a grant, unless it is zero; gets the number of earlier events.
-	reply  func(loads.Event, int) loads.Grant
+	reply  func(loadmsg.Event, int) loadmsg.Grant
 	silent bool
-	events []loads.Event
+	events []loadmsg.Event
 }
 
 // Load is part of Loader.
-func (f *fakeLoader) Load(e loads.Event) bool {
+func (f *fakeLoader) Load(e loadmsg.Event) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events = append(f.events, e)
@@ -61,11 +61,11 @@ func (f *fakeLoader) Load(e loads.Event) bool {
 }
 
 // grant is the answer to an event. f.mu is held.
-func (f *fakeLoader) grant(e loads.Event, before int) (g loads.Grant) {
+func (f *fakeLoader) grant(e loadmsg.Event, before int) (g loadmsg.Grant) {
 	if f.reply != nil {
 		g = f.reply(e, before)
 	}
-	if g == (loads.Grant{}) {
+	if g == (loadmsg.Grant{}) {
 		g.First = max(1, f.next[e.Tag])
 		g.End = g.First + e.Size(store.Tag{Step: f.step, Order: f.order})
 		g.Step, g.Order = f.step, f.order
@@ -90,10 +90,10 @@ func (f *fakeLoader) count() int {
 }
 
 // seen returns the events so far.
-func (f *fakeLoader) seen() []loads.Event {
+func (f *fakeLoader) seen() []loadmsg.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]loads.Event(nil), f.events...)
+	return append([]loadmsg.Event(nil), f.events...)
 }
 
 // noStream is a JetStream without streams.

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
@@ -28,22 +28,22 @@ type remoteLoader struct {
 
 	mu sync.Mutex
 	// nil: no answer; nth: 1 for the first event of the tag
-	answer func(e loads.Event, nth int) *loads.Grant
-	events map[string][]loads.Event
+	answer func(e loadmsg.Event, nth int) *loadmsg.Grant
+	events map[string][]loadmsg.Event
 }
 
 // startRemoteLoader starts a loader that grants consecutive segments.
 func startRemoteLoader(t *testing.T, conn *nats.Conn, order store.Order) *remoteLoader {
 	t.Helper()
 	next := int64(1)
-	l := &remoteLoader{t: t, conn: conn, events: make(map[string][]loads.Event)}
-	l.answer = func(e loads.Event, _ int) *loads.Grant {
-		g := &loads.Grant{First: next, Step: 10, Order: order}
+	l := &remoteLoader{t: t, conn: conn, events: make(map[string][]loadmsg.Event)}
+	l.answer = func(e loadmsg.Event, _ int) *loadmsg.Grant {
+		g := &loadmsg.Grant{First: next, Step: 10, Order: order}
 		next += e.Size(store.Tag{Step: 10, Order: order})
 		g.End = next
 		return g
 	}
-	if _, err := conn.QueueSubscribe(loads.ReserveSubject(messages.DefaultPrefix), "loaders", l.receive); err != nil {
+	if _, err := conn.QueueSubscribe(loadmsg.ReserveSubject(messages.DefaultPrefix), "loaders", l.receive); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.FlushTimeout(natstest.Patience); err != nil {
@@ -53,7 +53,7 @@ func startRemoteLoader(t *testing.T, conn *nats.Conn, order store.Order) *remote
 }
 
 func (l *remoteLoader) receive(msg *nats.Msg) {
-	e, err := loads.DecodeEvent(msg.Data, 1<<40)
+	e, err := loadmsg.DecodeEvent(msg.Data, 1<<40)
 	if err != nil {
 		l.t.Error(err)
 		return
@@ -63,13 +63,13 @@ func (l *remoteLoader) receive(msg *nats.Msg) {
 	l.events[e.Tag] = append(l.events[e.Tag], e)
 	if g := l.answer(e, len(l.events[e.Tag])); g != nil {
 		g.Instance, g.Tag, g.Seq = e.Instance, e.Tag, e.Seq
-		if err := l.conn.Publish(loads.GrantSubject(messages.DefaultPrefix, e.Instance), g.Encode()); err != nil {
+		if err := l.conn.Publish(loadmsg.GrantSubject(messages.DefaultPrefix, e.Instance), g.Encode()); err != nil {
 			l.t.Error(err)
 		}
 	}
 }
 
-func (l *remoteLoader) of(tag string) []loads.Event {
+func (l *remoteLoader) of(tag string) []loadmsg.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.events[tag])
@@ -99,7 +99,7 @@ func configWithJetStream(t *testing.T, conn *nats.Conn) Config {
 func createLoadStream(t *testing.T, js jetstream.JetStream, replicas int) {
 	t.Helper()
 	natstest.CreateStream(t, js, jetstream.StreamConfig{
-		Name: loads.StreamName(messages.DefaultPrefix), Subjects: []string{loads.Subject(messages.DefaultPrefix, "*", ">")}, Replicas: replicas,
+		Name: loadmsg.StreamName(messages.DefaultPrefix), Subjects: []string{loadmsg.Subject(messages.DefaultPrefix, "*", ">")}, Replicas: replicas,
 		Retention: jetstream.WorkQueuePolicy, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 	})
 }
@@ -114,7 +114,7 @@ func TestLostLoadIsRequestedAgain(t *testing.T) {
 			server := natstest.Start(t)
 			loader := startRemoteLoader(t, server.Connect(t), order)
 			grant := loader.answer
-			loader.answer = func(e loads.Event, nth int) *loads.Grant {
+			loader.answer = func(e loadmsg.Event, nth int) *loadmsg.Grant {
 				if nth%3 != 0 {
 					return nil
 				}
@@ -131,7 +131,7 @@ func TestLostLoadIsRequestedAgain(t *testing.T) {
 					t.Errorf("got %v", c.errs)
 				}
 			}
-			for _, three := range [][]loads.Event{loader.of("order")[:3], loader.of("order")[3:6]} {
+			for _, three := range [][]loadmsg.Event{loader.of("order")[:3], loader.of("order")[3:6]} {
 				// A trend tag's second load begins as a refill.
 				if three[0].Seq != three[2].Seq || three[1].Want != three[2].Want {
 					t.Errorf("requested %+v, want the same load three times", three)
@@ -144,7 +144,7 @@ func TestLostLoadIsRequestedAgain(t *testing.T) {
 // decliningLoader is an own loader whose store fails.
 type decliningLoader struct{}
 
-func (decliningLoader) Load(loads.Event) bool { return false }
+func (decliningLoader) Load(loadmsg.Event) bool { return false }
 
 // TestOwnLoaderDeclines: if the own loader declines, any other loader gets the
 // load.
@@ -193,11 +193,11 @@ func TestRefills(t *testing.T) {
 	}
 	createLoadStream(t, cfg.JS, 1)
 	stored := func(tag string) bool {
-		stream, err := cfg.JS.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
+		stream, err := cfg.JS.Stream(t.Context(), loadmsg.StreamName(messages.DefaultPrefix))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = stream.GetLastMsgForSubject(t.Context(), loads.Subject(messages.DefaultPrefix, "me", tag))
+		_, err = stream.GetLastMsgForSubject(t.Context(), loadmsg.Subject(messages.DefaultPrefix, "me", tag))
 		return err == nil
 	}
 	use(t, s, "order", "a refill in the stream", func() bool { return stored("order") })
@@ -218,14 +218,14 @@ func TestAnswersOfLoaders(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	loader := startRemoteLoader(t, server.Connect(t), store.Trend)
-	answers := map[string]loads.Grant{
+	answers := map[string]loadmsg.Grant{
 		"none":      {Refused: messages.CodeNoTag},
 		"exhausted": {Refused: messages.CodeExhausted},
 		"busy":      {Refused: messages.CodeBusy, Reason: "the template is full"},
 		"corrupt":   {Refused: messages.CodeUnavailable, Reason: "not a number"},
 		"foreign":   {First: 1, End: 1000, Step: 1000, Order: store.Trend, Installation: "theirs"},
 	}
-	loader.answer = func(e loads.Event, _ int) *loads.Grant { g := answers[e.Tag]; return &g }
+	loader.answer = func(e loadmsg.Event, _ int) *loadmsg.Grant { g := answers[e.Tag]; return &g }
 	s := start(t, configWithJetStream(t, server.Connect(t)))
 	for tag, want := range map[string]error{
 		"none": store.ErrNoTag, "exhausted": store.ErrExhausted, "busy": allocator.ErrBusy, "corrupt": nil, "foreign": allocator.ErrNoSegment,
@@ -247,19 +247,19 @@ func TestAnswersOfLoaders(t *testing.T) {
 // for another process, or of another installation.
 func TestWhatCountsAsAnAnswer(t *testing.T) {
 	for what, c := range map[string]struct {
-		grant loads.Grant
+		grant loadmsg.Grant
 		want  bool
 	}{
-		"a grant":                {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, true},
-		"a refusal":              {loads.Grant{Instance: "me", Tag: "order", Refused: messages.CodeNoTag}, true},
-		"not now":                {loads.Grant{Instance: "me", Tag: "order", NotNow: loads.NotNowTag}, true},
-		"a store that fails":     {loads.Grant{Instance: "me", Tag: "order", NotNow: loads.NotNowStore}, true},
-		"another installation's": {loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "theirs"}, false},
-		"another process's":      {loads.Grant{Instance: "you", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, false},
-		"no grant":               {loads.Grant{Instance: "me", Tag: "order"}, false},
+		"a grant":                {loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, true},
+		"a refusal":              {loadmsg.Grant{Instance: "me", Tag: "order", Refused: messages.CodeNoTag}, true},
+		"not now":                {loadmsg.Grant{Instance: "me", Tag: "order", NotNow: loadmsg.NotNowTag}, true},
+		"a store that fails":     {loadmsg.Grant{Instance: "me", Tag: "order", NotNow: loadmsg.NotNowStore}, true},
+		"another installation's": {loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "theirs"}, false},
+		"another process's":      {loadmsg.Grant{Instance: "you", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, false},
+		"no grant":               {loadmsg.Grant{Instance: "me", Tag: "order"}, false},
 	} {
 		s := New(config(&nats.Conn{}))
-		s.unanswered.requested(time.Now(), loads.Event{Tag: "order"})
+		s.unanswered.requested(time.Now(), loadmsg.Event{Tag: "order"})
 		done := make(chan struct{})
 		go func() { defer close(done); s.receive(&nats.Msg{Data: c.grant.Encode()}) }()
 		select {
@@ -281,7 +281,7 @@ func TestLoadersAreFound(t *testing.T) {
 	s := New(config(server.Connect(t)))
 	defer s.goroutines.Stop()
 	find := func() LoaderState {
-		s.lookForLoaders(loads.Event{Instance: "me", Tag: "order", Want: 1})
+		s.lookForLoaders(loadmsg.Event{Instance: "me", Tag: "order", Want: 1})
 		return <-s.loaders
 	}
 	if state := find(); state != NoLoader {
@@ -331,7 +331,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("got %v", c.errs)
 	}
 	c.mu.Unlock()
-	s.receive(&nats.Msg{Data: loads.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}.Encode()})
+	s.receive(&nats.Msg{Data: loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}.Encode()})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := New(configWithJetStream(t, server.Connect(t))).Start(ended); err == nil {

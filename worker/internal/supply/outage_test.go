@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/store"
 )
 
@@ -42,7 +42,7 @@ func TestOutageIsCalm(t *testing.T) {
 	t.Parallel()
 	for what, outage := range map[string]func(f *fakeLoader){
 		"silent":     func(f *fakeLoader) { f.silent = true },
-		"store down": func(f *fakeLoader) { f.reply = func(loads.Event, int) loads.Grant { return storeFails } },
+		"store down": func(f *fakeLoader) { f.reply = func(loadmsg.Event, int) loadmsg.Grant { return storeFails } },
 	} {
 		for _, order := range []store.Order{store.Trend, store.Strict} {
 			t.Run(fmt.Sprint(what, ", ", order), func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestOneOfTwoStoresFails(t *testing.T) {
 	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
 		awaitServed(t, startCallers(s, 500, 1), time.Minute)
 		f.change(func() {
-			f.reply = func(_ loads.Event, before int) (g loads.Grant) {
+			f.reply = func(_ loadmsg.Event, before int) (g loadmsg.Grant) {
 				if before%2 == 0 {
 					g = storeFails
 				}
@@ -114,7 +114,7 @@ func TestLoadsAgainLetOthersPass(t *testing.T) {
 		awaitServed(t, startCallers(s, tags, 1), time.Minute)
 		fine := fmt.Sprint("tag-", tags-1)
 		f.change(func() {
-			f.reply = func(e loads.Event, _ int) (g loads.Grant) {
+			f.reply = func(e loadmsg.Event, _ int) (g loadmsg.Grant) {
 				if e.Tag != fine {
 					g = storeFails
 				}
@@ -136,9 +136,9 @@ func TestHungTagsDelayNoOther(t *testing.T) {
 		awaitServed(t, startCallers(s, 500, 1), time.Minute)
 		hangs := func(tag string) bool { return strings.HasSuffix(tag, "0") }
 		f.change(func() {
-			f.reply = func(e loads.Event, _ int) (g loads.Grant) {
+			f.reply = func(e loadmsg.Event, _ int) (g loadmsg.Grant) {
 				if hangs(e.Tag) {
-					g.NotNow = loads.NotNowTag
+					g.NotNow = loadmsg.NotNowTag
 				}
 				return g
 			}
@@ -192,7 +192,7 @@ func TestStrictLoadIsAsItIsSent(t *testing.T) {
 		second := startCaller(s, "order", 4)
 		s.Allocator().Withdraw("gone", gone)
 		f.change(func() { f.events = nil })
-		of := func(tag string) (events []loads.Event) {
+		of := func(tag string) (events []loadmsg.Event) {
 			for _, e := range f.seen() {
 				if e.Tag == tag {
 					events = append(events, e)

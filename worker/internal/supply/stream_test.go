@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -72,7 +72,7 @@ func testRefusals(t *testing.T, conn *nats.Conn, replicas int, servers ...*natst
 	s := New(configWithJetStream(t, conn))
 	defer s.goroutines.Stop()
 	createLoadStream(t, s.cfg.JS, replicas)
-	stream, err := s.cfg.JS.Stream(t.Context(), loads.StreamName(messages.DefaultPrefix))
+	stream, err := s.cfg.JS.Stream(t.Context(), loadmsg.StreamName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func testRefusals(t *testing.T, conn *nats.Conn, replicas int, servers ...*natst
 	publish := func(tag string) (err error) {
 		t.Helper()
 		natstest.Eventually(t, "an answer of the stream, which may be slow", func() bool {
-			s.publish(loads.Event{Instance: "me", Tag: tag, Step: 1, Seq: 1})
+			s.publish(loadmsg.Event{Instance: "me", Tag: tag, Step: 1, Seq: 1})
 			err = (<-s.published).err
 			return err == nil || errors.As(err, new(*jetstream.APIError))
 		})

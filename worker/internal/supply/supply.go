@@ -14,7 +14,7 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/goroutines"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -29,7 +29,7 @@ type Requester interface {
 // Loader is the process's own loader. Load takes a load, and answers with a
 // grant as other loaders do; or it returns false, and another loader must serve
 // the load. It must not block.
-type Loader interface{ Load(loads.Event) bool }
+type Loader interface{ Load(loadmsg.Event) bool }
 
 // Config configures a Supply. All fields but Own must be set.
 type Config struct {
@@ -42,7 +42,7 @@ type Config struct {
 	MaxStep      int64               // the ceiling of a segment, in IDs
 	Wait         time.Duration       // the time a request is parked, at most
 	Own          Loader              // nil if the process is no loader
-	Foreign      *loads.Foreign
+	Foreign      *loadmsg.Foreign
 	Log          *zap.Logger
 }
 
@@ -54,7 +54,7 @@ type Supply struct {
 	goroutines *goroutines.Group
 	subs       []*nats.Subscription // from Start on
 
-	grants    chan loads.Grant
+	grants    chan loadmsg.Grant
 	published chan publication
 	loaders   chan LoaderState
 
@@ -76,7 +76,7 @@ func New(cfg Config) *Supply {
 			Wait:    cfg.Wait,
 		}),
 		goroutines: goroutines.New(),
-		grants:     make(chan loads.Grant),
+		grants:     make(chan loadmsg.Grant),
 		published:  make(chan publication),
 		loaders:    make(chan LoaderState),
 		window:     newWindow(),
@@ -95,8 +95,8 @@ const startTimeout = 10 * time.Second
 // has stopped.
 func (s *Supply) Start(ctx context.Context) error {
 	err := errors.Join(
-		s.subscribe(loads.GrantSubject(s.cfg.Prefix, s.cfg.Instance), s.receive),
-		s.subscribe(loads.DropSubject(s.cfg.Prefix), func(m *nats.Msg) { s.alloc.Remove(string(m.Data)) }))
+		s.subscribe(loadmsg.GrantSubject(s.cfg.Prefix, s.cfg.Instance), s.receive),
+		s.subscribe(loadmsg.DropSubject(s.cfg.Prefix), func(m *nats.Msg) { s.alloc.Remove(string(m.Data)) }))
 	if err == nil {
 		err = flush(ctx, s.cfg.Control)
 	}
@@ -212,20 +212,20 @@ func (s *Supply) request(tag string, seq uint64) bool {
 	return true
 }
 
-func (s *Supply) event(l allocator.Load) loads.Event {
-	return loads.Event{
+func (s *Supply) event(l allocator.Load) loadmsg.Event {
+	return loadmsg.Event{
 		Instance: s.cfg.Instance, Tag: l.Tag, Step: l.Step, Unknown: l.First, Want: l.Want, Seq: l.Seq,
 		Runway: max(1, l.Runway.Milliseconds()), Installation: s.cfg.Installation,
 	}
 }
 
 // sendStraight sends an event directly to a loader, without the stream.
-func (s *Supply) sendStraight(event loads.Event) {
+func (s *Supply) sendStraight(event loadmsg.Event) {
 	if s.cfg.Own != nil && s.cfg.Own.Load(event) {
 		return
 	}
 	// If it is lost, the allocator wants the load again.
-	_ = s.cfg.Control.Publish(loads.ReserveSubject(s.cfg.Prefix), event.Encode())
+	_ = s.cfg.Control.Publish(loadmsg.ReserveSubject(s.cfg.Prefix), event.Encode())
 }
 
 // publishTimeout bounds a publication to the load stream. After a failure, the
@@ -234,14 +234,14 @@ const publishTimeout = time.Second
 
 // publication is a published event and its outcome.
 type publication struct {
-	event loads.Event
+	event loadmsg.Event
 	err   error
 }
 
 // publish starts to publish an event to the load stream. It returns false if
 // the stream is unavailable. Once a second it publishes an event anyway, to
 // detect the stream's return.
-func (s *Supply) publish(event loads.Event) bool {
+func (s *Supply) publish(event loadmsg.Event) bool {
 	if !s.away.IsZero() {
 		if time.Since(s.away) < publishTimeout {
 			return false
@@ -251,7 +251,7 @@ func (s *Supply) publish(event loads.Event) bool {
 	return s.goroutines.Start(func(ctx context.Context) {
 		timed, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
-		_, err := s.cfg.JS.Publish(timed, loads.Subject(s.cfg.Prefix, s.cfg.Instance, event.Tag), event.Encode(), jetstream.WithRetryAttempts(0))
+		_, err := s.cfg.JS.Publish(timed, loadmsg.Subject(s.cfg.Prefix, s.cfg.Instance, event.Tag), event.Encode(), jetstream.WithRetryAttempts(0))
 		select {
 		case s.published <- publication{event, err}:
 		case <-ctx.Done():
@@ -318,7 +318,7 @@ func Drop(ctx context.Context, conn *nats.Conn, p messages.Prefix, tags ...strin
 		if err := messages.CheckTag(tag); err != nil {
 			return err
 		}
-		if err := conn.Publish(loads.DropSubject(p), []byte(tag)); err != nil {
+		if err := conn.Publish(loadmsg.DropSubject(p), []byte(tag)); err != nil {
 			return err
 		}
 	}
@@ -330,10 +330,10 @@ func Rights(p messages.Prefix, role rights.Role) rights.Rights {
 	switch role {
 	case rights.Worker:
 		return rights.Join(
-			rights.Publish(loads.Subject(p, "*", ">"), loads.ReserveSubject(p)),
-			rights.Subscribe(loads.GrantSubject(p, "*"), loads.DropSubject(p)))
+			rights.Publish(loadmsg.Subject(p, "*", ">"), loadmsg.ReserveSubject(p)),
+			rights.Subscribe(loadmsg.GrantSubject(p, "*"), loadmsg.DropSubject(p)))
 	case rights.Admin:
-		return rights.Publish(loads.DropSubject(p))
+		return rights.Publish(loadmsg.DropSubject(p))
 	}
 	return rights.Rights{}
 }
@@ -347,7 +347,7 @@ type grantCounts struct {
 // receive hands a message on the process's grant subject to the loop, if it is
 // a grant for this process.
 func (s *Supply) receive(msg *nats.Msg) {
-	grant, err := loads.DecodeGrant(msg.Data)
+	grant, err := loadmsg.DecodeGrant(msg.Data)
 	if err != nil {
 		s.cfg.Log.Warn("grant ignored", zap.Error(err))
 		return
@@ -356,7 +356,7 @@ func (s *Supply) receive(msg *nats.Msg) {
 		s.cfg.Log.Warn("grant for another process ignored", zap.String("instance", grant.Instance))
 		return
 	}
-	if s.cfg.Foreign.Drop(loads.GrantMessage, grant.Installation, "") {
+	if s.cfg.Foreign.Drop(loadmsg.GrantMessage, grant.Installation, "") {
 		return
 	}
 	select {
@@ -366,12 +366,12 @@ func (s *Supply) receive(msg *nats.Msg) {
 }
 
 // handle handles a loader's answer to a load.
-func (s *Supply) handle(g loads.Grant) {
+func (s *Supply) handle(g loadmsg.Grant) {
 	s.unanswered.answered(time.Now(), g)
 	switch {
-	case g.NotNow == loads.NotNowStore:
+	case g.NotNow == loadmsg.NotNowStore:
 		return // the load stays open, see window
-	case g.NotNow == loads.NotNowTag:
+	case g.NotNow == loadmsg.NotNowTag:
 		s.alloc.NotNow(g.Tag, g.Seq)
 	case g.Refused != 0:
 		s.refuse(g)
@@ -382,7 +382,7 @@ func (s *Supply) handle(g loads.Grant) {
 }
 
 // refuse passes a loader's refusal to the allocator.
-func (s *Supply) refuse(g loads.Grant) {
+func (s *Supply) refuse(g loadmsg.Grant) {
 	s.counts.refused.Add(1)
 	var err error
 	switch g.Refused {
@@ -410,7 +410,7 @@ func (e *noNewTagError) Error() string { return e.reason }
 func (e *noNewTagError) Unwrap() error { return allocator.ErrBusy }
 
 // install passes a granted segment to the allocator.
-func (s *Supply) install(g loads.Grant) {
+func (s *Supply) install(g loadmsg.Grant) {
 	// A loader that decides the size may have a larger maximum.
 	segment, _ := store.Segment{First: g.First, End: g.End}.Cut(min(g.End-g.First, s.cfg.MaxStep))
 	verdict := s.alloc.Grant(g.Tag, g.Seq, allocator.Supply{Segment: segment, Step: g.Step, Order: g.Order})

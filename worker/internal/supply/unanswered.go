@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 )
 
 // unanswered detects that loaders do not serve: no answer came for some time,
@@ -29,10 +29,10 @@ type unanswered struct {
 	since time.Time
 	// start of an uninterrupted series of store failures in answers; or zero
 	failing   time.Time
-	reason    string      // from the latest answer of that series
-	latest    loads.Event // the latest requested event
-	lookedFor time.Time   // when loaders were last looked for
-	served    bool        // a loader has served a load since the report
+	reason    string        // from the latest answer of that series
+	latest    loadmsg.Event // the latest requested event
+	lookedFor time.Time     // when loaders were last looked for
+	served    bool          // a loader has served a load since the report
 
 	current atomic.Pointer[UnansweredError] // without Loads
 }
@@ -82,16 +82,16 @@ func (e *UnansweredError) Error() string {
 }
 
 // requested records that a load was requested.
-func (u *unanswered) requested(now time.Time, event loads.Event) {
+func (u *unanswered) requested(now time.Time, event loadmsg.Event) {
 	if u.latest = event; u.since.IsZero() {
 		u.since = now
 	}
 }
 
 // answered records a loader's answer.
-func (u *unanswered) answered(now time.Time, g loads.Grant) {
+func (u *unanswered) answered(now time.Time, g loadmsg.Grant) {
 	u.since = time.Time{}
-	if g.NotNow != loads.NotNowStore {
+	if g.NotNow != loadmsg.NotNowStore {
 		u.failing, u.served = time.Time{}, true
 		return
 	}
@@ -170,7 +170,7 @@ const findTimeout = time.Second
 // no process subscribes to it, the server reports that. If a loader gets it,
 // that is harmless, because the load is wanted; the loader answers by a grant
 // and not by a reply.
-func (s *Supply) lookForLoaders(event loads.Event) {
+func (s *Supply) lookForLoaders(event loadmsg.Event) {
 	if s.cfg.Own != nil {
 		s.unanswered.found(OwnLoader, s.alloc.Loading())
 		return
@@ -178,7 +178,7 @@ func (s *Supply) lookForLoaders(event loads.Event) {
 	s.goroutines.Start(func(ctx context.Context) {
 		timed, cancel := context.WithTimeout(ctx, findTimeout)
 		defer cancel()
-		_, err := s.cfg.Control.RequestWithContext(timed, loads.ReserveSubject(s.cfg.Prefix), event.Encode())
+		_, err := s.cfg.Control.RequestWithContext(timed, loadmsg.ReserveSubject(s.cfg.Prefix), event.Encode())
 		state := LoadersUnknown
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 )
 
 // loadWatch is an unanswered in virtual time, with the loop's reactions.
@@ -35,12 +35,12 @@ func testUnanswered(t *testing.T, test func(w *loadWatch)) {
 // request begins a load.
 func (w *loadWatch) request() {
 	w.loading++
-	w.requested(time.Now(), loads.Event{Tag: "order"})
+	w.requested(time.Now(), loadmsg.Event{Tag: "order"})
 }
 
-func (w *loadWatch) answer(g loads.Grant) { w.answered(time.Now(), g) }
+func (w *loadWatch) answer(g loadmsg.Grant) { w.answered(time.Now(), g) }
 
-var storeFails = loads.Grant{NotNow: loads.NotNowStore, Reason: "no route to host"}
+var storeFails = loadmsg.Grant{NotNow: loadmsg.NotNowStore, Reason: "no route to host"}
 
 // expect lets time pass and compares the number of log lines, and whether loads
 // count as unanswered.
@@ -79,7 +79,7 @@ func TestUnansweredIsReportedOnce(t *testing.T) {
 				t.Errorf("it says %q", text)
 			}
 			w.loading = 0
-			w.answer(loads.Grant{})
+			w.answer(loadmsg.Grant{})
 			w.expect("answered", time.Second, 2*episode, false)
 		}
 	})
@@ -102,16 +102,16 @@ func TestUnansweredIsGivenUp(t *testing.T) {
 // TestNotUnanswered lists states that are not reported as unanswered loads.
 func TestNotUnanswered(t *testing.T) {
 	for what, during := range map[string]func(w *loadWatch){
-		"one of several is answered now and then": func(w *loadWatch) { w.answer(loads.Grant{}); w.request() },
+		"one of several is answered now and then": func(w *loadWatch) { w.answer(loadmsg.Grant{}); w.request() },
 		"the connection is lost":                  func(w *loadWatch) { w.offline = true },
 		"the tag was removed":                     func(w *loadWatch) { w.loading = 0 },
 		"the store hangs for a tag": func(w *loadWatch) {
-			w.answer(loads.Grant{NotNow: loads.NotNowTag})
+			w.answer(loadmsg.Grant{NotNow: loadmsg.NotNowTag})
 			w.request()
 		},
 		"one of two stores fails": func(w *loadWatch) {
 			w.answer(storeFails)
-			w.answer(loads.Grant{})
+			w.answer(loadmsg.Grant{})
 			w.request()
 			w.answer(storeFails)
 		},
@@ -146,7 +146,7 @@ func TestNotUnanswered(t *testing.T) {
 // load was requested after it.
 func TestAnsweredWhileLoadersAreLookedFor(t *testing.T) {
 	testUnanswered(t, func(w *loadWatch) {
-		w.finding = func() { w.answer(loads.Grant{}); w.request() }
+		w.finding = func() { w.answer(loadmsg.Grant{}); w.request() }
 		w.request()
 		w.expect("answered", patience+5*time.Second, 0, false)
 	})
@@ -191,7 +191,7 @@ func TestStoreOfLoadersFails(t *testing.T) {
 			}
 			decline(20)
 			expect(declined)
-			w.answer(loads.Grant{})
+			w.answer(loadmsg.Grant{})
 			w.loading = 0
 			w.expect("the store works", time.Second, 2, false)
 		})

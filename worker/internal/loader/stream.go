@@ -1,4 +1,4 @@
-package load
+package loader
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
@@ -29,9 +29,9 @@ const eventAge = 30 * time.Second
 // to recreate them. Replicas are 1 to 5.
 func Stream(prefix messages.Prefix, replicas int) kv.Resource {
 	return kv.Stream(jetstream.StreamConfig{
-		Name:                 loads.StreamName(prefix),
+		Name:                 loadmsg.StreamName(prefix),
 		Description:          "idworker: load events of workers, one per worker and tag",
-		Subjects:             []string{loads.Subject(prefix, "*", ">")},
+		Subjects:             []string{loadmsg.Subject(prefix, "*", ">")},
 		Retention:            jetstream.WorkQueuePolicy,
 		Storage:              jetstream.FileStorage,
 		Replicas:             replicas,
@@ -55,7 +55,7 @@ func Resources(prefix messages.Prefix, replicas int) []kv.Resource {
 }
 
 func consumer(prefix messages.Prefix) kv.Resource {
-	return kv.Consumer(loads.StreamName(prefix), jetstream.ConsumerConfig{
+	return kv.Consumer(loadmsg.StreamName(prefix), jetstream.ConsumerConfig{
 		Durable:       Consumer,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       DefaultTimeout + 2*time.Second,
@@ -66,15 +66,15 @@ func consumer(prefix messages.Prefix) kv.Resource {
 
 // Rights returns the rights that a role needs for the work of loaders.
 func Rights(p messages.Prefix, role rights.Role) rights.Rights {
-	stream := loads.StreamName(p)
+	stream := loadmsg.StreamName(p)
 	consumer := stream + "." + Consumer
 	switch role {
 	case rights.Loader:
 		return rights.Join(
 			rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, Consumer),
 				rights.API("CONSUMER.MSG.NEXT."+consumer), "$JS.ACK."+consumer+".>"),
-			rights.Subscribe(rights.InQueue(loads.ReserveSubject(p), p.QueueGroup())),
-			rights.Publish(loads.GrantSubject(p, "*")),
+			rights.Subscribe(rights.InQueue(loadmsg.ReserveSubject(p), p.QueueGroup())),
+			rights.Publish(loadmsg.GrantSubject(p, "*")),
 		)
 	case rights.Admin:
 		return rights.Join(
@@ -128,7 +128,7 @@ func (l *Loader) openConsumer(ctx context.Context) (jetstream.Consumer, error) {
 	if err := kv.Ensure(ctx, l.cfg.JS, Resources(l.cfg.Prefix, l.cfg.Replicas)...); err != nil {
 		return nil, err
 	}
-	return l.cfg.JS.Consumer(ctx, loads.StreamName(l.cfg.Prefix), Consumer)
+	return l.cfg.JS.Consumer(ctx, loadmsg.StreamName(l.cfg.Prefix), Consumer)
 }
 
 // pullAll pulls as many events as there is room for, until ctx ends or an error

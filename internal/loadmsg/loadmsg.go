@@ -1,11 +1,11 @@
-// Package loads has the messages between workers and loaders: a worker requests
+// Package loadmsg has the messages between workers and loaders: a worker requests
 // a segment with an [Event], and a loader answers with a [Grant]. Callers need
 // neither.
 //
 // An event that requests wait for travels as a plain message. Other events
 // travel through the load stream. A grant is a plain message that is sent once.
 // If it is lost, the worker loses a second, and the range becomes a gap.
-package loads
+package loadmsg
 
 import (
 	"cmp"

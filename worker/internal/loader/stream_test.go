@@ -1,4 +1,4 @@
-package load
+package loader
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -22,37 +22,37 @@ func TestLoadEvents(t *testing.T) {
 	s := newFakeStore()
 	l := New(Config{
 		Store: s, StoreName: "fake", Control: own, JS: natstest.JetStream(t, own), Prefix: "ids", Installation: "here", Replicas: 1,
-		Reservations: 8, MaxStep: 1000, Timeout: natstest.Patience, Foreign: loads.NewForeign("here", zap.NewNop()), Log: zap.NewNop(),
+		Reservations: 8, MaxStep: 1000, Timeout: natstest.Patience, Foreign: loadmsg.NewForeign("here", zap.NewNop()), Log: zap.NewNop(),
 	})
 	if err := l.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "a loader that consumes", func() bool { return l.Ready() == nil })
 	grants := make(chan *nats.Msg, 100)
-	if _, err := conn.ChanSubscribe(loads.GrantSubject("ids", "a"), grants); err != nil {
+	if _, err := conn.ChanSubscribe(loadmsg.GrantSubject("ids", "a"), grants); err != nil {
 		t.Fatal(err)
 	}
 	granted := func(tag string) {
 		t.Helper()
 		natstest.Eventually(t, "a grant", func() bool { return len(grants) > 0 })
-		if grant, err := loads.DecodeGrant((<-grants).Data); err != nil || grant.Tag != tag || grant.End <= grant.First || grant.Installation != "here" {
+		if grant, err := loadmsg.DecodeGrant((<-grants).Data); err != nil || grant.Tag != tag || grant.End <= grant.First || grant.Installation != "here" {
 			t.Errorf("%+v, %v; want a grant for %s", grant, err, tag)
 		}
 	}
-	throughStream := func(event loads.Event) {
+	throughStream := func(event loadmsg.Event) {
 		t.Helper()
-		if _, err := js.Publish(t.Context(), loads.Subject("ids", event.Instance, event.Tag), event.Encode()); err != nil {
+		if _, err := js.Publish(t.Context(), loadmsg.Subject("ids", event.Instance, event.Tag), event.Encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	hasResponder := func() bool {
-		_, err := conn.Request(loads.ReserveSubject("ids"), nil, l.cfg.Timeout/1000)
+		_, err := conn.Request(loadmsg.ReserveSubject("ids"), nil, l.cfg.Timeout/1000)
 		return !errors.Is(err, nats.ErrNoResponders)
 	}
 
 	throughStream(load("stream", 0, 0))
 	granted("stream")
-	if err := conn.Publish(loads.ReserveSubject("ids"), load("plain", 1, 0).Encode()); err != nil {
+	if err := conn.Publish(loadmsg.ReserveSubject("ids"), load("plain", 1, 0).Encode()); err != nil {
 		t.Fatal(err)
 	}
 	granted("plain")
@@ -70,7 +70,7 @@ func TestLoadEvents(t *testing.T) {
 	natstest.Eventually(t, "a loader for plain messages", hasResponder)
 
 	natstest.Eventually(t, "an empty stream", func() bool {
-		stream, err := js.Stream(t.Context(), loads.StreamName("ids"))
+		stream, err := js.Stream(t.Context(), loadmsg.StreamName("ids"))
 		return err == nil && stream.CachedInfo().State.Msgs == 0
 	})
 	if err := l.Stop(); err != nil {

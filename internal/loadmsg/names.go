@@ -1,4 +1,4 @@
-package loads
+package loadmsg
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-// Package load is the loader of a process: it reserves segments for load
+// Package loader is the loader of a process: it reserves segments for load
 // events, and sends the grants.
 //
 // Load events arrive through the load stream, as plain messages on ids.reserve,
@@ -33,4 +33,4 @@
 //	lookup.go    tags that are new to the loader
 //	census.go    the limits of templates
 //	stream.go    the load stream
-package load
+package loader

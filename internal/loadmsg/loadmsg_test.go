@@ -1,4 +1,4 @@
-package loads_test
+package loadmsg_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -17,8 +17,8 @@ import (
 const maxLoad = 1_000_000
 
 var (
-	goodEvent = loads.Event{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7, Runway: 90_000}
-	goodGrant = loads.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001, Step: 1000, Order: store.Trend}
+	goodEvent = loadmsg.Event{Instance: "W1", Tag: "order", Step: 1000, Want: 3, Seq: 7, Runway: 90_000}
+	goodGrant = loadmsg.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001, Step: 1000, Order: store.Trend}
 )
 
 // TestSizeOfALoad: a strict tag gets the wanted IDs, others the step or more.
@@ -36,7 +36,7 @@ func TestSizeOfALoad(t *testing.T) {
 		{0, 3, store.Strict, 3},
 		{1000, 0, store.Strict, 1},
 	} {
-		if got := (loads.Event{Step: c.step, Want: c.want}).Size(store.Tag{Step: 70, Order: c.order}); got != c.size {
+		if got := (loadmsg.Event{Step: c.step, Want: c.want}).Size(store.Tag{Step: 70, Order: c.order}); got != c.size {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
@@ -45,7 +45,7 @@ func TestSizeOfALoad(t *testing.T) {
 // TestSlack: parked requests first, then the shortest runway.
 func TestSlack(t *testing.T) {
 	var last time.Duration = -1
-	for _, e := range []loads.Event{
+	for _, e := range []loadmsg.Event{
 		{Want: 1, Runway: 3_600_000}, {Runway: 1}, {Runway: 60_000}, {Runway: 3_600_000}, {Runway: 365 * 24 * 3_600_000},
 	} {
 		if e.Slack() <= last {
@@ -56,72 +56,74 @@ func TestSlack(t *testing.T) {
 }
 
 func TestDecodeLoadEvent(t *testing.T) {
-	if got, err := loads.DecodeEvent(goodEvent.Encode(), maxLoad); got != goodEvent || err != nil {
+	if got, err := loadmsg.DecodeEvent(goodEvent.Encode(), maxLoad); got != goodEvent || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, goodEvent)
 	}
-	for why, change := range map[string]func(*loads.Event){
-		"no instance":            func(e *loads.Event) { e.Instance = "" },
-		"instance of two tokens": func(e *loads.Event) { e.Instance = "a.b" },
-		"instance a wildcard":    func(e *loads.Event) { e.Instance = ">" },
-		"instance too long":      func(e *loads.Event) { e.Instance = strings.Repeat("x", 33) },
-		"no tag":                 func(e *loads.Event) { e.Tag = "" },
-		"tag a wildcard":         func(e *loads.Event) { e.Tag = "order.*" },
-		"neither step nor want":  func(e *loads.Event) { e.Step, e.Want = 0, 0 },
-		"step negative":          func(e *loads.Event) { e.Step = -1 },
-		"step over the limit":    func(e *loads.Event) { e.Step = maxLoad + 1 },
-		"installation of two":    func(e *loads.Event) { e.Installation = "a.b" },
-		"installation too long":  func(e *loads.Event) { e.Installation = strings.Repeat("x", 33) },
-		"want negative":          func(e *loads.Event) { e.Want = -1 },
-		"want over the limit":    func(e *loads.Event) { e.Want = maxLoad + 1 },
-		"runway negative":        func(e *loads.Event) { e.Runway = -1 },
-		"runway without end":     func(e *loads.Event) { e.Runway = math.MaxInt64 },
-		"want as large as can":   func(e *loads.Event) { e.Want = math.MaxInt64 },
+	for why, change := range map[string]func(*loadmsg.Event){
+		"no instance":            func(e *loadmsg.Event) { e.Instance = "" },
+		"instance of two tokens": func(e *loadmsg.Event) { e.Instance = "a.b" },
+		"instance a wildcard":    func(e *loadmsg.Event) { e.Instance = ">" },
+		"instance too long":      func(e *loadmsg.Event) { e.Instance = strings.Repeat("x", 33) },
+		"no tag":                 func(e *loadmsg.Event) { e.Tag = "" },
+		"tag a wildcard":         func(e *loadmsg.Event) { e.Tag = "order.*" },
+		"neither step nor want":  func(e *loadmsg.Event) { e.Step, e.Want = 0, 0 },
+		"step negative":          func(e *loadmsg.Event) { e.Step = -1 },
+		"step over the limit":    func(e *loadmsg.Event) { e.Step = maxLoad + 1 },
+		"installation of two":    func(e *loadmsg.Event) { e.Installation = "a.b" },
+		"installation too long":  func(e *loadmsg.Event) { e.Installation = strings.Repeat("x", 33) },
+		"want negative":          func(e *loadmsg.Event) { e.Want = -1 },
+		"want over the limit":    func(e *loadmsg.Event) { e.Want = maxLoad + 1 },
+		"runway negative":        func(e *loadmsg.Event) { e.Runway = -1 },
+		"runway without end":     func(e *loadmsg.Event) { e.Runway = math.MaxInt64 },
+		"want as large as can":   func(e *loadmsg.Event) { e.Want = math.MaxInt64 },
 	} {
 		e := goodEvent
 		change(&e)
-		if _, err := loads.DecodeEvent(e.Encode(), maxLoad); !errors.Is(err, loads.ErrMalformed) {
+		if _, err := loadmsg.DecodeEvent(e.Encode(), maxLoad); !errors.Is(err, loadmsg.ErrMalformed) {
 			t.Errorf("%s: %v, want ErrMalformed", why, err)
 		}
 	}
 }
 
 func TestDecodeGrant(t *testing.T) {
-	for _, g := range []loads.Grant{
+	for _, g := range []loadmsg.Grant{
 		goodGrant,
 		{Instance: "W1", Tag: "order", First: math.MaxInt64 - 1, End: math.MaxInt64, Step: 1, Order: store.Strict},
 		{Instance: "W1", Tag: "order", Seq: math.MaxUint64, Refused: messages.CodeNoTag},
 		{Instance: "W1", Tag: "order", Seq: 7, Refused: messages.CodeExhausted},
-		{Instance: "W1", Tag: "order", Seq: 7, NotNow: loads.NotNowStore, Reason: "no route to host"},
+		{Instance: "W1", Tag: "order", Seq: 7, NotNow: loadmsg.NotNowStore, Reason: "no route to host"},
 	} {
-		if got, err := loads.DecodeGrant(g.Encode()); got != g || err != nil {
+		if got, err := loadmsg.DecodeGrant(g.Encode()); got != g || err != nil {
 			t.Errorf("%+v, %v; want %+v", got, err, g)
 		}
 	}
-	for why, change := range map[string]func(*loads.Grant){
-		"no instance":               func(g *loads.Grant) { g.Instance = "" },
-		"instance of two tokens":    func(g *loads.Grant) { g.Instance = "a.b" },
-		"tag with an empty token":   func(g *loads.Grant) { g.Tag = "a..b" },
-		"installation a wildcard":   func(g *loads.Grant) { g.Installation = ">" },
-		"no range":                  func(g *loads.Grant) { g.First, g.End = 0, 0 },
-		"range from 0":              func(g *loads.Grant) { g.First = 0 },
-		"negative range":            func(g *loads.Grant) { g.First, g.End = -5, -1 },
-		"range that wrapped around": func(g *loads.Grant) { g.First, g.End = math.MaxInt64, math.MinInt64 },
-		"empty range":               func(g *loads.Grant) { g.First, g.End = 5, 5 },
-		"range without a step":      func(g *loads.Grant) { g.Step = 0 },
-		"range without an order":    func(g *loads.Grant) { g.Order = "" },
-		"range and refusal":         func(g *loads.Grant) { g.Refused = messages.CodeNoTag },
-		"not now for no reason":     func(g *loads.Grant) { g.First, g.End, g.NotNow = 0, 0, "never" },
-		"range and not now":         func(g *loads.Grant) { g.NotNow = loads.NotNowTag },
-		"refusal and not now":       func(g *loads.Grant) { g.First, g.End, g.Refused, g.NotNow = 0, 0, messages.CodeNoTag, loads.NotNowTag },
-		"pause with a range":        func(g *loads.Grant) { g.Pause = 50 },
-		"pause too long":            func(g *loads.Grant) { g.First, g.End, g.Refused, g.Pause = 0, 0, messages.CodeBusy, 1001 },
-		"refusal that is none": func(g *loads.Grant) {
+	for why, change := range map[string]func(*loadmsg.Grant){
+		"no instance":               func(g *loadmsg.Grant) { g.Instance = "" },
+		"instance of two tokens":    func(g *loadmsg.Grant) { g.Instance = "a.b" },
+		"tag with an empty token":   func(g *loadmsg.Grant) { g.Tag = "a..b" },
+		"installation a wildcard":   func(g *loadmsg.Grant) { g.Installation = ">" },
+		"no range":                  func(g *loadmsg.Grant) { g.First, g.End = 0, 0 },
+		"range from 0":              func(g *loadmsg.Grant) { g.First = 0 },
+		"negative range":            func(g *loadmsg.Grant) { g.First, g.End = -5, -1 },
+		"range that wrapped around": func(g *loadmsg.Grant) { g.First, g.End = math.MaxInt64, math.MinInt64 },
+		"empty range":               func(g *loadmsg.Grant) { g.First, g.End = 5, 5 },
+		"range without a step":      func(g *loadmsg.Grant) { g.Step = 0 },
+		"range without an order":    func(g *loadmsg.Grant) { g.Order = "" },
+		"range and refusal":         func(g *loadmsg.Grant) { g.Refused = messages.CodeNoTag },
+		"not now for no reason":     func(g *loadmsg.Grant) { g.First, g.End, g.NotNow = 0, 0, "never" },
+		"range and not now":         func(g *loadmsg.Grant) { g.NotNow = loadmsg.NotNowTag },
+		"refusal and not now": func(g *loadmsg.Grant) {
+			g.First, g.End, g.Refused, g.NotNow = 0, 0, messages.CodeNoTag, loadmsg.NotNowTag
+		},
+		"pause with a range": func(g *loadmsg.Grant) { g.Pause = 50 },
+		"pause too long":     func(g *loadmsg.Grant) { g.First, g.End, g.Refused, g.Pause = 0, 0, messages.CodeBusy, 1001 },
+		"refusal that is none": func(g *loadmsg.Grant) {
 			g.First, g.End, g.Refused = 0, 0, messages.CodeMalformed
 		},
 	} {
 		g := goodGrant
 		change(&g)
-		if _, err := loads.DecodeGrant(g.Encode()); !errors.Is(err, loads.ErrMalformed) {
+		if _, err := loadmsg.DecodeGrant(g.Encode()); !errors.Is(err, loadmsg.ErrMalformed) {
 			t.Errorf("%s: %v, want ErrMalformed", why, err)
 		}
 	}
@@ -137,10 +139,10 @@ func TestLoadMessagesThatAreNone(t *testing.T) {
 		`{"instance":"W1","tag":"order","step":1,"first":1,"end":2} trailing`,
 		strings.Repeat("[", 100_000),
 	} {
-		if _, err := loads.DecodeEvent([]byte(data), maxLoad); !errors.Is(err, loads.ErrMalformed) {
+		if _, err := loadmsg.DecodeEvent([]byte(data), maxLoad); !errors.Is(err, loadmsg.ErrMalformed) {
 			t.Errorf("event %.50q: %v, want ErrMalformed", data, err)
 		}
-		if _, err := loads.DecodeGrant([]byte(data)); !errors.Is(err, loads.ErrMalformed) {
+		if _, err := loadmsg.DecodeGrant([]byte(data)); !errors.Is(err, loadmsg.ErrMalformed) {
 			t.Errorf("grant %.50q: %v, want ErrMalformed", data, err)
 		}
 	}
@@ -148,7 +150,7 @@ func TestLoadMessagesThatAreNone(t *testing.T) {
 
 func TestAnyLoadEventThereAndBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := loads.Event{
+		e := loadmsg.Event{
 			Instance: instances().Draw(t, "instance"),
 			Tag:      tags().Draw(t, "tag"),
 			Step:     rapid.Int64Range(1, maxLoad).Draw(t, "step"),
@@ -158,10 +160,10 @@ func TestAnyLoadEventThereAndBack(t *testing.T) {
 
 			Installation: installations().Draw(t, "installation"),
 		}
-		if got, err := loads.DecodeEvent(e.Encode(), maxLoad); got != e || err != nil {
+		if got, err := loadmsg.DecodeEvent(e.Encode(), maxLoad); got != e || err != nil {
 			t.Fatalf("%+v became %+v, %v", e, got, err)
 		}
-		if _, err := loads.DecodeEvent(e.Encode(), max(e.Step, e.Want)-1); !errors.Is(err, loads.ErrMalformed) {
+		if _, err := loadmsg.DecodeEvent(e.Encode(), max(e.Step, e.Want)-1); !errors.Is(err, loadmsg.ErrMalformed) {
 			t.Fatalf("%+v with a limit below its size: %v", e, err)
 		}
 	})
@@ -169,7 +171,7 @@ func TestAnyLoadEventThereAndBack(t *testing.T) {
 
 func TestAnyGrantThereAndBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := loads.Grant{
+		g := loadmsg.Grant{
 			Instance: instances().Draw(t, "instance"),
 			Tag:      tags().Draw(t, "tag"),
 			Seq:      rapid.Uint64().Draw(t, "seq"),
@@ -183,7 +185,7 @@ func TestAnyGrantThereAndBack(t *testing.T) {
 			g.Step = rapid.Int64Range(1, math.MaxInt64).Draw(t, "step")
 			g.Order = rapid.SampledFrom([]store.Order{store.Trend, store.Strict}).Draw(t, "order")
 		}
-		if got, err := loads.DecodeGrant(g.Encode()); got != g || err != nil {
+		if got, err := loadmsg.DecodeGrant(g.Encode()); got != g || err != nil {
 			t.Fatalf("%+v became %+v, %v", g, got, err)
 		}
 	})
@@ -197,9 +199,9 @@ func FuzzDecodeEvent(f *testing.F) {
 	f.Add([]byte(`{"instance":"W1","tag":"order","step":9223372036854775807}`), int64(math.MaxInt64))
 	f.Add([]byte(`null`), int64(0))
 	f.Fuzz(func(t *testing.T, data []byte, limit int64) {
-		e, err := loads.DecodeEvent(data, limit)
+		e, err := loadmsg.DecodeEvent(data, limit)
 		if err != nil {
-			if !errors.Is(err, loads.ErrMalformed) {
+			if !errors.Is(err, loadmsg.ErrMalformed) {
 				t.Fatalf("%v is not ErrMalformed", err)
 			}
 			return
@@ -208,7 +210,7 @@ func FuzzDecodeEvent(f *testing.F) {
 			t.Fatalf("%q: %+v, limit %d", data, e, limit)
 		}
 		wantAddress(t, e.Instance, e.Tag)
-		if again, err := loads.DecodeEvent(e.Encode(), limit); again != e || err != nil {
+		if again, err := loadmsg.DecodeEvent(e.Encode(), limit); again != e || err != nil {
 			t.Fatalf("%+v became %+v, %v", e, again, err)
 		}
 	})
@@ -221,9 +223,9 @@ func FuzzDecodeGrant(f *testing.F) {
 	f.Add([]byte(`{"instance":"*","tag":"order","seq":7,"first":1,"end":2}`))
 	f.Add([]byte(`{"instance":"W1","tag":"order","seq":7,"first":9223372036854775807,"end":-9223372036854775808}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		g, err := loads.DecodeGrant(data)
+		g, err := loadmsg.DecodeGrant(data)
 		if err != nil {
-			if !errors.Is(err, loads.ErrMalformed) {
+			if !errors.Is(err, loadmsg.ErrMalformed) {
 				t.Fatalf("%v is not ErrMalformed", err)
 			}
 			return
@@ -232,7 +234,7 @@ func FuzzDecodeGrant(f *testing.F) {
 			t.Fatalf("%q: %+v, want either a range or a refusal", data, g)
 		}
 		wantAddress(t, g.Instance, g.Tag)
-		if again, err := loads.DecodeGrant(g.Encode()); again != g || err != nil {
+		if again, err := loadmsg.DecodeGrant(g.Encode()); again != g || err != nil {
 			t.Fatalf("%+v became %+v, %v", g, again, err)
 		}
 	})
@@ -242,6 +244,6 @@ func FuzzDecodeGrant(f *testing.F) {
 // subject, and an accepted tag its own tokens.
 func wantAddress(t testing.TB, instance, tag string) {
 	t.Helper()
-	wantLiteral(t, loads.GrantSubject(messages.DefaultPrefix, instance), 3)
-	wantLiteral(t, loads.Subject(messages.DefaultPrefix, instance, tag), 3+tokens(tag))
+	wantLiteral(t, loadmsg.GrantSubject(messages.DefaultPrefix, instance), 3)
+	wantLiteral(t, loadmsg.Subject(messages.DefaultPrefix, instance, tag), 3+tokens(tag))
 }

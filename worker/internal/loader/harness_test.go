@@ -1,4 +1,4 @@
-package load
+package loader
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
@@ -200,12 +200,12 @@ type fakeWorker struct {
 
 	mu      sync.Mutex
 	seq     uint64
-	answers map[uint64]chan loads.Grant
+	answers map[uint64]chan loadmsg.Grant
 	counts  map[string]int // of answers: grant, refused, tag, store
 }
 
 func (w *fakeWorker) Publish(_ string, data []byte) error {
-	grant, err := loads.DecodeGrant(data)
+	grant, err := loadmsg.DecodeGrant(data)
 	if err != nil {
 		panic(err)
 	}
@@ -239,7 +239,7 @@ func (w *fakeWorker) answered() map[string]int {
 // passed, and returns the duration.
 func (w *fakeWorker) demand(tag string, most time.Duration) time.Duration {
 	began := time.Now()
-	answer := make(chan loads.Grant, 1)
+	answer := make(chan loadmsg.Grant, 1)
 	w.mu.Lock()
 	w.seq++
 	seq := w.seq
@@ -274,7 +274,7 @@ func (w *fakeWorker) demand(tag string, most time.Duration) time.Duration {
 }
 
 func newFakeWorker(cfg Config, list *fakeTemplates) *fakeWorker {
-	w := &fakeWorker{answers: make(map[uint64]chan loads.Grant), counts: make(map[string]int)}
+	w := &fakeWorker{answers: make(map[uint64]chan loadmsg.Grant), counts: make(map[string]int)}
 	w.l = newLoader(cfg, list, w)
 	return w
 }
@@ -295,6 +295,6 @@ func testLoader(t *testing.T, slots int, f func(t *testing.T, l *Loader, s *fake
 	})
 }
 
-func load(tag string, want int64, runway time.Duration) loads.Event {
-	return loads.Event{Instance: "a", Tag: tag, Step: 10, Want: want, Seq: 1, Runway: max(1, runway.Milliseconds())}
+func load(tag string, want int64, runway time.Duration) loadmsg.Event {
+	return loadmsg.Event{Instance: "a", Tag: tag, Step: 10, Want: want, Seq: 1, Runway: max(1, runway.Milliseconds())}
 }

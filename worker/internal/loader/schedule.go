@@ -1,4 +1,4 @@
-package load
+package loader
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
 )
@@ -19,7 +19,7 @@ import (
 // schedule decides which tag is called for next. Jobs wait in the queue of
 // their tag, and queues wait in three lanes, which take turns:
 //
-//	known    by the time when a segment is needed, see [loads.Event.Slack]
+//	known    by the time when a segment is needed, see [loadmsg.Event.Slack]
 //	unknown  likewise, tags new to this loader and the worker: they may not
 //	         exist
 //	slow     slow tags, in order of arrival, with an eighth of the slots, and
@@ -72,7 +72,7 @@ type queue struct {
 // job is a load event. The stream keeps it until it is acked, and gives it to
 // another loader at the time until.
 type job struct {
-	event loads.Event
+	event loadmsg.Event
 	msg   jetstream.Msg // nil if the event was a plain message, or is acked
 	added time.Time
 	until time.Time
@@ -300,7 +300,7 @@ func (s *schedule) begin(parent context.Context, q *queue) *queue {
 
 // finish ends the call of a queue, and judges its tag and the store. It returns
 // the answer to send after a failure.
-func (s *schedule) finish(q *queue, result outcome, err error) loads.NotNow {
+func (s *schedule) finish(q *queue, result outcome, err error) loadmsg.NotNow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := s.judge(q, result, err)
@@ -320,7 +320,7 @@ func (s *schedule) finish(q *queue, result outcome, err error) loads.NotNow {
 }
 
 // judge judges a tag and the store by a call.
-func (s *schedule) judge(q *queue, result outcome, err error) loads.NotNow {
+func (s *schedule) judge(q *queue, result outcome, err error) loadmsg.NotNow {
 	took := time.Since(q.began)
 	hung := took > s.pace.limit() || q.ctx.Err() != nil
 	blameStore := false
@@ -332,7 +332,7 @@ func (s *schedule) judge(q *queue, result outcome, err error) loads.NotNow {
 	switch result.proof {
 	case failed:
 		if blameStore && s.breaker.recordFailure(q.tag, q.began, hung, err) {
-			return loads.NotNowStore
+			return loadmsg.NotNowStore
 		}
 	case read:
 		s.breaker.recordLookup(q.began)
@@ -342,7 +342,7 @@ func (s *schedule) judge(q *queue, result outcome, err error) loads.NotNow {
 		}
 		s.breaker.recordAnswer(q.began)
 	}
-	return loads.NotNowTag
+	return loadmsg.NotNowTag
 }
 
 // sweep removes the jobs that have waited for a probe, and returns them.

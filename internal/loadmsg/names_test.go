@@ -1,4 +1,4 @@
-package loads_test
+package loadmsg_test
 
 import (
 	"regexp"
@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 )
 
@@ -16,10 +16,10 @@ import (
 func TestNames(t *testing.T) {
 	p := messages.DefaultPrefix
 	for _, c := range []struct{ got, want string }{
-		{loads.StreamName(p), "IDS_LOAD"},
-		{loads.Subject(p, "W1", "order.item"), "ids.load.W1.order.item"},
-		{loads.ReserveSubject(p), "ids.reserve"},
-		{loads.GrantSubject(p, "W1"), "ids.grant.W1"},
+		{loadmsg.StreamName(p), "IDS_LOAD"},
+		{loadmsg.Subject(p, "W1", "order.item"), "ids.load.W1.order.item"},
+		{loadmsg.ReserveSubject(p), "ids.reserve"},
+		{loadmsg.GrantSubject(p, "W1"), "ids.grant.W1"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)
@@ -37,10 +37,10 @@ func FuzzPrefixInNames(f *testing.F) {
 		if p.Check() != nil {
 			return
 		}
-		wantLiteral(t, loads.Subject(p, "W1", "order"), 4)
-		wantLiteral(t, loads.GrantSubject(p, "W1"), 3)
-		wantLiteral(t, loads.ReserveSubject(p), 2)
-		wantLiteral(t, loads.StreamName(p), 1)
+		wantLiteral(t, loadmsg.Subject(p, "W1", "order"), 4)
+		wantLiteral(t, loadmsg.GrantSubject(p, "W1"), 3)
+		wantLiteral(t, loadmsg.ReserveSubject(p), 2)
+		wantLiteral(t, loadmsg.StreamName(p), 1)
 	})
 }
 

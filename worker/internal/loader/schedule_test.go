@@ -1,4 +1,4 @@
-package load
+package loader
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -476,7 +476,7 @@ func TestStopServesWhatWaits(t *testing.T) {
 func TestWaitingEventsShareACall(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 		const workers = 20
-		answers := make(chan loads.Grant, workers+2)
+		answers := make(chan loadmsg.Grant, workers+2)
 		ask := func(seq int) {
 			event := load("hot", 1, 0)
 			event.Instance, event.Seq = fmt.Sprint("w", seq), uint64(seq)
@@ -519,7 +519,7 @@ func TestLastIDs(t *testing.T) {
 		t.Run(string(order), func(t *testing.T) {
 			testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 				s.left, s.entries = 25, order
-				answers := make(chan loads.Grant, 4)
+				answers := make(chan loadmsg.Grant, 4)
 				var jobs []job
 				for n := range 4 {
 					event := load("order", 1, 0)
@@ -563,7 +563,7 @@ func (s recreatedStore) Lookup(ctx context.Context, tag string) (store.Tag, erro
 func TestOrderIsThatOfTheGrant(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 		l.lookup.store = recreatedStore{s}
-		answers := make(chan loads.Grant, 2)
+		answers := make(chan loadmsg.Grant, 2)
 		w.answers[1] = answers
 		var jobs []job
 		for n := range 2 {
@@ -641,7 +641,7 @@ func TestOrderOfNeed(t *testing.T) {
 	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, _ *fakeWorker) {
 		l.take(load("x", 1, 0)) // these have the slots
 		l.take(load("y", 1, 0))
-		for _, e := range []loads.Event{
+		for _, e := range []loadmsg.Event{
 			load("idle", 0, 365*24*time.Hour), load("hour", 0, time.Hour), load("later", 0, time.Hour), load("minute", 0, 90*time.Second), load("parked", 3, 0),
 		} {
 			l.take(e)

@@ -1,4 +1,4 @@
-package load
+package loader
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/goroutines"
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
@@ -51,7 +51,7 @@ type Config struct {
 	// Bounds a call, whose outcome is unknown afterwards.
 	Timeout time.Duration
 
-	Foreign *loads.Foreign
+	Foreign *loadmsg.Foreign
 	Log     *zap.Logger
 }
 
@@ -149,7 +149,7 @@ func (l *Loader) probe(ctx context.Context) {
 
 // subscribe subscribes to plain load events.
 func (l *Loader) subscribe() (err error) {
-	subject := loads.ReserveSubject(l.cfg.Prefix)
+	subject := loadmsg.ReserveSubject(l.cfg.Prefix)
 	if l.plain, err = l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.receive); err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
@@ -196,7 +196,7 @@ func (l *Loader) Ready() error {
 
 // Load takes a load event of the process itself. It returns false if the store
 // fails; another loader's store may be up.
-func (l *Loader) Load(event loads.Event) bool {
+func (l *Loader) Load(event loadmsg.Event) bool {
 	if l.schedule.outage().Now {
 		return false
 	}
@@ -212,18 +212,18 @@ func (l *Loader) receive(msg *nats.Msg) {
 }
 
 // decode reads a load event of this installation.
-func (l *Loader) decode(data []byte) (loads.Event, error) {
-	event, err := loads.DecodeEvent(data, MaxStepLimit)
+func (l *Loader) decode(data []byte) (loadmsg.Event, error) {
+	event, err := loadmsg.DecodeEvent(data, MaxStepLimit)
 	if err != nil {
 		l.cfg.Log.Warn("load event ignored", zap.Error(err))
-	} else if l.cfg.Foreign.Drop(loads.EventMessage, event.Installation, event.Instance) {
+	} else if l.cfg.Foreign.Drop(loadmsg.EventMessage, event.Installation, event.Instance) {
 		err = errors.New("of another installation")
 	}
 	return event, err
 }
 
 // take takes a load event that the stream does not hold.
-func (l *Loader) take(event loads.Event) {
+func (l *Loader) take(event loadmsg.Event) {
 	l.submit(job{event: event, until: time.Now().Add(eventAge)})
 }
 
@@ -279,7 +279,7 @@ func (l *Loader) dispatch() {
 	for {
 		q, unserved := l.schedule.next(l.serving.Context())
 		if len(unserved) > 0 {
-			l.sendNotNow(unserved, loads.NotNowStore, errors.New(l.schedule.outage().Error))
+			l.sendNotNow(unserved, loadmsg.NotNowStore, errors.New(l.schedule.outage().Error))
 		}
 		if q == nil || !l.serving.Start(func(context.Context) { l.serve(q) }) {
 			return
@@ -345,7 +345,7 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 		}
 		// These sizes add up to the segment, or to more than was left.
 		own, rest := segment.Cut(l.size(j.event, tag))
-		l.send(j.event, loads.Grant{First: own.First, End: own.End, Step: tag.Step, Order: grant.Order})
+		l.send(j.event, loadmsg.Grant{First: own.First, End: own.End, Step: tag.Step, Order: grant.Order})
 		segment = rest
 	}
 	return nil, nil
@@ -354,7 +354,7 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 // size is the number of IDs that an event gets. It never exceeds this loader's
 // MaxStep, even if the worker's is larger. A worker that wants more requests
 // more.
-func (l *Loader) size(event loads.Event, tag store.Tag) int64 {
+func (l *Loader) size(event loadmsg.Event, tag store.Tag) int64 {
 	return min(event.Size(tag), l.cfg.MaxStep)
 }
 
@@ -377,22 +377,22 @@ func (l *Loader) reserve(ctx context.Context, name string, jobs []job) (store.Ta
 
 // send answers an event. If the answer is lost, the range is burnt, and the
 // worker retries.
-func (l *Loader) send(event loads.Event, grant loads.Grant) {
+func (l *Loader) send(event loadmsg.Event, grant loadmsg.Grant) {
 	grant.Instance, grant.Tag, grant.Seq, grant.Installation = event.Instance, event.Tag, event.Seq, l.cfg.Installation
-	_ = l.grants.Publish(loads.GrantSubject(l.cfg.Prefix, event.Instance), grant.Encode())
+	_ = l.grants.Publish(loadmsg.GrantSubject(l.cfg.Prefix, event.Instance), grant.Encode())
 }
 
-func (l *Loader) sendNotNow(jobs []job, why loads.NotNow, reason error) {
+func (l *Loader) sendNotNow(jobs []job, why loadmsg.NotNow, reason error) {
 	for _, j := range jobs {
-		l.send(j.event, loads.Grant{NotNow: why, Reason: loads.Reason(reason)})
+		l.send(j.event, loadmsg.Grant{NotNow: why, Reason: loadmsg.Reason(reason)})
 	}
 }
 
 // refusal is the answer for a refusal of the store.
-func refusal(result outcome, err error) loads.Grant {
-	grant := loads.Grant{Refused: result.refusal}
+func refusal(result outcome, err error) loadmsg.Grant {
+	grant := loadmsg.Grant{Refused: result.refusal}
 	if grant.Refused == messages.CodeBusy || grant.Refused == messages.CodeUnavailable {
-		grant.Reason = loads.Reason(err)
+		grant.Reason = loadmsg.Reason(err)
 	}
 	if errors.Is(result.err, errTooManyMisses) {
 		grant.Pause = missPause.Milliseconds()

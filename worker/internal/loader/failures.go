@@ -1,4 +1,4 @@
-package load
+package loader
 
 import (
 	"maps"
@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 )
 
 // failures has the tags that cannot be granted although the store works: their
@@ -66,7 +66,7 @@ func (f *failures) failed(tag string, refused bool, err error) {
 	if !found && len(f.tags) >= maxFailures {
 		return
 	}
-	now := failure{had.times + 1, loads.Reason(err), time.Now()}
+	now := failure{had.times + 1, loadmsg.Reason(err), time.Now()}
 	if refused {
 		now.times = max(now.times, listedAfter)
 	}

@@ -1,16 +1,16 @@
-package loads_test
+package loadmsg_test
 
 import (
 	"testing"
 
-	"github.com/idworker/idworker/internal/loads"
+	"github.com/idworker/idworker/internal/loadmsg"
 )
 
 // TestFormatOf010: load events and grants of version 0.1.0 are read, and
 // written the same.
 func TestFormatOf010(t *testing.T) {
 	const event = `{"instance":"W1","tag":"order","step":100,"unknown":true,"want":5,"seq":7,"runway_ms":900,"installation":"a"}`
-	if e, err := loads.DecodeEvent([]byte(event), 1000); err != nil || string(e.Encode()) != event {
+	if e, err := loadmsg.DecodeEvent([]byte(event), 1000); err != nil || string(e.Encode()) != event {
 		t.Errorf("event written as %s, %v, want %s", e.Encode(), err, event)
 	}
 	for _, grant := range []string{
@@ -19,7 +19,7 @@ func TestFormatOf010(t *testing.T) {
 		`{"instance":"W1","tag":"order","seq":7,"refused":429,"reason":"busy","pause_ms":500}`,
 		`{"instance":"W1","tag":"order","seq":7,"not_now":"store","reason":"down"}`,
 	} {
-		if g, err := loads.DecodeGrant([]byte(grant)); err != nil || string(g.Encode()) != grant {
+		if g, err := loadmsg.DecodeGrant([]byte(grant)); err != nil || string(g.Encode()) != grant {
 			t.Errorf("grant written as %s, %v, want %s", g.Encode(), err, grant)
 		}
 	}
