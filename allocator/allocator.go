@@ -228,7 +228,7 @@ func (a *Allocator) Effects() Effects {
 // in an outage.
 type agenda struct {
 	mu    sync.Mutex
-	queue priority.Queue[*activity]
+	queue priority.Queue[*tag]
 }
 
 // plan puts the tag in its place, or takes it out if there is nothing to do. It
@@ -240,11 +240,11 @@ func (a *agenda) plan(t *tag) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if b.Queued() {
-		a.queue.Remove(b)
+	if b.place.Queued() {
+		a.queue.Remove(&b.place)
 	}
-	if b.visit, b.tag = at, t; at > 0 {
-		a.queue.Push(b, time.Unix(0, int64(at)))
+	if b.visit, b.place.Value = at, t; at > 0 {
+		a.queue.Put(&b.place, at)
 	}
 }
 
@@ -252,8 +252,10 @@ func (a *agenda) plan(t *tag) {
 func (a *agenda) take(now time.Duration) (due []*tag) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for a.queue.Len() > 0 && !a.queue.First().At().After(time.Unix(0, int64(now))) {
-		due = append(due, a.queue.Pop().tag)
+	for a.queue.Len() > 0 && a.queue.First().At() <= now {
+		first := a.queue.First()
+		due = append(due, first.Value)
+		a.queue.Remove(first)
 	}
 	return due
 }

@@ -38,9 +38,8 @@ type tag struct {
 // activity is the part of a tag that exists while a segment is ready, a request
 // parked or a load under way.
 type activity struct {
-	priority.Place // on the agenda
-	tag            *tag
-	visit          time.Duration // when Tick visits the tag; 0: never
+	place priority.Place[*tag] // on the agenda
+	visit time.Duration        // when Tick visits the tag; 0: never
 
 	ready   []store.Segment // ascending, all above cur
 	parked  []waiter        // in order of arrival, and so of deadlines

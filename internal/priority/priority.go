@@ -1,79 +1,72 @@
 // Package priority has a queue ordered by time.
 package priority
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
-// Place is an element's place in a queue. Elements embed it.
-type Place struct {
-	at    time.Time
+// Place is the place of a value in one queue. A value that waits in several
+// queues has a place for each.
+type Place[T any] struct {
+	Value T
+
+	at    time.Duration
 	index int // in the queue, from 1; 0 if in none
 }
 
-// Queued reports whether the element is in a queue.
-func (p *Place) Queued() bool { return p.index > 0 }
+// Queued reports whether the place is in a queue.
+func (p *Place[T]) Queued() bool { return p.index > 0 }
 
-// At is the time of the element in its queue.
-func (p *Place) At() time.Time { return p.at }
+// At is the time of the place in its queue.
+func (p *Place[T]) At() time.Duration { return p.at }
 
-func (p *Place) place() *Place { return p }
+// Queue holds places, the earliest first. Times are measured from a moment that
+// its owner chooses. The zero value is empty.
+type Queue[T any] struct{ places []*Place[T] }
 
-// Element is a pointer to a struct that embeds a [Place].
-type Element interface{ place() *Place }
+// Len is the number of places.
+func (q *Queue[T]) Len() int { return len(q.places) }
 
-// Queue is a priority queue. The zero value is empty.
-type Queue[T Element] struct{ items items[T] }
+// First returns the earliest place. The queue must not be empty.
+func (q *Queue[T]) First() *Place[T] { return q.places[0] }
 
-// Len is the number of elements.
-func (q *Queue[T]) Len() int { return len(q.items) }
-
-// First returns the earliest element. The queue must not be empty.
-func (q *Queue[T]) First() T { return q.items[0] }
-
-// Push adds an element that is in no queue.
-func (q *Queue[T]) Push(x T, at time.Time) {
-	x.place().at = at
-	heap.Push(&q.items, x)
-}
-
-// Pop removes and returns the earliest element. The queue must not be empty.
-func (q *Queue[T]) Pop() T { return heap.Pop(&q.items).(T) }
-
-// Remove removes an element of the queue.
-func (q *Queue[T]) Remove(x T) { heap.Remove(&q.items, x.place().index-1) }
-
-// Advance moves an element of the queue forward to at, if it is later.
-func (q *Queue[T]) Advance(x T, at time.Time) {
-	if p := x.place(); at.Before(p.at) {
-		p.at = at
-		heap.Fix(&q.items, p.index-1)
+// Put adds a place that is in no queue, or moves one of this queue.
+func (q *Queue[T]) Put(p *Place[T], at time.Duration) {
+	if p.at = at; p.index == 0 {
+		q.places = append(q.places, p)
+		p.index = len(q.places)
 	}
+	q.settle(p)
 }
 
-// items implements [heap.Interface].
-type items[T Element] []T
-
-func (h items[T]) Len() int           { return len(h) }
-func (h items[T]) Less(i, j int) bool { return h[i].place().at.Before(h[j].place().at) }
-
-func (h items[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place().index, h[j].place().index = i+1, j+1
+// Remove removes a place of the queue.
+func (q *Queue[T]) Remove(p *Place[T]) {
+	end := len(q.places) - 1
+	last := q.places[end]
+	q.places[end] = nil
+	if q.places = q.places[:end]; last != p {
+		last.index = p.index
+		q.settle(last)
+	}
+	p.index = 0
 }
 
-func (h *items[T]) Push(x any) {
-	*h = append(*h, x.(T))
-	x.(T).place().index = len(*h)
+// settle moves a place to where its time belongs: the heap rule is that no
+// place is earlier than its parent, at half the index.
+func (q *Queue[T]) settle(p *Place[T]) {
+	i := p.index
+	for ; i > 1 && p.at < q.places[i/2-1].at; i /= 2 {
+		q.set(i, q.places[i/2-1])
+	}
+	for child := 2 * i; child <= len(q.places); child = 2 * i {
+		if child < len(q.places) && q.places[child].at < q.places[child-1].at {
+			child++
+		}
+		if p.at <= q.places[child-1].at {
+			break
+		}
+		q.set(i, q.places[child-1])
+		i = child
+	}
+	q.set(i, p)
 }
 
-func (h *items[T]) Pop() any {
-	last := len(*h) - 1
-	x := (*h)[last]
-	var none T
-	(*h)[last] = none
-	*h = (*h)[:last]
-	x.place().index = 0
-	return x
-}
+func (q *Queue[T]) set(index int, p *Place[T]) { q.places[index-1], p.index = p, index }

@@ -32,6 +32,7 @@ type schedule struct {
 	slots int // calls at a time
 	share int // of them, for slow tags
 	store store.Loader
+	began time.Time // the lanes count from it
 
 	mu      sync.Mutex
 	queues  map[string]*queue
@@ -57,7 +58,7 @@ type lane struct {
 
 // queue holds the jobs of a tag.
 type queue struct {
-	priority.Place
+	place   priority.Place[*queue] // in its lane
 	tag     string
 	lane    *lane // its latest
 	waiting []job
@@ -93,6 +94,7 @@ func newSchedule(cfg Config) *schedule {
 		slots:   slots,
 		share:   max(1, slots/8),
 		store:   cfg.Store,
+		began:   time.Now(),
 		queues:  make(map[string]*queue),
 		refused: make(map[string]bool),
 		pace:    newPace(cfg.Timeout),
@@ -115,6 +117,7 @@ func (s *schedule) add(j job) {
 			return
 		}
 		q = &queue{tag: j.event.Tag}
+		q.place.Value = q
 		s.queues[q.tag] = q
 	}
 	sent := func(other job) bool { return other.event.Instance == j.event.Instance }
@@ -168,16 +171,16 @@ func isKnown(jobs []job) bool {
 // enqueue puts a queue into its lane, or moves it forward there.
 func (s *schedule) enqueue(q *queue) {
 	isSlow := s.pace.isSlow(q.tag) || s.refused[q.tag]
-	need := time.Now()
+	need := time.Since(s.began)
 	if !isSlow {
 		slack := q.waiting[0].event.Slack()
 		for _, j := range q.waiting {
 			slack = min(slack, j.event.Slack())
 		}
-		need = need.Add(slack)
+		need += slack
 	}
-	if q.Queued() {
-		q.lane.Advance(q, need)
+	if q.place.Queued() {
+		q.lane.Put(&q.place, min(need, q.place.At()))
 		return
 	}
 	switch {
@@ -188,7 +191,7 @@ func (s *schedule) enqueue(q *queue) {
 	default:
 		q.lane = &s.known
 	}
-	q.lane.Push(q, need)
+	q.lane.Put(&q.place, need)
 }
 
 // next begins the next call and returns its queue, with the jobs in serving and
@@ -215,7 +218,9 @@ func (s *schedule) next(parent context.Context) (q *queue, unserved []job) {
 		if from == nil {
 			break
 		}
-		q = s.begin(parent, from.Pop())
+		q = from.First().Value
+		from.Remove(&q.place)
+		q = s.begin(parent, q)
 	}
 	if open {
 		unserved = s.sweep()
@@ -357,11 +362,11 @@ func (s *schedule) sweep() (removed []job) {
 			}
 			return old
 		})
-		if len(q.waiting) == 0 && q.Queued() {
+		if len(q.waiting) == 0 && q.place.Queued() {
 			if q.lane == &s.known && len(s.refused) < maxSlow {
 				s.refused[q.tag] = true
 			}
-			q.lane.Remove(q)
+			q.lane.Remove(&q.place)
 			delete(s.queues, q.tag)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 //
 // The loop owns the window, so it needs no lock.
 type window struct {
+	began    time.Time               // the queues count from it
 	loads    map[string]*pendingLoad // waiting or open, by tag
 	waiting  priority.Queue[*pendingLoad]
 	unknown  priority.Queue[*pendingLoad]
@@ -45,7 +46,7 @@ const (
 
 // pendingLoad is a waiting or open load.
 type pendingLoad struct {
-	priority.Place
+	place priority.Place[*pendingLoad]
 	tag   string
 	first bool      // its tag was never granted
 	seq   uint64    // does not change while the load is open
@@ -55,7 +56,7 @@ type pendingLoad struct {
 }
 
 func newWindow() *window {
-	return &window{loads: make(map[string]*pendingLoad), limit: leastOpen}
+	return &window{began: time.Now(), loads: make(map[string]*pendingLoad), limit: leastOpen}
 }
 
 // add adds a load whose segment is needed by the given time. It replaces an
@@ -75,7 +76,7 @@ func (w *window) add(tag string, seq uint64, need time.Time, first bool) {
 		l.again, l.need = true, need
 	default:
 		l.seq = seq
-		w.queueOf(l).Advance(l, need)
+		w.queueOf(l).Put(&l.place, min(need.Sub(w.began), l.place.At()))
 	}
 }
 
@@ -87,10 +88,10 @@ func (w *window) next() *pendingLoad {
 	case w.open >= w.limit:
 		return nil
 	case w.unknown.Len() > 0 && w.lookups < max(1, w.limit/unknownShare):
-		l = w.unknown.Pop()
+		l = w.pop(&w.unknown)
 		w.lookups++
 	case w.waiting.Len() > 0:
-		l = w.waiting.Pop()
+		l = w.pop(&w.waiting)
 	default:
 		return nil
 	}
@@ -149,7 +150,14 @@ func (w *window) end(l *pendingLoad, again bool) {
 
 func (w *window) enqueue(l *pendingLoad, need time.Time) {
 	w.loads[l.tag] = l
-	w.queueOf(l).Push(l, need)
+	l.place.Value = l
+	w.queueOf(l).Put(&l.place, need.Sub(w.began))
+}
+
+func (w *window) pop(q *priority.Queue[*pendingLoad]) *pendingLoad {
+	l := q.First().Value
+	q.Remove(&l.place)
+	return l
 }
 
 func (w *window) queueOf(l *pendingLoad) *priority.Queue[*pendingLoad] {
