@@ -1,23 +1,20 @@
 package allocator
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/puzpuzpuz/xsync/v4"
 
-	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
 )
 
 // Allocator holds the buffers of all known tags. Its methods are safe for
 // concurrent use.
 type Allocator struct {
-	cfg     Config
-	tags    *xsync.Map[string, *tag] // reads take no lock and allocate nothing
-	agenda  agenda
-	effects effects
+	cfg   Config
+	tags  *xsync.Map[string, *tag] // reads take no lock and allocate nothing
+	queue queue
 
 	refused    *xsync.Map[string, refusal] // of tags that it does not hold
 	refusedAll atomic.Pointer[refusal]     // of all these tags
@@ -33,10 +30,11 @@ type Allocator struct {
 
 // New returns an allocator without tags.
 func New(cfg Config) *Allocator {
+	cfg = cfg.withDefaults()
 	a := &Allocator{
-		cfg:     cfg.withDefaults(),
+		cfg:     cfg,
 		tags:    xsync.NewMap[string, *tag](),
-		effects: effects{ready: make(chan struct{}, 1)},
+		queue:   newQueue(cfg.ReAsk),
 		refused: xsync.NewMap[string, refusal](),
 	}
 	a.refusedAll.Store(&refusal{})
@@ -45,8 +43,8 @@ func New(cfg Config) *Allocator {
 
 // TakeOrPark is for a request that Take could not answer. It returns the IDs,
 // if they are buffered after all, or an error. If it returns neither, the
-// request is parked: Effects returns its reply when a grant brings the IDs,
-// when the load is refused, or when the deadline passes. That may be before
+// request is parked: Replies returns its reply when a grant brings the IDs, when
+// the load is refused, or when the deadline passes. That may be before
 // TakeOrPark returns.
 //
 // Errors: ErrCount, ErrBusy, ErrStrict, and the error of a recent refusal;
@@ -86,17 +84,17 @@ func (a *Allocator) takeOrPark(t *tag, r Request, now time.Duration) ([]store.Se
 }
 
 // Withdraw drops the parked request of that From without a reply, unless its
-// reply is among the effects already. IDs that were loaded for it go to the
+// reply is due already. IDs that were loaded for it go to the
 // requests behind it.
 func (a *Allocator) Withdraw(name string, from any) {
 	a.updateTag(name, func(t *tag, _ time.Duration) { t.withdraw(from) })
 }
 
-// Tick fails requests whose deadline has passed and repeats loads that brought
-// no grant. Deadlines are as exact as Tick is frequent: call it every few per
+// Tick fails requests whose deadline has passed, and makes loads that brought
+// no grant wait to be sent again. Deadlines are as exact as Tick is frequent: call it every few per
 // cent of Config.Wait.
 func (a *Allocator) Tick() {
-	for _, t := range a.agenda.take(a.cfg.Clock()) {
+	for _, t := range a.queue.due(a.cfg.Clock()) {
 		a.update(t, func(now time.Duration) { t.failParked(now, ErrNoSegment) })
 	}
 }
@@ -105,7 +103,7 @@ func (a *Allocator) Tick() {
 func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 
 // Parked is the number of requests that wait for a segment, or whose replies
-// Effects has not returned yet.
+// Replies has not returned yet.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
 // Tags is the number of tags held.
@@ -117,9 +115,9 @@ func (a *Allocator) Tags() int { return a.tags.Size() }
 func (a *Allocator) Burnt() int64 { return a.burnt.Load() }
 
 // update is the frame of every change to a tag. It runs change under the tag's
-// lock, and adds the replies, and a load that has become due, to the effects.
-// So a tag's replies are in the order of its changes. It does nothing, and
-// returns false, if the tag was dropped.
+// lock, moves the tag's load on, and brings the queue in line. So a tag's
+// replies are in the order of its changes. It does nothing, and returns false,
+// if the tag was dropped.
 func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 	t.lock()
 	defer t.unlock()
@@ -133,12 +131,13 @@ func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 		a.drop(t, nil)
 	}
 	t.cur.Load().rearm()
-	load := a.nextLoad(t, now)
+	if !t.dropped {
+		a.advanceLoad(t, now)
+	}
+	t.record(now)
 	a.loading.Add(t.loading() - loading)
 	a.parked.Add(int64(len(t.busy.parked) + len(t.busy.replies) - parked))
-	a.agenda.plan(t)
-	a.effects.add(load, t.busy.replies)
-	t.busy.replies = nil
+	a.queue.settle(t)
 	return true
 }
 
@@ -149,30 +148,6 @@ func (a *Allocator) updateTag(name string, change func(t *tag, now time.Duration
 	}
 }
 
-// nextLoad returns the load to request now, for the first time or again. Its
-// Seq is 0 if there is none.
-func (a *Allocator) nextLoad(t *tag, now time.Duration) Load {
-	defer t.record(now)
-	if t.loadDue(now, a.cfg.MaxStep) {
-		t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
-	}
-	if !t.requestDue(now) {
-		return Load{}
-	}
-	l := &t.busy.load
-	l.try++
-	l.due, l.urgent, l.paused = now+t.pause(a.cfg.ReAsk), t.underfilled(), false
-	return t.currentLoad(now, a.cfg.MaxStep)
-}
-
-// Effects are actions for the allocator's owner. Config.MaxParked bounds the
-// replies, but each tag adds up to a load a second. So the owner must keep
-// calling.
-type Effects struct {
-	Loads   []Load  // to be requested; a load may be there more than once
-	Replies []Reply // to be sent, in this order
-}
-
 // Reply answers a parked request: with all its IDs, in ascending segments, or
 // with an error.
 type Reply struct {
@@ -181,81 +156,13 @@ type Reply struct {
 	Err  error
 }
 
-// effects collects the result of the next call of Effects.
-type effects struct {
-	mu      sync.Mutex
-	pending Effects
-	ready   chan struct{}
-}
+// Ready receives when Replies or Send may have something to return.
+func (a *Allocator) Ready() <-chan struct{} { return a.queue.ready }
 
-// add adds a load, if its Seq is set, and replies. The tag's lock is held,
-// which keeps its replies in order.
-func (e *effects) add(l Load, replies []Reply) {
-	if l.Seq == 0 && len(replies) == 0 {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if l.Seq != 0 {
-		e.pending.Loads = append(e.pending.Loads, l)
-	}
-	e.pending.Replies = append(e.pending.Replies, replies...)
-	select {
-	case e.ready <- struct{}{}:
-	default:
-	}
-}
-
-// Ready receives when Effects has something to return, and may do so when it
-// has nothing.
-func (a *Allocator) Ready() <-chan struct{} { return a.effects.ready }
-
-// Effects returns the actions since the last call. A single goroutine calls it
-// and performs them: it sends the replies, and each load after a call of
-// CurrentLoad.
-func (a *Allocator) Effects() Effects {
-	a.effects.mu.Lock()
-	defer a.effects.mu.Unlock()
-	todo := a.effects.pending
-	a.effects.pending = Effects{}
-	a.parked.Add(-int64(len(todo.Replies)))
-	return todo
-}
-
-// agenda holds the tags that Tick has to visit, by the moment at which there is
-// something to do: a request's deadline, or the next try of a load. Tick costs
-// nothing for the tags whose moment has not come, of which there may be 100,000
-// in an outage.
-type agenda struct {
-	mu    sync.Mutex
-	queue priority.Queue[*tag]
-}
-
-// plan puts the tag in its place, or takes it out if there is nothing to do. It
-// needs the tag's mu.
-func (a *agenda) plan(t *tag) {
-	b, at := t.busy, t.nextVisit()
-	if b.visit == at {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if b.place.Queued() {
-		a.queue.Remove(&b.place)
-	}
-	if b.visit, b.place.Value = at, t; at > 0 {
-		a.queue.Put(&b.place, at)
-	}
-}
-
-// take removes the tags that have to be visited by now, and returns them.
-func (a *agenda) take(now time.Duration) (due []*tag) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for a.queue.Len() > 0 && a.queue.First().At() <= now {
-		first := a.queue.First()
-		due = append(due, first.Value)
-		a.queue.Remove(first)
-	}
-	return due
+// Replies returns the replies since the last call. A single goroutine calls it,
+// and sends them in this order.
+func (a *Allocator) Replies() []Reply {
+	replies := a.queue.takeReplies()
+	a.parked.Add(-int64(len(replies)))
+	return replies
 }

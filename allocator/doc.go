@@ -5,13 +5,11 @@
 //
 // A request goes to [Allocator.Take], and if that misses to
 // [Allocator.TakeOrPark], which answers, refuses or parks it. A single
-// goroutine receives from [Allocator.Ready], and performs the actions that
-// [Allocator.Effects] returns: it sends replies to parked requests, and
-// requests loads. Right before it sends a load it calls
-// [Allocator.CurrentLoad]. The loader's answer goes to [Allocator.Grant],
-// [Allocator.Refuse] or [Allocator.NotNow]. Time comes from Config.Clock;
-// [Allocator.Tick] has to be called many times a second, and
-// [Allocator.DropIdle] once a minute.
+// goroutine receives from [Allocator.Ready], and after every event it sends the
+// replies that [Allocator.Replies] returns, and the loads that [Allocator.Send]
+// returns, one at a time. What became of a load goes to [Allocator.Answer]. Time
+// comes from Config.Clock; [Allocator.Tick] has to be called many times a
+// second, and [Allocator.DropIdle] once a minute.
 //
 // The first request for a name creates its tag here. A tag is unknown until its
 // first grant, which carries its order and its step:
@@ -49,11 +47,13 @@
 // # Files
 //
 //	take.go       Take and the current segment: a request served by the buffer
-//	allocator.go  parked requests; the frame of every change to a tag, its
-//	              effects, and the agenda of Tick
+//	allocator.go  parked requests, replies, and the frame of every change to a
+//	              tag
 //	table.go      creates and drops tags; refusals
 //	tag.go        a tag's buffer and parked requests
-//	load.go       when a load is due, and its answers; grant.go: used grants
-//	strict.go     loads of strict and unknown tags
+//	load.go       a load: when it begins, is sent, sent again, and answered
+//	queue.go      which load is sent next, and how many at a time
+//	grant.go      which grants are used; strict.go: loads of strict and unknown
+//	              tags
 //	step.go       the step policy; figures.go and use.go measure the rates
 package allocator

@@ -41,15 +41,6 @@ type Verdict struct {
 	FirstBelow bool
 }
 
-// Grant adds a segment that the store has reserved for this process in answer
-// to load seq.
-func (a *Allocator) Grant(name string, seq uint64, s Supply) (v Verdict) {
-	if s.Valid() {
-		a.updateTag(name, func(t *tag, _ time.Duration) { v = a.grant(t, seq, s) })
-	}
-	return v
-}
-
 // grant decides whether a grant is used, and uses it. It needs the tag's mu.
 //
 // The case Below is proof. Only grants that end the load under way raise the
@@ -58,10 +49,10 @@ func (a *Allocator) Grant(name string, seq uint64, s Supply) (v Verdict) {
 // seen s. A store gives higher ranges to later calls. So every answer to s lies
 // at or above high, even if s is requested and answered several times, in any
 // order. Any other grant below high may have been overtaken.
-func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
-	open := seq != 0 && seq == t.busy.load.seq
+func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdict {
+	current := seq != 0 && seq == t.busy.load.seq
 	switch {
-	case s.Order == "", s.Order.Check() != nil, !open && (t.order != store.Trend || s.Order != t.order || s.First < t.high):
+	case s.Order == "", s.Order.Check() != nil, !current && (t.order != store.Trend || s.Order != t.order || s.First < t.high):
 		return Verdict{Outcome: Burnt}
 	case t.order != "" && t.order != s.Order:
 		a.drop(t, ErrDropped)
@@ -72,7 +63,8 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 			// A new number makes loaders that are still busy with the old load
 			// take it. The step is not judged again, because no time has
 			// passed.
-			t.busy.load = loadState{seq: a.seq.Add(1), refusals: t.busy.load.refusals}
+			t.busy.load = load{seq: a.seq.Add(1), wanted: now, refusals: t.busy.load.refusals}
+			t.await(now)
 		}
 		return Verdict{Below, t.high, first}
 	}
@@ -82,7 +74,8 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 	t.recordGap(s.Segment)
 	t.high = s.End // even if there is no room
 	t.meter.granted += s.Len()
-	t.busy.load.seq, t.busy.load.notNow = 0, 0
+	l := &t.busy.load
+	*l = load{due: l.due, refusal: l.refusal, refusals: l.refusals}
 	if t.order == store.Strict {
 		a.burnt.Add(t.serveLoad(seq, s.Segment))
 		t.regressed = false
@@ -91,16 +84,16 @@ func (a *Allocator) grant(t *tag, seq uint64, s Supply) Verdict {
 	if s.Step > 0 {
 		t.setConfigured(s.Step)
 	}
-	if !t.installSegment(s.Segment, open) {
+	if !t.installSegment(s.Segment, current) {
 		return Verdict{Outcome: Burnt}
 	}
-	t.regressed, t.busy.load.refusals, t.busy.load.due = false, 0, 0
+	t.regressed, l.refusals, l.due = false, 0, 0
 	t.serveParked()
 	return Verdict{Outcome: Used}
 }
 
 // setOrder gives an unknown tag the order and the step of its first grant.
-func (a *Allocator) setOrder(t *tag, s Supply) {
+func (a *Allocator) setOrder(t *tag, s Answer) {
 	a.unknown.Add(-1)
 	t.order = s.Order
 	if s.Order == store.Trend {

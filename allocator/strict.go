@@ -21,10 +21,10 @@ import "github.com/idworker/idworker/store"
 
 // The methods below need the tag's mu.
 
-// fixLoad fixes the requests of the open load, unless it was sent before: all
+// fixRequests fixes the requests of the open load, unless it was sent before: all
 // parked requests, in order, whose sum fits under the ceiling. The first always
 // fits.
-func (t *tag) fixLoad(ceiling int64) {
+func (t *tag) fixRequests(ceiling int64) {
 	l := &t.busy.load
 	if l.want > 0 || t.order == store.Trend {
 		return
@@ -66,10 +66,11 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 // are gone. Otherwise the next request would wait until that load is requested
 // again.
 func (t *tag) giveUpLoad() {
-	if t.order == store.Trend || t.busy.load.seq == 0 {
+	l := &t.busy.load
+	if t.order == store.Trend || l.state == idle {
 		return
 	}
-	if l := &t.busy.load; len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
-		*l = loadState{due: l.due, notNow: l.notNow}
+	if len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
+		*l = load{due: l.due, rests: l.rests}
 	}
 }

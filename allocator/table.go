@@ -86,7 +86,7 @@ func (a *Allocator) DropIdle() (dropped int) {
 // countIdle returns for how many calls in a row nothing was requested of the
 // tag. It needs mu.
 func (t *tag) countIdle() int8 {
-	if total := t.total(); total != t.idleTotal || len(t.busy.parked) > 0 || t.busy.load.seq != 0 {
+	if total := t.total(); total != t.idleTotal || len(t.busy.parked) > 0 || t.loading() > 0 {
 		t.idleTotal, t.idleCalls = total, 0
 	} else {
 		t.idleCalls++
@@ -103,7 +103,7 @@ func (a *Allocator) drop(t *tag, err error) {
 	}
 	a.burnt.Add(t.available())
 	t.cur.Store(&empty)
-	t.busy.ready, t.busy.load = nil, loadState{}
+	t.busy.ready, t.busy.load = nil, load{}
 	t.failParked(forever, err)
 }
 

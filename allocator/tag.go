@@ -38,13 +38,14 @@ type tag struct {
 // activity is the part of a tag that exists while a segment is ready, a request
 // parked or a load under way.
 type activity struct {
-	place priority.Place[*tag] // on the agenda
-	visit time.Duration        // when Tick visits the tag; 0: never
+	place    priority.Place[*tag] // of a load that waits
+	visit    priority.Place[*tag] // of the time of Tick's visit
+	schedule schedule
 
 	ready   []store.Segment // ascending, all above cur
 	parked  []waiter        // in order of arrival, and so of deadlines
 	demand  int64           // IDs wanted by parked
-	load    loadState
+	load    load
 	replies []Reply // to be sent once the tag is unlocked
 }
 
@@ -68,7 +69,7 @@ func (t *tag) unlock() {
 }
 
 func (b *activity) atRest() bool {
-	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.atRest() && b.visit == 0
+	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.atRest() && b.schedule == (schedule{})
 }
 
 // forever is after all deadlines.
