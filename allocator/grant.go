@@ -63,8 +63,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 			// A new number makes loaders that are still busy with the old load
 			// take it. The step is not judged again, because no time has
 			// passed.
-			t.busy.load = load{seq: a.seq.Add(1), wanted: now, refusals: t.busy.load.refusals}
-			t.await(now)
+			t.busy.load = load{seq: a.seq.Add(1), wanted: now, state: waiting, need: forever, refusals: t.busy.load.refusals}
 		}
 		return Verdict{Below, t.high, first}
 	}

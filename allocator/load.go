@@ -121,17 +121,22 @@ func (a *Allocator) advanceLoad(t *tag, now time.Duration) {
 		l.state, l.due = resting, l.sent+l.pause(a.cfg.ReAsk)
 	case l.state == open && now-l.sent >= a.cfg.ReAsk:
 		l.behind = min(now-l.wanted, maxBehind)
-		t.await(now)
+		l.state, l.need = waiting, forever
 	case l.state == open && !l.second && t.isSecondDue(now, a.cfg.ReAsk):
 		l.second, l.repeat = true, mayAgain
 	case l.state == resting && now >= l.due:
-		t.await(now)
+		l.state, l.need = waiting, forever
 	}
 	if l.state != waiting {
 		return
 	}
-	// It moves forward only, until no request waits for it any more.
-	need := now + t.slack(now) + l.behind
+	// Parked requests cannot wait at all. A buffer should outlast the wait, even
+	// if parked requests of other tags go first.
+	need := now + l.behind
+	if t.busy.demand == 0 {
+		need += t.runway(now) / 2
+	}
+	// The load moves forward only, until no request waits for it any more.
 	if left := t.busy.schedule.lane == urgent && t.lane() == refill; left || need < l.need {
 		l.need = need
 	}
@@ -151,25 +156,9 @@ func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	t.meter.begun = sample{now, t.total()}
 	l := &t.busy.load
 	*l = load{seq: seq, wanted: now, due: l.due, rests: l.rests, refusals: l.refusals}
-	if l.state = resting; l.rests == 0 || now >= l.due {
-		t.await(now)
+	if l.state, l.need = waiting, forever; l.rests > 0 && now < l.due {
+		l.state = resting
 	}
-}
-
-// await makes the load wait to be sent.
-func (t *tag) await(now time.Duration) {
-	l := &t.busy.load
-	l.state, l.need = waiting, now+t.slack(now)+l.behind
-}
-
-// slack is the time that the load may wait. Parked requests cannot wait at all.
-// Otherwise it is half of the runway: the buffer should outlast the wait, even
-// if parked requests of other tags go first.
-func (t *tag) slack(now time.Duration) time.Duration {
-	if t.busy.demand > 0 {
-		return 0
-	}
-	return t.runway(now) / 2
 }
 
 // isSecondDue reports whether the open load is due to be sent once more: as
@@ -247,11 +236,10 @@ func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool)
 	default:
 		return Load{}, false
 	}
-	t.fixRequests(a.cfg.MaxStep)
 	l.parked = t.underfilled()
-	want, runway := l.want, t.runway(now)
-	if t.order == store.Trend {
-		want = min(t.busy.demand, a.cfg.MaxStep)
+	want, runway := min(t.busy.demand, a.cfg.MaxStep), t.runway(now)
+	if t.order != store.Trend {
+		want = t.fixRequests(a.cfg.MaxStep)
 	}
 	hurry := l.queued >= enoughQueued && runway/2 < shortRunway
 	return Load{
@@ -269,7 +257,11 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 	if answer.Later != Queued && answer.Later != NotSent {
 		a.queue.answer(seq, a.cfg.Clock())
 	}
-	a.updateTag(name, func(t *tag, now time.Duration) {
+	t, ok := a.tags.Load(name)
+	if !ok {
+		return v
+	}
+	a.update(t, func(now time.Duration) {
 		l := &t.busy.load
 		switch current := seq != 0 && seq == l.seq; {
 		case answer.Segment.Valid():
@@ -323,15 +315,3 @@ func (a *Allocator) refuse(t *tag, now time.Duration, err error) {
 	a.addRefusal(t.name, r)
 	a.drop(t, err)
 }
-
-// loading is 1 if a load is under way, else 0.
-func (t *tag) loading() int64 {
-	if t.busy.load.state != idle {
-		return 1
-	}
-	return 0
-}
-
-// atRest reports whether no load is under way, none was refused, and none put
-// off.
-func (l *load) atRest() bool { return l.state == idle && l.refusals == 0 && l.rests == 0 }

@@ -104,10 +104,10 @@ func (q *queue) settle(t *tag) {
 	b.visit.Value, b.place.Value = t, t
 	if want.visit > 0 {
 		q.visits.Put(&b.visit, want.visit)
-	} else if b.visit.Queued() {
+	} else {
 		q.visits.Remove(&b.visit)
 	}
-	if b.place.Queued() && want.lane != b.schedule.lane {
+	if want.lane != b.schedule.lane {
 		q.waiting[b.schedule.lane].Remove(&b.place)
 	}
 	if want.lane != noLane {
@@ -131,8 +131,7 @@ func (q *queue) settle(t *tag) {
 func (q *queue) due(now time.Duration) (tags []*tag) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.visits.Len() > 0 && q.visits.First().At() <= now {
-		first := q.visits.First()
+	for first := q.visits.First(); first != nil && first.At() <= now; first = q.visits.First() {
 		q.visits.Remove(first)
 		tags = append(tags, first.Value)
 	}
@@ -147,7 +146,7 @@ func (q *queue) next(now time.Duration) (t *tag, again bool) {
 	q.expire(now)
 	for len(q.again) > 0 {
 		r := q.again[0]
-		if q.again = q.again[1:]; r.must || len(q.sent) < q.places && q.waiting[r.lane].Len() == 0 {
+		if q.again = q.again[1:]; r.must || len(q.sent) < q.places && q.waiting[r.lane].First() == nil {
 			return r.tag, true
 		}
 	}
@@ -162,17 +161,17 @@ func (q *queue) next(now time.Duration) (t *tag, again bool) {
 
 // choose returns the lane of the load to be sent next.
 func (q *queue) choose() lane {
-	urgents, refills := &q.waiting[urgent], &q.waiting[refill]
+	urgents, refills := q.waiting[urgent].First(), q.waiting[refill].First()
 	switch {
 	case len(q.sent) >= q.places:
 		return noLane
-	case q.waiting[unknown].Len() > 0 && q.taken[unknown] < max(1, q.places/unknownShare):
+	case q.waiting[unknown].First() != nil && q.taken[unknown] < max(1, q.places/unknownShare):
 		return unknown
-	case urgents.Len() == 0 && refills.Len() == 0:
+	case urgents == nil && refills == nil:
 		return noLane
-	case refills.Len() == 0:
+	case refills == nil:
 		return urgent
-	case urgents.Len() == 0, q.taken[refill] == 0, refills.First().At() < urgents.First().At():
+	case urgents == nil, q.taken[refill] == 0, refills.At() < urgents.At():
 		return refill
 	}
 	return urgent
@@ -210,13 +209,4 @@ func (q *queue) answer(seq uint64, now time.Duration) {
 	if i := slices.IndexFunc(q.sent, func(s sending) bool { return s.seq == seq }); i >= 0 {
 		q.free(i)
 	}
-}
-
-// takeReplies returns the replies since its latest call.
-func (q *queue) takeReplies() []Reply {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	replies := q.replies
-	q.replies = nil
-	return replies
 }

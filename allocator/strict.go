@@ -21,22 +21,23 @@ import "github.com/idworker/idworker/store"
 
 // The methods below need the tag's mu.
 
-// fixRequests fixes the requests of the open load, unless it was sent before: all
-// parked requests, in order, whose sum fits under the ceiling. The first always
-// fits.
-func (t *tag) fixRequests(ceiling int64) {
+// fixRequests fixes the requests of the load that is sent, unless it was sent
+// before: all parked requests, in order, whose sum fits under the ceiling. The
+// first always fits. It returns the sum.
+func (t *tag) fixRequests(ceiling int64) (want int64) {
 	l := &t.busy.load
-	if l.want > 0 || t.order == store.Trend {
-		return
+	if l.want > 0 {
+		return l.want
 	}
 	for i := range t.busy.parked {
 		w := &t.busy.parked[i]
 		if i > 0 && w.N > ceiling-l.want {
-			return
+			break
 		}
 		w.load = l.seq
 		l.want += w.N
 	}
+	return l.want
 }
 
 // serveLoad answers the requests of a load that fit into its grant, and returns
@@ -67,9 +68,6 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 // again.
 func (t *tag) giveUpLoad() {
 	l := &t.busy.load
-	if t.order == store.Trend || l.state == idle {
-		return
-	}
 	if len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
 		*l = load{due: l.due, rests: l.rests}
 	}

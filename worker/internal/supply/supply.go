@@ -140,11 +140,11 @@ func (s *Supply) run(ctx context.Context) {
 	defer tick.Stop()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	for {
+	for ready := s.alloc.Ready(); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.alloc.Ready():
+		case <-ready:
 		case g := <-s.grants:
 			s.handle(g)
 		case p := <-s.published:
@@ -223,17 +223,18 @@ func (s *Supply) publish(event loadmsg.Event) bool {
 // same tag.
 func (s *Supply) conclude(p publication) {
 	switch {
+	case p.err == nil && !s.away.IsZero():
+		s.away = time.Time{}
+		s.cfg.Log.Info("load stream available again")
+	case p.err == nil:
 	case isQueued(p.err):
 		s.alloc.Answer(p.tag, p.seq, allocator.Answer{Later: allocator.Queued})
-	case p.err != nil:
+	default:
 		if s.away.IsZero() {
 			s.cfg.Log.Warn("load stream unavailable, loading directly", zap.Error(p.err))
 		}
 		s.away = time.Now()
 		s.alloc.Answer(p.tag, p.seq, allocator.Answer{Later: allocator.NotSent})
-	case !s.away.IsZero():
-		s.away = time.Time{}
-		s.cfg.Log.Info("load stream available again")
 	}
 }
 
