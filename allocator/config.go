@@ -112,6 +112,40 @@ const (
 	NotSent
 )
 
+// Outcome is the fate of a grant.
+type Outcome int
+
+// The outcomes.
+const (
+	// Burnt: the tag is not held, there is no room, or the grant is late or a
+	// duplicate. None of that is evidence about the store.
+	Burnt Outcome = iota
+
+	// Used: the segment was added to the buffer, or served a strict load.
+	Used
+
+	// OtherOrder: the grant answers the load under way, and its order differs
+	// from the tag's. It is burnt, and the tag is dropped, so that the next
+	// request creates it again.
+	OtherOrder
+
+	// Below: the grant answers the load under way and yet lies below an earlier
+	// grant, so the store regressed. It is burnt.
+	Below
+)
+
+// Verdict is the fate of a grant, and why.
+type Verdict struct {
+	Outcome Outcome
+
+	// Above is the end of the highest segment that was granted before, if the
+	// outcome is Below.
+	Above int64
+
+	// FirstBelow is set with the first Below since a grant of the tag was used.
+	FirstBelow bool
+}
+
 // The errors of requests, in addition to those with which a load was refused.
 var (
 	// ErrNoSegment: no segment came before the request's deadline.

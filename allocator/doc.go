@@ -39,21 +39,20 @@
 //     IDs, so a failure wastes none. A trend tag answers them in order.
 //  4. Take takes no lock, reads no clock and allocates nothing, except when it
 //     passes another fortieth of the segment.
-//  5. A grant is [Below] only if the store regressed; see grant.go.
+//  5. A grant is [Below] only if the store regressed; see grant in load.go.
 //
 // Two Takes that overlap in time may be answered in either order. A Take that
 // begins after another has returned gets higher IDs.
 //
 // # Files
 //
-//	take.go       Take and the current segment: a request served by the buffer
-//	allocator.go  parked requests, replies, and the frame of every change to a
-//	              tag
-//	table.go      creates and drops tags; refusals
-//	tag.go        a tag's buffer and parked requests
-//	load.go       a load: when it begins, is sent, sent again, and answered
+//	allocator.go  the tags held, parked requests, replies; the frame of every
+//	              change to a tag
+//	tag.go        a tag's buffer: Take, segments, parked requests
+//	load.go       a load: when it begins, is sent, sent again, answered, and
+//	              which grants are used
+//	strict.go     the requests of a strict or unknown tag's load
 //	queue.go      which load is sent next, and how many at a time
-//	grant.go      which grants are used; strict.go: loads of strict and unknown
-//	              tags
-//	step.go       the step policy; figures.go and use.go measure the rates
+//	step.go       the step policy
+//	figures.go    the rates, and figures of each tag
 package allocator
