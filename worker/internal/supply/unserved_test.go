@@ -2,8 +2,10 @@ package supply
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idworker/idworker/allocator"
@@ -101,3 +103,52 @@ func TestUnansweredNamesTheLoaders(t *testing.T) {
 type silentLoader struct{}
 
 func (silentLoader) Load(loadmsg.Event) bool { return true }
+
+// impatient keeps a request parked in each tag, for the given time. The callers
+// give up after 0.2 s, and try again.
+func impatient(s *Supply, tags []string, during time.Duration) {
+	const each, parts = 200 * time.Millisecond, 10 // not all at once
+	parked := make([]*caller, len(tags))
+	for began, part := time.Now(), 0; time.Since(began) < during; part++ {
+		for i := part % parts; i < len(tags); i += parts {
+			if parked[i] != nil {
+				s.Allocator().Withdraw(tags[i], parked[i])
+			}
+			parked[i] = startCaller(s, tags[i], 1)
+		}
+		time.Sleep(each / parts)
+	}
+	for i, tag := range tags {
+		s.Allocator().Withdraw(tag, parked[i])
+	}
+	synctest.Wait()
+}
+
+// TestImpatientCallersAreCalm: while no loader answers, callers that give up
+// and try again cause five loads a second at most, like callers that wait. They
+// request IDs of strict tags, or of names that are made up.
+func TestImpatientCallersAreCalm(t *testing.T) {
+	t.Parallel()
+	for what, known := range map[string]bool{"strict": true, "made up": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			testVirtual(t, store.Strict, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+				const tags = 30
+				var names []string
+				for i := range tags {
+					names = append(names, fmt.Sprint("tag-", i))
+				}
+				if known {
+					awaitServed(t, startCallers(s, tags, 1), time.Minute)
+				}
+				f.change(func() { f.silent = true })
+				impatient(s, names, 5*time.Second)
+				before := f.count()
+				impatient(s, names, 30*time.Second)
+				if n := f.count() - before; n > 31*5 {
+					t.Errorf("%d loads were requested in half a minute, want five a second at most", n)
+				}
+			})
+		})
+	}
+}
