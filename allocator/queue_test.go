@@ -236,14 +236,24 @@ func TestRefillBesideManyUrgentLoads(t *testing.T) {
 	c.step = 600
 	c.request("refill", 1)
 	c.grantAll()
-	for i := range tags {
-		c.request(fmt.Sprint("tag-", i), 1000)
+	retry := func() {
+		for i := range tags {
+			c.request(fmt.Sprint("tag-", i), 1000)
+		}
 	}
-	c.take(nil)
-	c.pass(10*time.Second, nil)
+	for i := range tags { // so that their buffers are empty
+		c.request(fmt.Sprint("tag-", i), 9)
+	}
+	for range 5 {
+		retry()
+		c.pass(allocator.DefaultWait, nil)
+	}
 	served := time.Duration(0)
 	began := c.now
-	for range 60 { // 10 IDs a second
+	for second := range 60 { // 10 IDs a second
+		if second%2 == 0 {
+			retry()
+		}
 		for range 10 {
 			if r := c.request("refill", 1); r.err != nil || r.answered != 1 {
 				t.Fatalf("%v: answered %d times, %v", c.now-began, r.answered, r.err)

@@ -74,7 +74,7 @@ func TestUnansweredNamesTheLoaders(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t).Connect(t)
 	conn.Close() // so that looking for loaders finds nothing out
-	for want, own := range map[LoaderState]Loader{OwnLoader: silentLoader{}, LoadersUnknown: nil} {
+	for want, own := range map[LoaderState]func(loadmsg.Event) bool{OwnLoader: silentLoader, LoadersUnknown: nil} {
 		cfg := config(conn)
 		cfg.Own = own
 		s := New(cfg)
@@ -100,9 +100,7 @@ func TestUnansweredNamesTheLoaders(t *testing.T) {
 }
 
 // silentLoader is an own loader that never answers.
-type silentLoader struct{}
-
-func (silentLoader) Load(loadmsg.Event) bool { return true }
+func silentLoader(loadmsg.Event) bool { return true }
 
 // impatient keeps a request parked in each tag, for the given time. The callers
 // give up after 0.2 s, and try again.
