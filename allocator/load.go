@@ -283,12 +283,12 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 
 // grant decides whether a grant is used, and uses it. It needs the tag's mu.
 //
-// The case Below is proof. Only grants that end the load under way raise the
-// tag's high. So while load s is open, high stays as it was when s began. Every
-// range that counts towards high had been reserved by then, and no loader had
-// seen s. A store gives higher ranges to later calls. So every answer to s lies
-// at or above high, even if s is requested and answered several times, in any
-// order. Any other grant below high may have been overtaken.
+// The case Below is proof. A grant that raises the tag's high also ends its
+// load, used or burnt. So while load s is under way, high stays as it was when s
+// began. Every range that counts towards high had been reserved by then, and no
+// loader had seen s. A store gives higher ranges to later calls. So every answer
+// to s lies at or above high, even if s is sent and answered several times, in
+// any order. Any other grant below high may have been overtaken.
 func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdict {
 	current := seq != 0 && seq == t.busy.load.seq
 	switch {

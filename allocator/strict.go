@@ -4,8 +4,8 @@ import "github.com/idworker/idworker/store"
 
 // A strict tag has no buffer. It has one load open at a time, and
 //
-//  1. the load's requests are fixed when it is first sent: later requests wait
-//     for the next load;
+//  1. the load's requests are fixed when it is first sent, here and nowhere
+//     else: later requests wait for the next load;
 //  2. if it is sent again, under the same number, it is for the same IDs;
 //  3. only the grant of the open load counts;
 //  4. it serves requests of that load only, and the rest is burnt.
