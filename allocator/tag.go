@@ -138,18 +138,16 @@ func (t *tag) lock() {
 	}
 }
 
+// unlock unlocks the tag. At rest, it gives its activity back.
 func (t *tag) unlock() {
-	if b := t.busy; b.atRest() {
+	b := t.busy
+	l := &b.load
+	if len(b.ready) == 0 && len(b.parked) == 0 && l.state == idle && l.refusals == 0 && l.rests == 0 && b.schedule == (schedule{}) {
 		*b = activity{}
 		t.busy = nil
 		activityPool.Put(b)
 	}
 	t.mu.Unlock()
-}
-
-func (b *activity) atRest() bool {
-	return len(b.ready) == 0 && len(b.parked) == 0 && b.load.state == idle &&
-		b.load.refusals == 0 && b.load.rests == 0 && b.schedule == (schedule{})
 }
 
 // forever is after all deadlines.
