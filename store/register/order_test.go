@@ -274,6 +274,9 @@ func TestStepOfRow(t *testing.T) {
 			if tag, err := s.Lookup(t.Context(), "a"); err != nil || tag.Step != c.want {
 				t.Errorf("Lookup: %+v, %v, want a step of %d", tag, err, c.want)
 			}
+			if granted, err := s.Reserve(t.Context(), "a", []store.Want{{Most: 100}}); err != nil || granted.Step != c.want || granted.Parts[0].Len() != c.want {
+				t.Errorf("Reserve: %+v, %v, want the step, %d", granted, err, c.want)
+			}
 		}
 		time.Sleep(stepAge)
 		if tag, err := s.Lookup(t.Context(), "a"); err != nil || tag.Step != 20 {
@@ -283,6 +286,9 @@ func TestStepOfRow(t *testing.T) {
 		time.Sleep(stepAge)
 		if tag, err := s.Lookup(t.Context(), "a"); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("Lookup of a row with step 0: %+v, %v", tag, err)
+		}
+		if granted, err := s.Reserve(t.Context(), "a", []store.Want{{Most: 100}}); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("Reserve of a row with step 0: %+v, %v", granted, err)
 		}
 		for n := range 5000 {
 			s.steps.put(fmt.Sprint(n), 1)

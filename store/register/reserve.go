@@ -156,9 +156,6 @@ func (s *Store) count(granted bool) {
 	}
 }
 
-// from has all numbers from the first on.
-func from(first int64) store.Segment { return store.Segment{First: first, End: math.MaxInt64} }
-
 // reserveNext reserves the IDs after the entry of a tag.
 func (s *Store) reserveNext(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	for attempt := 0; ; attempt++ {
@@ -169,7 +166,8 @@ func (s *Store) reserveNext(ctx context.Context, tag string, wants []store.Want)
 		case !s.live(r):
 			return store.Reservation{}, store.ErrNoTag
 		}
-		granted, err := s.grant(ctx, p, tag, r, r.Step, from(r.Next), wants)
+		free := store.Segment{First: r.Next, End: math.MaxInt64}
+		granted, err := s.grant(ctx, p, tag, r, r.Step, free, wants)
 		if !errors.Is(err, errStale) {
 			return granted, err
 		}
@@ -188,8 +186,8 @@ func (s *Store) createNext(ctx context.Context, tag store.Tag, wants []store.Wan
 			return store.Reservation{}, err
 		}
 		e := storedEntry{entry{Step: tag.Step, Order: stored(tag.Order)}, r.revision}
-		first := max(tag.Next, r.Next, s.lowest(tag))
-		granted, err := s.grant(ctx, p, tag.Name, e, tag.Step, from(first), wants)
+		free := store.Segment{First: max(tag.Next, r.Next, s.lowest(tag)), End: math.MaxInt64}
+		granted, err := s.grant(ctx, p, tag.Name, e, tag.Step, free, wants)
 		if !errors.Is(err, errStale) {
 			return granted, err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -129,12 +130,12 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, wants []store.Want
 	if err != nil {
 		return store.Reservation{}, err
 	}
-	first := max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag))
-	planned, err := from(first).Divide(tag.Order, tag.Step, wants)
+	seg := store.Segment{First: max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag)), End: math.MaxInt64}
+	planned, err := seg.Divide(tag.Order, tag.Step, wants)
 	if err != nil {
 		return planned, err
 	}
-	seg := store.Segment{First: first, End: planned.End()}
+	seg.End = planned.End()
 	err = s.cfg.Table.CreateTag(ctx, store.Tag{Name: tag.Name, Step: tag.Step, Next: seg.End})
 	if err != nil {
 		return store.Reservation{}, err

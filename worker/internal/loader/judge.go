@@ -208,11 +208,6 @@ func (p *callPace) markSlow(tag string, worked time.Time) (blameStore bool) {
 	return s.alone < 2
 }
 
-func (p *callPace) isSlow(tag string) bool {
-	_, slow := p.slow[tag]
-	return slow
-}
-
 // judge judges a tag and the store by a call.
 func (s *schedule) judge(q *queue, result outcome, err error) loadmsg.NotNow {
 	took := time.Since(q.began)

@@ -153,7 +153,8 @@ func isKnown(jobs []job) bool {
 
 // enqueue puts a queue into its lane, or moves it forward there.
 func (s *schedule) enqueue(q *queue) {
-	isSlow := s.pace.isSlow(q.tag) || s.refused[q.tag]
+	_, isSlow := s.pace.slow[q.tag]
+	isSlow = isSlow || s.refused[q.tag]
 	need := time.Since(s.began)
 	if !isSlow {
 		slack := q.waiting[0].event.Slack()
