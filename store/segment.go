@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -23,13 +24,6 @@ func (s Segment) Valid() bool { return s.First >= 1 && s.First < s.End }
 
 // String formats the segment as a half-open range, such as [1, 1001).
 func (s Segment) String() string { return fmt.Sprintf("[%d, %d)", s.First, s.End) }
-
-// Grant is a reserved segment with the order of its tag, as in the entry that
-// was written for this grant.
-type Grant struct {
-	Segment
-	Order Order
-}
 
 // Cut splits the segment after its first n IDs, or at its end if it has fewer;
 // n is not negative.
@@ -54,4 +48,71 @@ func Following(next, step int64) (Segment, error) {
 		return Segment{}, fmt.Errorf("%w: %d IDs from %d would pass 2^63", ErrExhausted, step, next)
 	}
 	return Segment{next, next + step}, nil
+}
+
+// Want is the number of IDs that one load wants of a tag.
+type Want struct {
+	Step    int64 // of a trend tag; 0: the tag's configured step
+	Waiting int64 // IDs that requests wait for
+	Most    int64 // that the load may get, at least 1
+}
+
+// Size is the number of IDs to reserve. A strict tag gets only the IDs that
+// requests wait for, because workers buffer none of its IDs. A trend tag gets
+// the step, or the IDs that requests wait for if that is more.
+func (w Want) Size(o Order, configured int64) int64 {
+	size := max(1, w.Waiting)
+	if o != Strict {
+		size = max(size, cmp.Or(w.Step, configured))
+	}
+	return min(size, w.Most)
+}
+
+// Total is the number of IDs that wants reserve together, at most the largest
+// int64.
+func Total(wants []Want, o Order, configured int64) (n int64) {
+	for _, w := range wants {
+		n = Beyond(n, w.Size(o, configured))
+	}
+	return n
+}
+
+// Reservation is a call's result: the order and the configured step of the
+// entry that was written, and a part for each want.
+//
+// The parts have the order of the wants, ascend, and are not empty. Only near
+// the end of a trend tag's numbers, the last part may be shorter than wanted,
+// and the parts after it may be missing.
+type Reservation struct {
+	Order Order
+	Step  int64
+	Parts []Segment
+}
+
+// End is the end of the last part.
+func (r Reservation) End() int64 { return r.Parts[len(r.Parts)-1].End }
+
+// Divide reserves numbers of a segment that is free: each want gets a part, the
+// first want from the beginning. A strict tag gets all or nothing, because
+// workers understand a shorter part as a refusal of a larger request. A trend
+// tag gets what fits. The error wraps ErrExhausted; then the reservation has
+// only the order and the step.
+func (s Segment) Divide(o Order, step int64, wants []Want) (Reservation, error) {
+	r := Reservation{Order: o, Step: step}
+	rest := s
+	for _, w := range wants {
+		var part Segment
+		size := w.Size(o, step)
+		if part, rest = rest.Cut(size); o == Strict && part.Len() < size {
+			r.Parts = nil
+			break
+		} else if part.Len() == 0 {
+			break
+		}
+		r.Parts = append(r.Parts, part)
+	}
+	if r.Parts == nil {
+		return r, fmt.Errorf("%w: %d IDs from %d would pass %d", ErrExhausted, Total(wants, o, step), s.First, s.End)
+	}
+	return r, nil
 }

@@ -7,47 +7,41 @@ import "context"
 // write in flight at that moment may or may not happen; callers rely on
 // neither.
 type Store interface {
-	Loader
+	Reserver
 	Admin
 }
 
-// Loader is the part of a store that a process needs to load segments.
-type Loader interface {
+// Reserver is the part of a store that a process needs to load segments.
+type Reserver interface {
 	// Run watches the store until ctx ends. Every process that reserves calls
 	// it once.
 	Run(ctx context.Context)
 
-	// Lookup returns the step and the order of a tag; Next is 0. They may come
-	// from this process's cache: a step may be a minute old, or as old as the
-	// last grant.
+	// Reserve returns IDs that no other call has been or will be given, a part
+	// for each want; see Want.Size and Reservation. Reservations of a tag rise:
+	// a call that begins after another has returned gets higher IDs. The step
+	// of a table's row may be a minute old.
 	//
-	// Errors: ErrNoTag, also for a removed tag; ErrCorrupt, ErrSetup,
-	// ErrRegressed, and ErrBadTag for a malformed tag.
-	Lookup(ctx context.Context, tag string) (Tag, error)
+	// The IDs are the caller's only if err is nil. An unknown outcome (a lost
+	// reply, a timeout) is an error, and the IDs, if any, are discarded: no
+	// later call gets them either.
+	//
+	// Errors: ErrNoTag, also for a removed tag; ErrExhausted, with the order
+	// and the step of the tag, if no number is left, or a strict tag has too
+	// few for all wants; ErrCorrupt, ErrSetup, ErrRegressed, and ErrBadTag for
+	// a malformed tag, no want, or a want of less than 1. After any other error
+	// the call may be retried.
+	Reserve(ctx context.Context, tag string, wants []Want) (Reservation, error)
 
-	// Reserve returns a segment of n IDs, which no other call has been or will
-	// be given. Of a trend tag that has fewer left, it has fewer, down to the
-	// last. Segments of a tag rise: a call that begins after another has
-	// returned gets a higher segment.
-	//
-	// The range is the caller's only if err is nil. An unknown outcome (a lost
-	// reply, a timeout) is an error, and the range, if any, is discarded: no
-	// later call gets it either.
-	//
-	// Errors: ErrNoTag, ErrExhausted, ErrCorrupt, ErrSetup, ErrRegressed, and
-	// ErrBadTag for a malformed tag or n below 1. After any other error the
-	// call may be retried.
-	Reserve(ctx context.Context, tag string, n int64) (Grant, error)
-
-	// ReserveFirst creates a tag and reserves its first segment, as Reserve
-	// does. The first ID is tag.Next or above: if a tag of that name was
-	// removed, the segment lies above all its IDs. Ownership and unknown
-	// outcomes are as for Reserve; after an unknown outcome the tag may exist.
+	// ReserveFirst creates a tag and reserves its first IDs, as Reserve does.
+	// The first ID is tag.Next or above: if a tag of that name was removed, the
+	// IDs lie above all of that tag's. Ownership and unknown outcomes are as
+	// for Reserve; after an unknown outcome the tag may exist.
 	//
 	// Errors: ErrTagExists, if nothing was reserved and the caller should call
 	// Reserve; ErrNoRoom; and the errors of CreateTag, except ErrBelow, and of
 	// Reserve.
-	ReserveFirst(ctx context.Context, tag Tag, n int64) (Grant, error)
+	ReserveFirst(ctx context.Context, tag Tag, wants []Want) (Reservation, error)
 
 	// Probe returns why the store does not answer, or nil. With write it also
 	// writes an entry as it is, which proves that writes succeed, unless this
@@ -67,6 +61,10 @@ type Loader interface {
 	// Figures returns counts since the store was opened.
 	Figures() Figures
 
+	// Limited is the number below which tags end: 2^63 - 1, or less in a table
+	// with a narrow column, as read lately.
+	Limited() int64
+
 	// Stopped returns the [*RegressionError] that keeps the store from
 	// granting, or nil.
 	Stopped() error
@@ -79,6 +77,14 @@ type Loader interface {
 
 // Admin is the part of a store for administrators.
 type Admin interface {
+	// Lookup returns the step and the order of a tag; Next is 0. They may come
+	// from this process's cache: a step may be a minute old, or as old as the
+	// last grant.
+	//
+	// Errors: ErrNoTag, also for a removed tag; ErrCorrupt, ErrSetup,
+	// ErrRegressed, and ErrBadTag for a malformed tag.
+	Lookup(ctx context.Context, tag string) (Tag, error)
+
 	// Tags lists every tag, in no particular order, as of a moment after the
 	// call began. Next is not below the last grant. Unreadable entries are left
 	// out: Tags then returns both the readable tags and an error that wraps
@@ -129,6 +135,4 @@ type Figures struct {
 	// The database server that answered lately, as it calls itself; empty
 	// without a table.
 	Server string
-	// Tags end below it: 2^63 - 1, or less in a table with a narrow column.
-	Limit int64
 }

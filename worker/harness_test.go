@@ -227,7 +227,7 @@ func (g *gate) close(tag string) (open func()) {
 	})
 }
 
-func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
+func (g *gate) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	g.calls.Add(1)
 	g.mu.Lock()
 	gate := g.shut[tag]
@@ -236,8 +236,8 @@ func (g *gate) Reserve(ctx context.Context, tag string, step int64) (store.Grant
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			return store.Grant{}, ctx.Err()
+			return store.Reservation{}, ctx.Err()
 		}
 	}
-	return g.Store.Reserve(ctx, tag, step)
+	return g.Store.Reserve(ctx, tag, wants)
 }

@@ -136,7 +136,7 @@ type GrantStats = supply.GrantStats
 type TagStats = supply.TagStats
 
 // LoadStats counts a loader's calls of the store.
-type LoadStats = loader.Loads
+type LoadStats = loader.Calls
 
 // OutageStats is about the failures of a loader's store.
 type OutageStats = loader.Outage
@@ -169,7 +169,7 @@ func (p *Process) Report(tags int) Report {
 	}
 	if p.loader != nil {
 		f := p.loader.Figures()
-		r.Stats.Loads, r.Outages = &f.Loads, &f.Outage
+		r.Stats.Loads, r.Outages = &f.Calls, &f.Outage
 		r.Database = f.Server
 		if f.Limit < math.MaxInt64 {
 			r.Limit = f.Limit

@@ -24,9 +24,13 @@ func Elapsed() func() int64 {
 // too, where the kernel has such a clock. It is never behind the monotonic
 // clock.
 func Clock() func() time.Time {
-	start, elapsed := time.Now(), Elapsed()
-	if elapsed == nil {
+	start := time.Now()
+	first, ok := read()
+	if !ok {
 		return time.Now
 	}
-	return func() time.Time { return start.Add(max(time.Duration(elapsed()), time.Since(start))) }
+	return func() time.Time {
+		now, _ := read() // 0 if unreadable: then the monotonic clock counts
+		return start.Add(max(time.Duration(now-first), time.Since(start)))
+	}
 }

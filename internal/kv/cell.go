@@ -119,7 +119,10 @@ func (b *Bucket) Peek(ctx context.Context, key string) (Entry, error) {
 // message twice; after any other error the outcome is unknown.
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	revision, err := b.entries.Update(ctx, key, value, revision)
-	return revision, keyError(b.Name(), key, err)
+	if err != nil {
+		return revision, keyError(b.Name(), key, err)
+	}
+	return revision, nil
 }
 
 // Delete deletes a key if it has that revision. Errors are those of Update.

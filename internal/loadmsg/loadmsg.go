@@ -8,7 +8,6 @@
 package loadmsg
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,16 +69,6 @@ func (e Event) Slack() time.Duration {
 // maxRunway is ten years, in milliseconds: above any runway of a worker, and
 // below an overflow.
 const maxRunway = 10 * 365 * 24 * 60 * 60 * 1000
-
-// Size is the number of IDs to reserve for a tag. A strict tag gets only the
-// IDs that parked requests want, because workers buffer none of its IDs. Others
-// get the step, or the IDs that parked requests want if that is more.
-func (e Event) Size(tag store.Tag) int64 {
-	if tag.Order == store.Strict {
-		return max(1, e.Want)
-	}
-	return max(cmp.Or(e.Step, tag.Step), e.Want)
-}
 
 // Encode returns the event as it is published.
 func (e Event) Encode() []byte { return encode(e) }

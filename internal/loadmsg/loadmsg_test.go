@@ -21,27 +21,6 @@ var (
 	goodGrant = loadmsg.Grant{Instance: "W1", Tag: "order", Seq: 7, First: 1, End: 1001, Step: 1000, Order: store.Trend}
 )
 
-// TestSizeOfALoad: a strict tag gets the wanted IDs, others the step or more.
-func TestSizeOfALoad(t *testing.T) {
-	for _, c := range []struct {
-		step, want int64
-		order      store.Order
-		size       int64
-	}{
-		{1000, 0, store.Trend, 1000},
-		{1000, 999, store.Trend, 1000},
-		{1000, 5000, store.Trend, 5000},
-		{0, 1, store.Trend, 70},
-		{0, 71, store.Trend, 71},
-		{0, 3, store.Strict, 3},
-		{1000, 0, store.Strict, 1},
-	} {
-		if got := (loadmsg.Event{Step: c.step, Want: c.want}).Size(store.Tag{Step: 70, Order: c.order}); got != c.size {
-			t.Errorf("%+v: %d", c, got)
-		}
-	}
-}
-
 // TestSlack: parked requests first, then the shortest runway.
 func TestSlack(t *testing.T) {
 	var last time.Duration = -1

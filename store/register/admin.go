@@ -37,6 +37,27 @@ func (s *Store) replace(ctx context.Context, tag string, change func(storedEntry
 	}
 }
 
+// Lookup implements [store.Admin]. A row without an entry is trend.
+func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
+	if err := checkName(tag); err != nil {
+		return store.Tag{}, err
+	}
+	var r storedEntry
+	var step int64
+	var err error
+	if s.cfg.Table != nil {
+		r, step, err = s.lookUpRow(ctx, tag)
+	} else if _, r, err = s.look(ctx, tag, 0, s.live); err == nil && !s.live(r) {
+		err = store.ErrNoTag
+	} else {
+		step = r.Step
+	}
+	if err != nil {
+		return store.Tag{}, s.tagError(tag, err)
+	}
+	return store.Tag{Name: tag, Step: step, Order: r.order()}, nil
+}
+
 // CreateTag implements [store.Admin]. In front of a table, it writes the entry
 // first, then the row, then clears the removed mark. After a lost reply a
 // second call may find the tag of the first, hence ErrTagExists.
@@ -245,7 +266,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 	return tags, removed, errors.Join(errs...)
 }
 
-// Names implements [store.Loader].
+// Names implements [store.Reserver].
 func (s *Store) Names(ctx context.Context, see func(tag string), current func()) error {
 	feed, err := kv.Follow(ctx, s.cfg.JetStream, s.bucket)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 // TestAnswerBelowSeen: a register is restored after the last poll, and then a
@@ -24,19 +25,19 @@ func TestAnswerBelowSeen(t *testing.T) {
 		w.server.loss = 0
 		a, b := w.loader(0), w.loader(1)
 		for _, tag := range []string{"a", "b"} {
-			if _, err := a.Reserve(t.Context(), tag, 10); err != nil {
+			if _, err := storetest.Reserve(t.Context(), a, tag, 10); err != nil {
 				t.Fatal(err)
 			}
 		}
 		w.server.save()
-		if _, err := b.Reserve(t.Context(), "b", 10); err != nil {
+		if _, err := storetest.Reserve(t.Context(), b, "b", 10); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.poll(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		w.server.putBack(0, 0, false)
-		if seg, err := a.Reserve(t.Context(), "a", 10); !errors.Is(err, store.ErrRegressed) || a.Stopped() == nil {
+		if seg, err := storetest.Reserve(t.Context(), a, "a", 10); !errors.Is(err, store.ErrRegressed) || a.Stopped() == nil {
 			t.Errorf("granted %v, %v", seg, err)
 		}
 	})
@@ -62,7 +63,7 @@ func TestLateAnswer(t *testing.T) {
 		if err := s.start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if seg, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, errLate) {
+		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, errLate) {
 			t.Errorf("granted %v, %v", seg, err)
 		}
 	})
@@ -81,7 +82,7 @@ func TestPollBeforeWrite(t *testing.T) {
 				w := newWorld(t, 1, 0)
 				w.server.loss = 0
 				s := w.loader(0)
-				if _, err := s.Reserve(t.Context(), "a", 10); err != nil {
+				if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * pollEvery)
@@ -89,7 +90,7 @@ func TestPollBeforeWrite(t *testing.T) {
 				change(&w.server.now)
 				before := w.server.now.last
 				w.server.mu.Unlock()
-				if seg, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.last != before {
+				if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.last != before {
 					t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.last, before)
 				}
 			})
@@ -105,7 +106,7 @@ func TestRowGoesBack(t *testing.T) {
 		w := newWorld(t, 1, 1)
 		w.server.loss, w.tables[0].back = 0, 0
 		s := w.loader(0)
-		had, err := s.Reserve(t.Context(), "a", 1_000_000)
+		had, err := storetest.Reserve(t.Context(), s, "a", 1_000_000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestRowGoesBack(t *testing.T) {
 		w.tables[0].rows["a"] = 1
 		w.tables[0].mu.Unlock()
 		for range 3 {
-			if seg, err := s.Reserve(t.Context(), "a", 10); err != nil || seg.First < had.End {
+			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || seg.First < had.End {
 				t.Errorf("got %v, %v; %v was granted before", seg, err, had)
 			}
 		}
@@ -185,7 +186,7 @@ func TestProbe(t *testing.T) {
 					t.Errorf("%d tables, away %v: %v", tables, is, err)
 				}
 			}
-			if _, err := s.Reserve(t.Context(), "a", 10); err != nil {
+			if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil {
 				t.Fatal(err)
 			}
 			before := s.cached("a")
@@ -214,10 +215,10 @@ func TestNearlyFull(t *testing.T) {
 			w.server.now.full = full
 			w.server.mu.Unlock()
 			time.Sleep(2 * pollEvery)
-			if _, err := s.Reserve(t.Context(), "a", 10); err != nil {
+			if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil {
 				t.Errorf("full %v: %v", full, err)
 			}
-			_, err := s.ReserveFirst(t.Context(), store.Tag{Name: fmt.Sprint("new", time.Now().Unix()), Step: 10, Next: 1}, 10)
+			_, err := storetest.ReserveFirst(t.Context(), s, store.Tag{Name: fmt.Sprint("new", time.Now().Unix()), Step: 10, Next: 1}, 10)
 			if errors.Is(err, store.ErrNoRoom) != full || err != nil && !full {
 				t.Errorf("full %v: a new tag: %v", full, err)
 			}
@@ -236,7 +237,7 @@ func TestPutBackToBeforeADecision(t *testing.T) {
 		s := w.loader(0)
 		reserve := func() {
 			t.Helper()
-			if seg, err := s.Reserve(t.Context(), "a", 10); err == nil {
+			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err == nil {
 				w.granted.Add("a", 10, seg.Segment)
 			} else {
 				t.Log(err)
@@ -256,7 +257,7 @@ func TestPutBackToBeforeADecision(t *testing.T) {
 		time.Sleep(2 * pollEvery)
 		w.server.putBack(1, 0, false)
 		time.Sleep(2 * pollEvery)
-		if seg, err := s.Reserve(t.Context(), "b", 10); !errors.Is(err, store.ErrRegressed) {
+		if seg, err := storetest.Reserve(t.Context(), s, "b", 10); !errors.Is(err, store.ErrRegressed) {
 			t.Errorf("granted from a state before the decision: %v, %v", seg, err)
 		}
 		reserve()

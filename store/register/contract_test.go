@@ -44,12 +44,12 @@ func handle(t testing.TB, cfg Config) *Store {
 // stale is a store whose cache is out of date whenever it reserves.
 type stale struct{ *Store }
 
-func (s stale) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
+func (s stale) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	if r, err := s.remote.read(ctx, tag); err == nil && r.exists() {
 		// Another process may be faster.
 		_, _ = s.remote.update(ctx, tag, r.encode(), r.revision)
 	}
-	return s.Store.Reserve(ctx, tag, n)
+	return s.Store.Reserve(ctx, tag, wants)
 }
 
 // TestContract: the register alone is a store.

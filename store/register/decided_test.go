@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 // TestTimeOfDecision: the time counts only if it is that of the latest
@@ -80,7 +81,7 @@ func TestUnusedAtTheDecision(t *testing.T) {
 					"never":   {store.NeverUsed, 1},
 				} {
 					first := store.Tag{Name: "first." + name, Step: 10, Next: 1, Earliest: c.earliest}
-					if granted, err := s.ReserveFirst(t.Context(), first, 10); err != nil || granted.First != c.want {
+					if granted, err := storetest.ReserveFirst(t.Context(), s, first, 10); err != nil || granted.First != c.want {
 						t.Errorf("%d tables, used since %s: granted %v, %v, want IDs from %d on", tables, name, granted, err, c.want)
 					}
 					made := store.Tag{Name: "made." + name, Step: 10, Next: 1, Earliest: c.earliest}
@@ -89,7 +90,7 @@ func TestUnusedAtTheDecision(t *testing.T) {
 						made.Next = below.Floor
 						err = s.CreateTag(t.Context(), made)
 					}
-					if granted, failed := s.Reserve(t.Context(), made.Name, 10); errors.Join(err, failed) != nil || granted.First != c.want {
+					if granted, failed := storetest.Reserve(t.Context(), s, made.Name, 10); errors.Join(err, failed) != nil || granted.First != c.want {
 						t.Errorf("%d tables, created, used since %s: granted %v, %v, want IDs from %d on", tables, name, granted, errors.Join(err, failed), c.want)
 					}
 				}
@@ -97,7 +98,7 @@ func TestUnusedAtTheDecision(t *testing.T) {
 				if err := s.CreateTag(t.Context(), removed); !errors.Is(err, store.ErrBelow) {
 					t.Errorf("%d tables: created again: %v, want ErrBelow", tables, err)
 				}
-				if granted, err := s.ReserveFirst(t.Context(), removed, 10); err != nil || granted.First != 2001 {
+				if granted, err := storetest.ReserveFirst(t.Context(), s, removed, 10); err != nil || granted.First != 2001 {
 					t.Errorf("%d tables: created again: %v, %v, want IDs from 2001 on", tables, granted, err)
 				}
 			})
@@ -117,7 +118,7 @@ func TestDecisionWithoutATime(t *testing.T) {
 				want     int64
 			}{{time.Now().AddDate(7000, 0, 0), 1001}, {store.NeverUsed, 1}} {
 				tag := store.Tag{Name: fmt.Sprint("new", i), Step: 10, Next: 1, Earliest: c.earliest}
-				if granted, err := s.ReserveFirst(t.Context(), tag, 10); err != nil || granted.First != c.want {
+				if granted, err := storetest.ReserveFirst(t.Context(), s, tag, 10); err != nil || granted.First != c.want {
 					t.Errorf("%d tables, used since %v: %v, %v, want IDs from %d on", tables, c.earliest, granted, err, c.want)
 				}
 			}
@@ -158,7 +159,7 @@ func TestDecisionBeforeACreation(t *testing.T) {
 			w.server.mu.Unlock()
 			time.Sleep(2 * pollEvery)
 			tag := store.Tag{Name: "new", Step: 10, Next: 1, Earliest: time.Now().AddDate(0, 0, 3)}
-			if granted, err := s.ReserveFirst(t.Context(), tag, 10); err != nil || granted.First != 2001 {
+			if granted, err := storetest.ReserveFirst(t.Context(), s, tag, 10); err != nil || granted.First != 2001 {
 				t.Errorf("%d tables: granted %v, %v, want IDs from 2001 on", tables, granted, err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -86,7 +87,7 @@ func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand
 			has("created", name, order)
 		}
 	case 2, 3:
-		if granted, err := s.ReserveFirst(ctx, tag, 10); err == nil {
+		if granted, err := storetest.ReserveFirst(ctx, s, tag, 10); err == nil {
 			w.granted.Add(name, 10, granted.Segment)
 			has("first granted", name, granted.Order)
 			has("created", name, order)
@@ -94,7 +95,7 @@ func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand
 	case 4:
 		_ = s.Raise(ctx, name, 1+random.Int64N(1000))
 	default:
-		if granted, err := s.Reserve(ctx, name, 10); err == nil {
+		if granted, err := storetest.Reserve(ctx, s, name, 10); err == nil {
 			w.granted.Add(name, 10, granted.Segment)
 			has("granted", name, granted.Order)
 		}
@@ -122,7 +123,7 @@ func TestMissingRow(t *testing.T) {
 		if err := s.CreateTag(t.Context(), strictTag); err != nil {
 			t.Fatal(err)
 		}
-		granted, err := s.Reserve(t.Context(), "strict", 10)
+		granted, err := storetest.Reserve(t.Context(), s, "strict", 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,8 +131,8 @@ func TestMissingRow(t *testing.T) {
 			t.Helper()
 			delete(table.rows, "strict")
 			for _, s := range []*Store{s, w.loader(0)} {
-				_, reserved := s.Reserve(t.Context(), "strict", 10)
-				_, first := s.ReserveFirst(t.Context(), strictTag, 10)
+				_, reserved := storetest.Reserve(t.Context(), s, "strict", 10)
+				_, first := storetest.ReserveFirst(t.Context(), s, strictTag, 10)
 				_, found := s.Lookup(t.Context(), "strict")
 				for call, err := range map[string]error{
 					"Reserve": reserved, "ReserveFirst": first, "Lookup": found,
@@ -146,7 +147,7 @@ func TestMissingRow(t *testing.T) {
 		again := func(why string) {
 			t.Helper()
 			had := granted
-			granted, err = w.loader(0).Reserve(t.Context(), "strict", 10)
+			granted, err = storetest.Reserve(t.Context(), w.loader(0), "strict", 10)
 			if err != nil || granted.First < had.End || granted.Order != store.Strict {
 				t.Errorf("%s: %+v, %v, want IDs from %d on", why, granted, err, had.End)
 			}
@@ -185,7 +186,7 @@ func TestMissingRow(t *testing.T) {
 				t.Errorf("%s of a removed tag: %v, want ErrNoTag", call, err)
 			}
 		}
-		if granted, err := s.ReserveFirst(t.Context(), strictTag, 10); err != nil || granted.First < tag.Next || granted.Order != store.Strict {
+		if granted, err := storetest.ReserveFirst(t.Context(), s, strictTag, 10); err != nil || granted.First < tag.Next || granted.Order != store.Strict {
 			t.Errorf("made again: %+v, %v", granted, err)
 		}
 		lose()
@@ -200,7 +201,7 @@ func TestCreatorStops(t *testing.T) {
 	for name, create := range map[string]func(context.Context, *Store) error{
 		"CreateTag": func(ctx context.Context, s *Store) error { return s.CreateTag(ctx, strictTag) },
 		"ReserveFirst": func(ctx context.Context, s *Store) error {
-			_, err := s.ReserveFirst(ctx, strictTag, 10)
+			_, err := storetest.ReserveFirst(ctx, s, strictTag, 10)
 			return err
 		},
 	} {
@@ -214,23 +215,23 @@ func TestCreatorStops(t *testing.T) {
 				}
 				table.loss = 0
 				for _, s := range []*Store{s, w.loader(0)} {
-					_, reserved := s.Reserve(t.Context(), "strict", 10)
+					_, reserved := storetest.Reserve(t.Context(), s, "strict", 10)
 					_, found := s.Lookup(t.Context(), "strict")
 					if !errors.Is(reserved, store.ErrNoTag) || !errors.Is(found, store.ErrNoTag) {
 						t.Errorf("without the row: Reserve %v, Lookup %v, want ErrNoTag", reserved, found)
 					}
 				}
-				if _, err := s.ReserveFirst(t.Context(), store.Tag{Name: "strict", Step: 10, Next: 1}, 10); !errors.Is(err, store.ErrOrder) {
+				if _, err := storetest.ReserveFirst(t.Context(), s, store.Tag{Name: "strict", Step: 10, Next: 1}, 10); !errors.Is(err, store.ErrOrder) {
 					t.Errorf("made with the other order: %v, want ErrOrder", err)
 				}
 				table.rows["strict"] = 1
 				for _, s := range []*Store{s, w.loader(0)} {
-					if granted, err := s.Reserve(t.Context(), "strict", 10); err != nil || granted.Order != store.Strict {
+					if granted, err := storetest.Reserve(t.Context(), s, "strict", 10); err != nil || granted.Order != store.Strict {
 						t.Errorf("with the row: %+v, %v, want it strict", granted, err)
 					}
 				}
 				delete(table.rows, "strict")
-				if granted, err := s.ReserveFirst(t.Context(), strictTag, 10); err != nil || granted.First < 21 || granted.Order != store.Strict {
+				if granted, err := storetest.ReserveFirst(t.Context(), s, strictTag, 10); err != nil || granted.First < 21 || granted.Order != store.Strict {
 					t.Errorf("made again: %+v, %v", granted, err)
 				}
 			})
@@ -249,13 +250,13 @@ func TestRowWithoutEntry(t *testing.T) {
 		if tag, err := s.Lookup(t.Context(), "inserted"); err != nil || tag != (store.Tag{Name: "inserted", Step: 10, Order: store.Trend}) {
 			t.Errorf("Lookup: %+v, %v", tag, err)
 		}
-		if granted, err := s.Reserve(t.Context(), "inserted", 10); err != nil || granted.First != 5 || granted.Order != store.Trend {
+		if granted, err := storetest.Reserve(t.Context(), s, "inserted", 10); err != nil || granted.First != 5 || granted.Order != store.Trend {
 			t.Errorf("Reserve: %+v, %v", granted, err)
 		}
-		if _, err := s.ReserveFirst(t.Context(), strictTag, 10); !errors.Is(err, store.ErrTagExists) {
+		if _, err := storetest.ReserveFirst(t.Context(), s, strictTag, 10); !errors.Is(err, store.ErrTagExists) {
 			t.Errorf("ReserveFirst: %v, want ErrTagExists", err)
 		}
-		if granted, err := s.Reserve(t.Context(), "strict", 10); err != nil || granted.First != 5 || granted.Order != store.Strict {
+		if granted, err := storetest.Reserve(t.Context(), s, "strict", 10); err != nil || granted.First != 5 || granted.Order != store.Strict {
 			t.Errorf("Reserve after it: %+v, %v", granted, err)
 		}
 	})
@@ -273,6 +274,9 @@ func TestStepOfRow(t *testing.T) {
 			if tag, err := s.Lookup(t.Context(), "a"); err != nil || tag.Step != c.want {
 				t.Errorf("Lookup: %+v, %v, want a step of %d", tag, err, c.want)
 			}
+			if granted, err := s.Reserve(t.Context(), "a", []store.Want{{Most: 100}}); err != nil || granted.Step != c.want || granted.Parts[0].Len() != c.want {
+				t.Errorf("Reserve: %+v, %v, want the step, %d", granted, err, c.want)
+			}
 		}
 		time.Sleep(stepAge)
 		if tag, err := s.Lookup(t.Context(), "a"); err != nil || tag.Step != 20 {
@@ -282,6 +286,9 @@ func TestStepOfRow(t *testing.T) {
 		time.Sleep(stepAge)
 		if tag, err := s.Lookup(t.Context(), "a"); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("Lookup of a row with step 0: %+v, %v", tag, err)
+		}
+		if granted, err := s.Reserve(t.Context(), "a", []store.Want{{Most: 100}}); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("Reserve of a row with step 0: %+v, %v", granted, err)
 		}
 		for n := range 5000 {
 			s.steps.put(fmt.Sprint(n), 1)
@@ -305,8 +312,8 @@ func TestLostTagKeepsItsOrder(t *testing.T) {
 				s := w.loader(0)
 				w.server.save()
 				for range 2 {
-					_, first := s.ReserveFirst(t.Context(), strictTag, 10)
-					_, err := s.Reserve(t.Context(), "strict", 10)
+					_, first := storetest.ReserveFirst(t.Context(), s, strictTag, 10)
+					_, err := storetest.Reserve(t.Context(), s, "strict", 10)
 					if err != nil {
 						t.Fatal(first, err)
 					}
@@ -315,7 +322,7 @@ func TestLostTagKeepsItsOrder(t *testing.T) {
 				w.server.decide(1000)
 				time.Sleep(2 * pollEvery)
 				for _, s := range []*Store{s, w.loader(0)} {
-					if granted, err := s.Reserve(t.Context(), "strict", 10); err != nil || granted.First < 1001 || granted.Order != store.Strict {
+					if granted, err := storetest.Reserve(t.Context(), s, "strict", 10); err != nil || granted.First < 1001 || granted.Order != store.Strict {
 						t.Errorf("%+v, %v, want it strict", granted, err)
 					}
 				}

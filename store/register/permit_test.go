@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 // heldServer holds writes until they are released, one each millisecond, in the
@@ -63,7 +64,7 @@ func heldWorld(t *testing.T) (w *world, held *Store, server *heldServer) {
 
 func (w *world) mustReserve(s *Store, tag string) {
 	w.Helper()
-	granted, err := s.Reserve(w.Context(), tag, 10)
+	granted, err := storetest.Reserve(w.Context(), s, tag, 10)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func (w *world) reserveAll(s *Store, server *heldServer, then func()) int {
 	var group sync.WaitGroup
 	for n := range heldTags {
 		group.Go(func() {
-			if granted, err := s.Reserve(w.Context(), heldTag(n), 10); err == nil {
+			if granted, err := storetest.Reserve(w.Context(), s, heldTag(n), 10); err == nil {
 				w.granted.Add(heldTag(n), 10, granted.Segment)
 			}
 		})
@@ -184,7 +185,7 @@ func lostTag(t *testing.T) (w *world, s *Store, tag store.Tag) {
 
 func (w *world) mustCreate(s *Store, tag store.Tag) {
 	w.Helper()
-	granted, err := s.ReserveFirst(w.Context(), tag, 10)
+	granted, err := storetest.ReserveFirst(w.Context(), s, tag, 10)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -302,7 +303,7 @@ func TestSuspend(t *testing.T) {
 		w.server.now.id = "another"
 		asleep = time.Hour
 		before := w.server.now.last
-		if seg, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.last != before {
+		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.last != before {
 			t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.last, before)
 		}
 	})

@@ -66,9 +66,9 @@ func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 		before := w.highest[tag]
 		w.mu.Unlock()
 		call, cancel := context.WithTimeout(ctx, 3*time.Second)
-		seg, err := s.Reserve(call, tag, n)
+		seg, err := storetest.Reserve(call, s, tag, n)
 		if w.creates && errors.Is(err, store.ErrNoTag) {
-			seg, err = s.ReserveFirst(call, store.Tag{Name: tag, Step: 10, Next: 1}, n)
+			seg, err = storetest.ReserveFirst(call, s, store.Tag{Name: tag, Step: 10, Next: 1}, n)
 		}
 		cancel()
 		if err != nil {
@@ -212,7 +212,7 @@ func TestRaisedHalfway(t *testing.T) {
 		w.server.loss = 0
 		before := w.loader(0)
 		w.server.save()
-		seg, err := before.Reserve(t.Context(), "b", 10)
+		seg, err := storetest.Reserve(t.Context(), before, "b", 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestRaisedHalfway(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range []*Store{before, after} {
-			if seg, err := s.Reserve(t.Context(), "b", 10); !errors.Is(err, store.ErrRegressed) {
+			if seg, err := storetest.Reserve(t.Context(), s, "b", 10); !errors.Is(err, store.ErrRegressed) {
 				t.Errorf("granted while tags are raised: %v, %v", seg, err)
 			}
 		}
@@ -240,7 +240,7 @@ func TestRaisedHalfway(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range []*Store{before, after, later} {
-			got, err := s.Reserve(t.Context(), "b", 10)
+			got, err := storetest.Reserve(t.Context(), s, "b", 10)
 			if err != nil || got.First < seg.End {
 				t.Errorf("after the decision: %v, %v; %v was granted before", got, err, seg)
 			}
@@ -261,7 +261,7 @@ func TestRowsOfLostTags(t *testing.T) {
 		w.server.decide(1000, w.tables...)
 		w.tables[0].rows["inserted"] = 1
 		time.Sleep(2 * pollEvery)
-		if seg, err := s.Reserve(t.Context(), "inserted", 10); err != nil || seg.First != 1001 {
+		if seg, err := storetest.Reserve(t.Context(), s, "inserted", 10); err != nil || seg.First != 1001 {
 			t.Errorf("%v, %v, want IDs from 1001 on", seg, err)
 		}
 	})
@@ -276,7 +276,7 @@ func TestDeposedLeader(t *testing.T) {
 		w.server.loss, w.server.now.replicas = 0, 3
 		s := w.loader(0)
 		w.server.save()
-		seg, err := s.Reserve(t.Context(), "a", 10)
+		seg, err := storetest.Reserve(t.Context(), s, "a", 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,12 +287,12 @@ func TestDeposedLeader(t *testing.T) {
 		w.server.save() // the state of the other servers
 		w.server.putBack(0, 0, false)
 		time.Sleep(suspicion / 2)
-		if got, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, store.ErrRegressed) {
+		if got, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) {
 			t.Errorf("granted from a leader that shows less: %v, %v", got, err)
 		}
 		w.server.putBack(1, 0, false)
 		time.Sleep(2 * pollEvery)
-		if got, err := s.Reserve(t.Context(), "a", 10); err != nil || got.First < seg.End {
+		if got, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || got.First < seg.End {
 			t.Errorf("when the others answer: %v, %v; %v was granted before", got, err, seg)
 		}
 		w.server.putBack(0, 0, false)
@@ -337,29 +337,29 @@ func TestStaleAfterDecision(t *testing.T) {
 		w := newWorld(t, 1, 0)
 		w.server.loss = 0
 		a, b := w.loader(0), w.loader(1)
-		if _, err := a.Reserve(t.Context(), "a", 10); err != nil {
+		if _, err := storetest.Reserve(t.Context(), a, "a", 10); err != nil {
 			t.Fatal(err)
 		}
 		w.server.save()
 		// These are lost; the raise gives the entry of a the cached revision.
 		for range 2 {
-			if _, err := a.Reserve(t.Context(), "a", 10); err != nil {
+			if _, err := storetest.Reserve(t.Context(), a, "a", 10); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.ReserveFirst(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil {
+		if _, err := storetest.ReserveFirst(t.Context(), b, store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil {
 			t.Fatal(err)
 		}
 		w.server.putBack(0, 0, false)
 		w.server.decide(1000)
 		time.Sleep(2 * pollEvery)
-		if seg, err := a.ReserveFirst(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil || seg.First < 1001 {
+		if seg, err := storetest.ReserveFirst(t.Context(), a, store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil || seg.First < 1001 {
 			t.Errorf("a tag that was lost: %v, %v", seg, err)
 		}
 		w.server.decide(1000)
 		time.Sleep(2 * pollEvery)
 		for _, s := range []*Store{a, b, w.loader(2)} {
-			if seg, err := s.Reserve(t.Context(), "a", 10); err != nil || seg.First < 1011 {
+			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || seg.First < 1011 {
 				t.Errorf("a tag that was cached: %v, %v", seg, err)
 			}
 		}
@@ -378,7 +378,7 @@ func TestLowestFirstIDOnlyRises(t *testing.T) {
 			t.Helper()
 			time.Sleep(2 * pollEvery)
 			_ = s.poll(t.Context(), true) // as Run does
-			if seg, err := s.Reserve(t.Context(), "a", 10); !errors.Is(err, want) {
+			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, want) {
 				t.Errorf("got %v, %v; want %v", seg, err, want)
 			}
 		}
@@ -411,7 +411,7 @@ func TestSlowPolls(t *testing.T) {
 		w.server.loss = 0
 		s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, slowServer{w.server})
 		for range 3 {
-			if _, err := s.Reserve(t.Context(), "a", 10); err != nil {
+			if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil {
 				t.Error(err)
 			}
 		}

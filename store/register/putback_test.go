@@ -7,6 +7,7 @@ import (
 
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 // TestLostRegisterIsMadeMarked: a register that is missing is created marked as
@@ -35,7 +36,7 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 	if err != nil || !found.raising || found.id != agreed {
 		t.Errorf("marked %v, identity %q, want that of the installation, %q, %v", found.raising, found.id, agreed, err)
 	}
-	if seg, err := loader.Reserve(t.Context(), "a", 10); err == nil {
+	if seg, err := storetest.Reserve(t.Context(), loader, "a", 10); err == nil {
 		t.Errorf("granted %v from a register that is being restored", seg)
 	}
 	raise := Raise{Target: 500, Alone: true, First: func(ctx context.Context, _ Raise) error {
@@ -152,7 +153,7 @@ func TestLostRegisterWaitsForPermits(t *testing.T) {
 	s := newSite(t)
 	one, two := handle(s, connect(s, s.srv)), handle(s, connect(s, s.srv))
 	tag := store.Tag{Name: "a", Step: 10, Next: 1, Order: store.Trend}
-	if _, err := one.ReserveFirst(t.Context(), tag, 10); err != nil {
+	if _, err := storetest.ReserveFirst(t.Context(), one, tag, 10); err != nil {
 		t.Fatal(err)
 	}
 	if err := two.poll(t.Context(), true); err != nil {
@@ -162,7 +163,7 @@ func TestLostRegisterWaitsForPermits(t *testing.T) {
 	if _, err := Decide(t.Context(), connect(s, s.srv), 1, 1_000_000, false); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := two.ReserveFirst(t.Context(), tag, 10); err == nil {
+	if again, err := storetest.ReserveFirst(t.Context(), two, tag, 10); err == nil {
 		t.Errorf("DUPLICATE: %v", again)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 // admin opens the register to raise it.
@@ -78,7 +79,7 @@ func TestRaiseWaitsForPermits(t *testing.T) {
 	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 1_000_000, By: func(tag string) int64 {
 		if listed++; listed == tags {
 			natstest.Eventually(t, "the sequence is lifted", func() bool { return s.lastSequence() > seen })
-			if seg, err := loader.Reserve(t.Context(), strings.Clone(tag), 10); err == nil {
+			if seg, err := storetest.Reserve(t.Context(), loader, strings.Clone(tag), 10); err == nil {
 				t.Errorf("%s: %v is granted from an entry that was put back", tag, seg)
 			}
 		}
@@ -108,7 +109,7 @@ func TestRaiseInterrupted(t *testing.T) {
 		t.Errorf("interrupted: %+v, %v", state, err)
 	}
 	loader := handle(t, connect(t, s.srv))
-	if seg, err := loader.Reserve(t.Context(), "t0000", 10); !errors.Is(err, store.ErrRegressed) {
+	if seg, err := storetest.Reserve(t.Context(), loader, "t0000", 10); !errors.Is(err, store.ErrRegressed) {
 		t.Errorf("under the mark: %v, %v", seg, err)
 	}
 	if did, err := Bucket(prefix, 3).Apply(t.Context(), s.js); !errors.Is(err, ErrRaising) {

@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 // site is a register on a server.
@@ -59,7 +60,7 @@ func (s site) create(h *Store, tag string) {
 // reserve reserves 10 IDs, which must not begin below first.
 func (s site) reserve(h *Store, tag string, first int64) store.Segment {
 	s.Helper()
-	seg, err := h.Reserve(s.Context(), tag, 10)
+	seg, err := storetest.Reserve(s.Context(), h, tag, 10)
 	if err != nil || seg.First < first {
 		s.Fatalf("%s: %v, %v; want IDs from %d on", tag, seg, err, first)
 	}
@@ -118,7 +119,7 @@ func (s site) awaitStop(h *Store) {
 	s.Helper()
 	natstest.Eventually(s, "the loader stops", func() bool { return h.Stopped() != nil })
 	for range 3 {
-		if seg, err := h.Reserve(s.Context(), "order", 10); !errors.Is(err, store.ErrRegressed) {
+		if seg, err := storetest.Reserve(s.Context(), h, "order", 10); !errors.Is(err, store.ErrRegressed) {
 			s.Fatalf("a loader that has stopped: %v, %v", seg, err)
 		}
 	}
@@ -167,7 +168,7 @@ func TestRegressions(t *testing.T) {
 			c.do(s, older)
 			for _, h := range []*Store{one, two} {
 				if name == "an entry set lower" {
-					_, _ = h.Reserve(t.Context(), "order", 10) // this reads it
+					_, _ = storetest.Reserve(t.Context(), h, "order", 10) // this reads it
 				}
 				s.awaitStop(h)
 				if n := h.Figures().Regressions; n != 1 {
@@ -182,7 +183,7 @@ func TestRegressions(t *testing.T) {
 				s.reserve(h, "order", 1_000_001)
 				s.reserve(h, "late", c.late)
 			}
-			if seg, err := one.ReserveFirst(t.Context(), store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil || seg.First < 1_000_001 {
+			if seg, err := storetest.ReserveFirst(t.Context(), one, store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil || seg.First < 1_000_001 {
 				t.Errorf("a tag that comes into being: %v, %v", seg, err)
 			}
 			var below *store.BelowError
@@ -238,7 +239,7 @@ func TestAwayIsNotBack(t *testing.T) {
 	s.srv.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if seg, err := h.Reserve(ctx, "order", 10); err == nil {
+	if seg, err := storetest.Reserve(ctx, h, "order", 10); err == nil {
 		t.Errorf("without a server: %v", seg)
 	}
 	s.srv.Restart()
@@ -246,7 +247,7 @@ func TestAwayIsNotBack(t *testing.T) {
 		// Requests sent too early are never answered.
 		call, done := context.WithTimeout(t.Context(), time.Second)
 		defer done()
-		seg, err := h.Reserve(call, "order", 10)
+		seg, err := storetest.Reserve(call, h, "order", 10)
 		if err == nil && seg.First < last.End {
 			t.Fatalf("DUPLICATE: %v after %v", seg, last)
 		}
@@ -281,7 +282,7 @@ func TestStartsWithoutMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seg, err := h.ReserveFirst(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}, 10); err != nil || seg.First != 1001 {
+	if seg, err := storetest.ReserveFirst(t.Context(), h, store.Tag{Name: "order", Step: 10, Next: 1}, 10); err != nil || seg.First != 1001 {
 		t.Errorf("after the decision: %v, %v", seg, err)
 	}
 }
@@ -400,10 +401,10 @@ func TestDeletedByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := handle(t, connect(t, s.srv))
-	if _, err := fresh.Reserve(t.Context(), "order", 1); !errors.Is(err, store.ErrNoTag) {
+	if _, err := storetest.Reserve(t.Context(), fresh, "order", 1); !errors.Is(err, store.ErrNoTag) {
 		t.Errorf("Reserve: %v", err)
 	}
-	if _, err := fresh.ReserveFirst(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}, 1); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := storetest.ReserveFirst(t.Context(), fresh, store.Tag{Name: "order", Step: 1, Next: 1}, 1); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("ReserveFirst: %v", err)
 	}
 	if err := fresh.CreateTag(t.Context(), store.Tag{Name: "order", Step: 1, Next: 1}); !errors.Is(err, store.ErrBadTag) {
@@ -460,7 +461,7 @@ func TestRaiseAll(t *testing.T) {
 	if found, err := h.remote.poll(t.Context()); err != nil || found.first != 102 || found.raising {
 		t.Errorf("the others are not decided upon: %+v, %v", found, err)
 	}
-	if seg, err := handle(t, connect(t, s.srv)).Reserve(t.Context(), "order", 1); err != nil || seg.First != 102 {
+	if seg, err := storetest.Reserve(t.Context(), handle(t, connect(t, s.srv)), "order", 1); err != nil || seg.First != 102 {
 		t.Errorf("after that: %v, %v", seg, err)
 	}
 }

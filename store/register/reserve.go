@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/idworker/idworker/internal/pause"
@@ -34,43 +34,19 @@ func checkName(tag string) error {
 	return nil
 }
 
-func checkReserve(tag string, n int64) error {
-	if err := checkName(tag); err != nil {
-		return err
+func checkReserve(tag string, wants []store.Want) error {
+	if len(wants) == 0 {
+		return fmt.Errorf("%w: no IDs wanted", store.ErrBadTag)
 	}
-	if n < 1 {
-		return fmt.Errorf("%w: %d IDs, allowed is 1 or more", store.ErrBadTag, n)
-	}
-	return nil
-}
-
-// Lookup implements [store.Loader]. A row without an entry is trend.
-func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
-	if err := checkName(tag); err != nil {
-		return store.Tag{}, err
-	}
-	good := s.live
-	if s.cfg.Table != nil {
-		good = storedEntry.exists // the row shows whether the tag exists
-	}
-	_, r, err := s.look(ctx, tag, 0, good)
-	step := r.Step
-	switch {
-	case err != nil:
-	case s.cfg.Table == nil && !s.live(r):
-		err = store.ErrNoTag
-	case s.cfg.Table != nil:
-		if step, err = s.rowStep(ctx, tag); err == nil && r.deleted() {
-			err = errDeleted
+	for _, w := range wants {
+		if w.Step < 0 || w.Waiting < 0 || w.Most < 1 {
+			return fmt.Errorf("%w: %+v, allowed are a step and waiting IDs of 0 or more, and 1 ID or more", store.ErrBadTag, w)
 		}
 	}
-	if err != nil {
-		return store.Tag{}, s.tagError(tag, err)
-	}
-	return store.Tag{Name: tag, Step: step, Order: r.order()}, nil
+	return checkName(tag)
 }
 
-// Probe implements [store.Loader]. It reads nothing of the register, because
+// Probe implements [store.Reserver]. It reads nothing of the register, because
 // Run polls it anyway.
 func (s *Store) Probe(ctx context.Context, write bool) error {
 	err := s.checkPolled()
@@ -90,11 +66,6 @@ func (s *Store) rewrite(ctx context.Context) error {
 	if !found {
 		return nil
 	}
-	done, err := s.locks.lock(ctx, tag)
-	if err != nil {
-		return err
-	}
-	defer done()
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, storedEntry.exists)
 		if err == nil && r.exists() {
@@ -117,35 +88,35 @@ func (s *Store) anyTag() (tag string, found bool) {
 	return "", false
 }
 
-// Reserve implements [store.Loader]. Without a table it writes once, unless
+// Reserve implements [store.Reserver]. Without a table it writes once, unless
 // another process has written since. With a table it reserves a range there,
 // then writes once.
-func (s *Store) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
-	if err := checkReserve(tag, n); err != nil {
-		return store.Grant{}, err
+func (s *Store) Reserve(ctx context.Context, tag string, wants []store.Want) (granted store.Reservation, err error) {
+	if err := checkReserve(tag, wants); err != nil {
+		return granted, err
 	}
-	return s.withLock(ctx, tag, func() (store.Grant, error) {
-		if s.cfg.Table != nil {
-			return s.reserveRow(ctx, tag, n, false)
-		}
-		return s.reserveNext(ctx, tag, n)
-	})
+	if s.cfg.Table != nil {
+		granted, err = s.reserveRow(ctx, tag, wants, false)
+	} else {
+		granted, err = s.reserveNext(ctx, tag, wants)
+	}
+	return granted, s.tagError(tag, err)
 }
 
-// ReserveFirst implements [store.Loader].
-func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
-	if err := errors.Join(checkReserve(tag.Name, n), tag.Check()); err != nil {
-		return store.Grant{}, err
+// ReserveFirst implements [store.Reserver].
+func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, wants []store.Want) (granted store.Reservation, err error) {
+	if err := errors.Join(checkReserve(tag.Name, wants), tag.Check()); err != nil {
+		return granted, err
 	}
-	if s.isFull() {
-		return store.Grant{}, store.ErrNoRoom
+	switch {
+	case s.isFull():
+		return granted, store.ErrNoRoom
+	case s.cfg.Table != nil:
+		granted, err = s.createRow(ctx, tag, wants)
+	default:
+		granted, err = s.createNext(ctx, tag, wants)
 	}
-	return s.withLock(ctx, tag.Name, func() (store.Grant, error) {
-		if s.cfg.Table != nil {
-			return s.createRow(ctx, tag, n)
-		}
-		return s.createNext(ctx, tag, n)
-	})
+	return granted, s.tagError(tag.Name, err)
 }
 
 func (s *Store) isFull() bool {
@@ -154,65 +125,49 @@ func (s *Store) isFull() bool {
 	return s.full
 }
 
-// withLock calls reserve while it holds the lock of a tag, and counts the
-// outcome.
-func (s *Store) withLock(ctx context.Context, tag string, reserve func() (store.Grant, error)) (store.Grant, error) {
-	done, err := s.locks.lock(ctx, tag)
+// grant records numbers from the beginning of a free range as granted. It
+// writes e over the revision that was read. The sizes and the granted order are
+// those of the entry that it writes.
+func (s *Store) grant(ctx context.Context, p sent, tag string, e storedEntry, step int64, free store.Segment, wants []store.Want) (store.Reservation, error) {
+	granted, err := free.Divide(e.order(), step, wants)
 	if err != nil {
-		return store.Grant{}, s.tagError(tag, err)
+		return granted, err
 	}
-	defer done()
-	granted, err := reserve()
+	e.Next = granted.End()
+	err = s.write(ctx, p, tag, e)
+	if errors.Is(err, errStale) {
+		return store.Reservation{}, err
+	}
+	s.count(err == nil)
 	if err != nil {
-		return store.Grant{}, s.tagError(tag, err)
+		return store.Reservation{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.figures.Granted++
 	return granted, nil
 }
 
-func (s *Store) burn() {
+// count counts a range that was granted, or discarded.
+func (s *Store) count(granted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.figures.Burnt++
-}
-
-// fit is n, or for a trend tag what is left from first, if that is less.
-func fit(o store.Order, first, n int64) int64 {
-	if left := store.Left(first); o != store.Strict && left > 0 {
-		return min(n, left)
+	if granted {
+		s.figures.Granted++
+	} else {
+		s.figures.Burnt++
 	}
-	return n
-}
-
-// grant records the n IDs from first as granted, over the entry that was read:
-// fewer for a trend tag that has fewer left. The granted order is the order that
-// it writes.
-func (s *Store) grant(ctx context.Context, p sent, tag string, over storedEntry, e entry, first, n int64) (store.Grant, error) {
-	seg, err := store.Following(first, fit(e.Order, first, n))
-	if err != nil {
-		return store.Grant{}, err
-	}
-	e.Next = seg.End
-	err = s.write(ctx, p, tag, storedEntry{e, over.revision})
-	if err != nil && !errors.Is(err, errStale) {
-		s.burn()
-	}
-	return store.Grant{Segment: seg, Order: e.order()}, err
 }
 
 // reserveNext reserves the IDs after the entry of a tag.
-func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Grant, error) {
+func (s *Store) reserveNext(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, s.live)
 		switch {
 		case err != nil:
-			return store.Grant{}, err
+			return store.Reservation{}, err
 		case !s.live(r):
-			return store.Grant{}, store.ErrNoTag
+			return store.Reservation{}, store.ErrNoTag
 		}
-		granted, err := s.grant(ctx, p, tag, r, r.entry, r.Next, n)
+		free := store.Segment{First: r.Next, End: math.MaxInt64}
+		granted, err := s.grant(ctx, p, tag, r, r.Step, free, wants)
 		if !errors.Is(err, errStale) {
 			return granted, err
 		}
@@ -221,17 +176,18 @@ func (s *Store) reserveNext(ctx context.Context, tag string, n int64) (store.Gra
 
 // createNext creates the entry of a tag, on the condition that it has none.
 // Over the entry of a removed tag it continues from there.
-func (s *Store) createNext(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+func (s *Store) createNext(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag.Name, attempt, func(r storedEntry) bool { return !s.live(r) })
 		if err == nil {
 			err = s.mayCreate(tag, r)
 		}
 		if err != nil {
-			return store.Grant{}, err
+			return store.Reservation{}, err
 		}
-		e := entry{Step: tag.Step, Order: stored(tag.Order)}
-		granted, err := s.grant(ctx, p, tag.Name, r, e, max(tag.Next, r.Next, s.lowest(tag)), n)
+		e := storedEntry{entry{Step: tag.Step, Order: stored(tag.Order)}, r.revision}
+		free := store.Segment{First: max(tag.Next, r.Next, s.lowest(tag)), End: math.MaxInt64}
+		granted, err := s.grant(ctx, p, tag.Name, e, tag.Step, free, wants)
 		if !errors.Is(err, errStale) {
 			return granted, err
 		}
@@ -309,47 +265,4 @@ func (s *Store) Floor(ctx context.Context) (lowest int64, decided time.Time, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(1, s.evidence.First), s.evidence.Decided, err
-}
-
-// tagLocks serializes the reservations of each tag in this process: they would
-// only lose races against each other. The zero value is ready for use.
-type tagLocks struct {
-	mu   sync.Mutex
-	tags map[string]*tagLock
-}
-
-type tagLock struct {
-	free  chan struct{} // holds a token while the lock is free
-	users int
-}
-
-// lock waits for the lock of a tag, which the caller holds until it calls done.
-func (t *tagLocks) lock(ctx context.Context, tag string) (done func(), err error) {
-	t.mu.Lock()
-	if t.tags == nil {
-		t.tags = make(map[string]*tagLock)
-	}
-	mine := t.tags[tag]
-	if mine == nil {
-		mine = &tagLock{free: make(chan struct{}, 1)}
-		mine.free <- struct{}{}
-		t.tags[tag] = mine
-	}
-	mine.users++
-	t.mu.Unlock()
-	select {
-	case <-mine.free:
-		return func() { mine.free <- struct{}{}; t.leave(tag, mine) }, nil
-	case <-ctx.Done():
-		t.leave(tag, mine)
-		return nil, ctx.Err()
-	}
-}
-
-func (t *tagLocks) leave(tag string, mine *tagLock) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if mine.users--; mine.users == 0 {
-		delete(t.tags, tag)
-	}
 }

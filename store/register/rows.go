@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -23,20 +24,21 @@ const rowAttempts = 256
 
 // reserveRow has the table propose ranges until a range lies above all earlier
 // grants. made reports whether the caller has inserted the row.
-func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) (store.Grant, error) {
+func (s *Store) reserveRow(ctx context.Context, tag string, wants []store.Want, made bool) (store.Reservation, error) {
 	for attempt := range rowAttempts {
-		if _, err := s.permit(ctx); err != nil { // or the range would be discarded
-			return store.Grant{}, err
-		}
-		before := s.cached(tag)
-		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
-		if errors.Is(err, store.ErrExhausted) {
-			seg, err = s.reserveRest(ctx, tag, n, err)
-		}
+		before, step, err := s.lookUpRow(ctx, tag)
 		if err != nil {
-			return store.Grant{}, s.missing(ctx, tag, err)
+			return store.Reservation{}, err
 		}
-		granted, lowest, err := s.claim(ctx, tag, seg, made)
+		n := store.Total(wants, before.order(), step)
+		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
+		if errors.Is(err, store.ErrExhausted) && before.Order != store.Strict {
+			seg, err = s.cfg.Table.ReserveRest(ctx, tag, n)
+		}
+		if err != nil { // the order matters if the row is exhausted
+			return store.Reservation{Order: before.order(), Step: step}, s.missing(ctx, tag, err)
+		}
+		granted, lowest, err := s.claim(ctx, tag, seg, made, step, wants)
 		switch {
 		case !errors.Is(err, errBelow):
 			return granted, err
@@ -51,26 +53,23 @@ func (s *Store) reserveRow(ctx context.Context, tag string, n int64, made bool) 
 			err = nil
 		}
 		if err != nil {
-			return store.Grant{}, err
+			return store.Reservation{}, err
 		}
 	}
-	return store.Grant{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
+	return store.Reservation{}, fmt.Errorf("%w, %d times in a row", errBelow, rowAttempts)
 }
 
-// reserveRest has the table propose what is left of a trend tag. For a strict
-// tag it returns the error that nothing fits.
-func (s *Store) reserveRest(ctx context.Context, tag string, n int64, full error) (store.Segment, error) {
-	r := s.cached(tag)
-	if !r.exists() {
-		var err error
-		if r, err = s.read(ctx, tag); err != nil {
-			return store.Segment{}, err
-		}
+// lookUpRow returns the entry of a tag, with revision 0 if there is none yet,
+// and the step of its row. It begins with a permit, without which a range of
+// the row would be discarded.
+func (s *Store) lookUpRow(ctx context.Context, tag string) (r storedEntry, step int64, err error) {
+	if _, r, err = s.look(ctx, tag, 0, storedEntry.exists); err != nil {
+		return r, 0, err
 	}
-	if r.Order == store.Strict {
-		return store.Segment{}, full
+	if step, err = s.rowStep(ctx, tag); err == nil && r.deleted() {
+		err = errDeleted
 	}
-	return s.cfg.Table.ReserveRest(ctx, tag, n)
+	return r, step, err
 }
 
 // claim moves the entry of a tag to the end of a range that the table proposed.
@@ -80,7 +79,7 @@ func (s *Store) reserveRest(ctx context.Context, tag string, n int64, full error
 //
 // The mark of a removed tag stays, unless the caller has made the row: the tag
 // may have been removed since the table proposed the range.
-func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool) (granted store.Grant, lowest int64, err error) {
+func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool, step int64, wants []store.Want) (granted store.Reservation, lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, storedEntry.exists)
 		if err == nil && r.deleted() {
@@ -93,11 +92,11 @@ func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made b
 			err = errBelow
 		}
 		if err != nil {
-			s.burn()
-			return store.Grant{}, lowest, err
+			s.count(false)
+			return granted, lowest, err
 		}
-		e := entry{Order: r.Order, Removed: r.Removed && !made}
-		if granted, err = s.grant(ctx, p, tag, r, e, seg.First, seg.Len()); !errors.Is(err, errStale) {
+		e := storedEntry{entry{Order: r.Order, Removed: r.Removed && !made}, r.revision}
+		if granted, err = s.grant(ctx, p, tag, e, step, seg, wants); !errors.Is(err, errStale) {
 			return granted, lowest, err
 		}
 	}
@@ -122,32 +121,33 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 }
 
 // createRow inserts a row whose first range is already reserved.
-func (s *Store) createRow(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+func (s *Store) createRow(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
 	err := s.announce(ctx, tag, func(r storedEntry) error { return s.mayCreate(tag, r) })
 	if errors.Is(err, store.ErrTagExists) { // unless its row is missing
 		_, err = s.cfg.Table.Find(ctx, tag.Name)
 		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
 	}
 	if err != nil {
-		return store.Grant{}, err
+		return store.Reservation{}, err
 	}
-	first := max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag))
-	seg, err := store.Following(first, fit(tag.Order, first, n))
+	seg := store.Segment{First: max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag)), End: math.MaxInt64}
+	planned, err := seg.Divide(tag.Order, tag.Step, wants)
 	if err != nil {
-		return store.Grant{}, err
+		return planned, err
 	}
+	seg.End = planned.End()
 	err = s.cfg.Table.CreateTag(ctx, store.Tag{Name: tag.Name, Step: tag.Step, Next: seg.End})
 	if err != nil {
-		return store.Grant{}, err
+		return store.Reservation{}, err
 	}
-	granted, lowest, err := s.claim(ctx, tag.Name, seg, true)
+	granted, lowest, err := s.claim(ctx, tag.Name, seg, true, tag.Step, wants)
 	if !errors.Is(err, errBelow) {
 		return granted, err
 	}
 	if err := s.cfg.Table.Raise(ctx, tag.Name, lowest); err != nil {
-		return store.Grant{}, err
+		return store.Reservation{}, err
 	}
-	return s.reserveRow(ctx, tag.Name, n, true)
+	return s.reserveRow(ctx, tag.Name, wants, true)
 }
 
 // announce writes the entry of a tag before its row is inserted, unless there

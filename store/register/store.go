@@ -51,7 +51,6 @@ type Store struct {
 	log    *zap.Logger
 	now    func() time.Time // includes the time in suspend
 
-	locks   tagLocks
 	steps   steps
 	polling chan struct{} // holds a token while a poll is in flight
 	noting  sync.Mutex    // held from reading evidence until the witness is written
@@ -168,19 +167,26 @@ func (s *Store) Close() error {
 	return s.note(context.Background())
 }
 
-// Figures implements [store.Loader].
+// Figures implements [store.Reserver].
 func (s *Store) Figures() store.Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.figures
-	f.Limit = math.MaxInt64
 	if s.cfg.Table != nil {
-		f.Server, f.Limit = s.cfg.Table.Server(), s.cfg.Table.Limited()
+		f.Server = s.cfg.Table.Server()
 	}
 	return f
 }
 
-// Stopped implements [store.Loader].
+// Limited implements [store.Reserver].
+func (s *Store) Limited() int64 {
+	if s.cfg.Table != nil {
+		return s.cfg.Table.Limited()
+	}
+	return math.MaxInt64
+}
+
+// Stopped implements [store.Reserver].
 func (s *Store) Stopped() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +205,7 @@ func (s *Store) live(r storedEntry) bool {
 	return r.exists() && !r.Removed && (r.Step > 0 || s.cfg.Table != nil)
 }
 
-// Known implements [store.Loader].
+// Known implements [store.Reserver].
 func (s *Store) Known(tag string) bool { return s.live(s.cached(tag)) }
 
 func (s *Store) cached(tag string) storedEntry {

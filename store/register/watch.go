@@ -50,7 +50,7 @@ const (
 	suspicion = 25 * time.Second
 )
 
-// Run implements [store.Loader]: it polls the register once a second and writes
+// Run implements [store.Reserver]: it polls the register once a second and writes
 // the witness, so that if the register regresses, this process has missed few
 // writes.
 func (s *Store) Run(ctx context.Context) {

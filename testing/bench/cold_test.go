@@ -18,6 +18,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -127,7 +128,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	reference := func(from int) float64 {
 		began := time.Now()
 		inParallel(references/2, func(n int) {
-			_, err := s.Reserve(context.Background(), coldTag(tags+from+n), 1000)
+			_, err := storetest.Reserve(context.Background(), s, coldTag(tags+from+n), 1000)
 			coldCheck(t, err)
 		})
 		return coldReference / 2 / time.Since(began).Seconds()
@@ -159,13 +160,13 @@ type busyStore struct {
 	calls, busy atomic.Int64
 }
 
-func (s *busyStore) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
+func (s *busyStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	began := time.Now()
 	defer func() {
 		s.calls.Add(1)
 		s.busy.Add(int64(time.Since(began)))
 	}()
-	return s.Store.Reserve(ctx, tag, step)
+	return s.Store.Reserve(ctx, tag, wants)
 }
 
 // inParallel calls f with 0 to n−1, as many at a time as a loader has turns.

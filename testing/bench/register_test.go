@@ -18,6 +18,7 @@ import (
 	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 const (
@@ -63,7 +64,7 @@ func benchmarkRegister(b *testing.B, name string, table store.Database) {
 	sides := []func() measured{
 		func() measured {
 			return reservations(b, func(ctx context.Context, tag string, n int64) (store.Segment, error) {
-				grant, err := s.Reserve(ctx, tag, n)
+				grant, err := storetest.Reserve(ctx, s, tag, n)
 				return grant.Segment, err
 			})
 		},

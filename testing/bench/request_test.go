@@ -167,9 +167,9 @@ type countedStore struct {
 	reserved atomic.Int64
 }
 
-func (s *countedStore) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
+func (s *countedStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	s.reserved.Add(1)
-	return s.Store.Reserve(ctx, tag, step)
+	return s.Store.Reserve(ctx, tag, wants)
 }
 
 // startProcess makes a process and starts it.

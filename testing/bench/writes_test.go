@@ -150,11 +150,11 @@ type slowStore struct {
 	writes, ids atomic.Int64
 }
 
-func (s *slowStore) Reserve(ctx context.Context, tag string, step int64) (store.Grant, error) {
+func (s *slowStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	time.Sleep(hotWrite)
 	s.writes.Add(1)
-	s.ids.Add(step)
-	return s.Store.Reserve(ctx, tag, step)
+	s.ids.Add(store.Total(wants, store.Trend, hotStep))
+	return s.Store.Reserve(ctx, tag, wants)
 }
 
 // count returns the figures so far.

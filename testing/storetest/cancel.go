@@ -19,7 +19,7 @@ func testCancelled(t *testing.T, open func() store.Store) {
 	ctx, cancel := context.WithCancel(patient(t))
 	cancel()
 	for name, call := range map[string]func() error{
-		"Reserve": func() error { _, err := s.Reserve(ctx, "order", 10); return err },
+		"Reserve": func() error { _, err := Reserve(ctx, s, "order", 10); return err },
 		"Lookup":  func() error { _, err := open().Lookup(ctx, "order"); return err },
 		"Tags":    func() error { _, err := s.Tags(ctx); return err },
 		"CreateTag": func() error {
@@ -77,7 +77,7 @@ func testCancelledInFlight(t *testing.T, open func() store.Store) {
 					within = max(within<<random.IntN(12)>>random.IntN(12), time.Nanosecond)
 				}
 				ctx, cancel := context.WithTimeout(patient(t), time.Duration(random.Int64N(int64(within))))
-				seg, err := s.Reserve(ctx, "order", step)
+				seg, err := Reserve(ctx, s, "order", step)
 				cancel()
 				if err != nil {
 					cut.Add(1)

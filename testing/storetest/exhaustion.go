@@ -21,7 +21,7 @@ func testExhaustion(t *testing.T, open func() store.Store) {
 	refused := func(tag string, n int64) {
 		t.Helper()
 		before := tags(t, s)[tag]
-		if seg, err := s.Reserve(patient(t), tag, n); !errors.Is(err, store.ErrExhausted) {
+		if seg, err := Reserve(patient(t), s, tag, n); !errors.Is(err, store.ErrExhausted) {
 			t.Errorf("Reserve of %d from %d on: %v, %v, want ErrExhausted", n, before.Next, seg, err)
 		}
 		if after := tags(t, s)[tag]; after != before {
@@ -64,7 +64,7 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 		s := open()
 		wg.Go(func() {
 			for range each {
-				seg, err := s.Reserve(patient(t), "order", 10)
+				seg, err := Reserve(patient(t), s, "order", 10)
 				switch {
 				case err == nil:
 					ledger.Add("order", seg.Len(), seg.Segment)

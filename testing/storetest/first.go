@@ -14,7 +14,7 @@ import (
 // first makes a tag with its first segment or ends the test.
 func first(t *testing.T, s store.Store, name string, step, n int64) store.Segment {
 	t.Helper()
-	seg, err := s.ReserveFirst(patient(t), store.Tag{Name: name, Step: step, Next: 1}, n)
+	seg, err := ReserveFirst(patient(t), s, store.Tag{Name: name, Step: step, Next: 1}, n)
 	if err != nil {
 		t.Fatalf("ReserveFirst(%s, %d): %v", name, n, err)
 	}
@@ -27,25 +27,25 @@ func testReserveFirst(t *testing.T, open func() store.Store) {
 		t.Errorf("the first segment is %v, want [1, 26)", seg)
 	}
 	expect(t, other, "chat.1", 10, 26)
-	if seg, err := other.ReserveFirst(patient(t), store.Tag{Name: "chat.1", Step: 10, Next: 1}, 5); !errors.Is(err, store.ErrTagExists) {
+	if seg, err := ReserveFirst(patient(t), other, store.Tag{Name: "chat.1", Step: 10, Next: 1}, 5); !errors.Is(err, store.ErrTagExists) {
 		t.Errorf("a second first segment: %v, %v, want ErrTagExists", seg, err)
 	}
 	if seg := reserve(t, other, "chat.1", 10); seg.First != 26 {
 		t.Errorf("the second segment is %v, want [26, 36)", seg)
 	}
 	create(t, s, "chat.2", 10, 7)
-	if _, err := other.ReserveFirst(patient(t), store.Tag{Name: "chat.2", Step: 10, Next: 1}, 5); !errors.Is(err, store.ErrTagExists) {
+	if _, err := ReserveFirst(patient(t), other, store.Tag{Name: "chat.2", Step: 10, Next: 1}, 5); !errors.Is(err, store.ErrTagExists) {
 		t.Errorf("the first segment of a tag that was created: %v, want ErrTagExists", err)
 	}
-	if seg, err := s.ReserveFirst(patient(t), store.Tag{Name: "chat.3", Step: 10, Next: 100}, 5); err != nil || seg.First != 100 {
+	if seg, err := ReserveFirst(patient(t), s, store.Tag{Name: "chat.3", Step: 10, Next: 100}, 5); err != nil || seg.First != 100 {
 		t.Errorf("a first segment from 100 on: %v, %v", seg, err)
 	}
 	for _, bad := range []store.Tag{{Name: "", Step: 1, Next: 1}, {Name: "chat.*", Step: 1, Next: 1}, {Name: "x", Step: 0, Next: 1}, {Name: "x", Step: 1}} {
-		if seg, err := s.ReserveFirst(patient(t), bad, 5); !errors.Is(err, store.ErrBadTag) && !errors.Is(err, messages.ErrTag) {
+		if seg, err := ReserveFirst(patient(t), s, bad, 5); !errors.Is(err, store.ErrBadTag) && !errors.Is(err, messages.ErrTag) {
 			t.Errorf("ReserveFirst(%+v): %v, %v, want ErrBadTag", bad, seg, err)
 		}
 	}
-	if seg, err := s.ReserveFirst(patient(t), store.Tag{Name: "x", Step: 1, Next: 1}, 0); !errors.Is(err, store.ErrBadTag) {
+	if seg, err := ReserveFirst(patient(t), s, store.Tag{Name: "x", Step: 1, Next: 1}, 0); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("a first segment of 0 IDs: %v, %v, want ErrBadTag", seg, err)
 	}
 	if tag, there := tags(t, s)["x"]; there {
@@ -65,10 +65,10 @@ func testReserveFirstRace(t *testing.T, open func() store.Store) {
 		wg.Go(func() {
 			for i := range rounds {
 				name := fmt.Sprint("chat.", i)
-				seg, err := s.ReserveFirst(patient(t), store.Tag{Name: name, Step: 10, Next: 1}, 10)
+				seg, err := ReserveFirst(patient(t), s, store.Tag{Name: name, Step: 10, Next: 1}, 10)
 				switch {
 				case errors.Is(err, store.ErrTagExists):
-					if seg, err = s.Reserve(patient(t), name, 10); err != nil {
+					if seg, err = Reserve(patient(t), s, name, 10); err != nil {
 						t.Errorf("Reserve: %v", err)
 						return
 					}

@@ -19,9 +19,9 @@ func createAs(t *testing.T, s store.Store, name string, next int64, order store.
 }
 
 // grantAs reserves an ID of a tag, whose grant must have the order.
-func grantAs(t *testing.T, s store.Store, name string, order store.Order) store.Grant {
+func grantAs(t *testing.T, s store.Store, name string, order store.Order) Part {
 	t.Helper()
-	granted, err := s.Reserve(patient(t), name, 1)
+	granted, err := Reserve(patient(t), s, name, 1)
 	if err != nil || granted.Order != order {
 		t.Errorf("Reserve(%s): %+v, %v, want the order %s", name, granted, err, order)
 	}
@@ -37,7 +37,7 @@ func refuseOrder(t *testing.T, s store.Store, name string, was store.Order) {
 		want = store.Trend
 	}
 	tag := store.Tag{Name: name, Step: 10, Next: 1 << 40, Order: want}
-	_, first := s.ReserveFirst(patient(t), tag, 1)
+	_, first := ReserveFirst(patient(t), s, tag, 1)
 	for call, err := range map[string]error{"CreateTag": s.CreateTag(patient(t), tag), "ReserveFirst": first} {
 		var refused *store.OrderError
 		if !errors.As(err, &refused) || *refused != (store.OrderError{Tag: name, Was: was, Want: want}) || !errors.Is(err, store.ErrBadTag) {
@@ -76,7 +76,7 @@ func testOrder(t *testing.T, open func() store.Store) {
 		if err := other.CreateTag(patient(t), store.Tag{Name: name, Step: 1, Next: 1 << 40, Order: store.Strict}); !errors.Is(err, store.ErrTagExists) {
 			t.Errorf("CreateTag of a tag that exists: %v, want ErrTagExists", err)
 		}
-		if _, err := other.ReserveFirst(patient(t), store.Tag{Name: name, Step: 1, Next: 1, Order: order}, 1); !errors.Is(err, store.ErrTagExists) {
+		if _, err := ReserveFirst(patient(t), other, store.Tag{Name: name, Step: 1, Next: 1, Order: order}, 1); !errors.Is(err, store.ErrTagExists) {
 			t.Errorf("ReserveFirst of a tag that exists: %v, want ErrTagExists", err)
 		}
 		look("after a second creator")
@@ -87,14 +87,14 @@ func testOrderOfFirst(t *testing.T, open func() store.Store) {
 	s := open()
 	for _, order := range []store.Order{store.Strict, store.Trend} {
 		name := "chat." + string(order)
-		granted, err := s.ReserveFirst(patient(t), store.Tag{Name: name, Step: 10, Next: 1, Order: order}, 5)
-		if err != nil || granted != (store.Grant{Segment: store.Segment{First: 1, End: 6}, Order: order}) {
+		granted, err := ReserveFirst(patient(t), s, store.Tag{Name: name, Step: 10, Next: 1, Order: order}, 5)
+		if err != nil || granted != (Part{store.Segment{First: 1, End: 6}, order}) {
 			t.Errorf("ReserveFirst as %s: %+v, %v", order, granted, err)
 		}
 		grantAs(t, s, name, order)
 		grantAs(t, open(), name, order)
 	}
-	if granted, err := s.ReserveFirst(patient(t), store.Tag{Name: "bad", Step: 1, Next: 1, Order: "none"}, 1); !errors.Is(err, store.ErrBadTag) {
+	if granted, err := ReserveFirst(patient(t), s, store.Tag{Name: "bad", Step: 1, Next: 1, Order: "none"}, 1); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("ReserveFirst with an unknown order: %+v, %v, want ErrBadTag", granted, err)
 	}
 }
@@ -117,7 +117,7 @@ func testOrderOfRemoved(t *testing.T, open func() store.Store) {
 			gone(t, s, name)
 			if round == 0 {
 				createAs(t, s, name, end, order)
-			} else if granted, err := s.ReserveFirst(patient(t), store.Tag{Name: name, Step: 10, Next: 1, Order: order}, 1); err != nil || granted.Order != order || granted.First < end {
+			} else if granted, err := ReserveFirst(patient(t), s, store.Tag{Name: name, Step: 10, Next: 1, Order: order}, 1); err != nil || granted.Order != order || granted.First < end {
 				t.Errorf("ReserveFirst of a removed tag: %+v, %v, want IDs from %d on, %s", granted, err, end, order)
 			}
 			grantAs(t, other, name, order)
@@ -137,7 +137,7 @@ func testOrderRace(t *testing.T, open func() store.Store) {
 	for round := range rounds {
 		name := fmt.Sprint("chat.", round)
 		errs := make([]error, racers)
-		grants := make([]store.Grant, racers)
+		grants := make([]Part, racers)
 		var wg sync.WaitGroup
 		for i, s := range handles {
 			wg.Go(func() {
@@ -146,7 +146,7 @@ func testOrderRace(t *testing.T, open func() store.Store) {
 					errs[i] = s.CreateTag(patient(t), tag)
 					return
 				}
-				grants[i], errs[i] = s.ReserveFirst(patient(t), tag, 10)
+				grants[i], errs[i] = ReserveFirst(patient(t), s, tag, 10)
 			})
 		}
 		wg.Wait()

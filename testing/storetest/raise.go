@@ -72,7 +72,7 @@ func testRaiseToTheEnd(t *testing.T, open func() store.Store) {
 	raise(t, s, "order", math.MaxInt64)
 	raise(t, s, "order", near)
 	expect(t, s, "order", 10, math.MaxInt64)
-	if seg, err := s.Reserve(patient(t), "order", 1); !errors.Is(err, store.ErrExhausted) {
+	if seg, err := Reserve(patient(t), s, "order", 1); !errors.Is(err, store.ErrExhausted) {
 		t.Errorf("Reserve after Raise to the last number: %v, %v, want ErrExhausted", seg, err)
 	}
 }
@@ -92,7 +92,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 			random := rand.New(rand.NewPCG(uint64(g), 11))
 			for range each {
 				step := 1 + random.Int64N(maxStep)
-				seg, err := reserving.Reserve(patient(t), "order", step)
+				seg, err := Reserve(patient(t), reserving, "order", step)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return
@@ -109,7 +109,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Raise: %v", err)
 					return
 				}
-				seg, err := raising.Reserve(patient(t), "order", 10)
+				seg, err := Reserve(patient(t), raising, "order", 10)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return

@@ -20,7 +20,7 @@ func remove(t *testing.T, s store.Store, name string) {
 // gone checks that every call treats a tag as nonexistent.
 func gone(t *testing.T, s store.Store, name string) {
 	t.Helper()
-	_, reserved := s.Reserve(patient(t), name, 10)
+	_, reserved := Reserve(patient(t), s, name, 10)
 	_, found := s.Lookup(patient(t), name) // after Reserve: until then it may be cached
 	for call, err := range map[string]error{
 		"Reserve":   reserved,
@@ -87,7 +87,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 		wg.Go(func() {
 			for {
 				late := removed.Load()
-				seg, err := s.Reserve(patient(t), "order", 10)
+				seg, err := Reserve(patient(t), s, "order", 10)
 				if errors.Is(err, store.ErrNoTag) {
 					return
 				}
@@ -104,7 +104,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 		})
 	}
 	for ledger.Len() < 20 && !t.Failed() {
-		if seg, err := admin.Reserve(patient(t), "order", 1); err == nil {
+		if seg, err := Reserve(patient(t), admin, "order", 1); err == nil {
 			ledger.Add("order", 1, seg.Segment)
 		} else {
 			t.Errorf("Reserve: %v", err)

@@ -33,11 +33,11 @@ func testReserveErrors(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	for _, step := range []int64{0, -1, -1 << 63} {
-		if seg, err := s.Reserve(patient(t), "order", step); !errors.Is(err, store.ErrBadTag) {
+		if seg, err := Reserve(patient(t), s, "order", step); !errors.Is(err, store.ErrBadTag) {
 			t.Errorf("Reserve of %d: %v, %v, want ErrBadTag", step, seg, err)
 		}
 	}
-	if seg, err := s.Reserve(patient(t), "missing", 10); !errors.Is(err, store.ErrNoTag) {
+	if seg, err := Reserve(patient(t), s, "missing", 10); !errors.Is(err, store.ErrNoTag) {
 		t.Errorf("Reserve of a missing tag: %v, %v, want ErrNoTag", seg, err)
 	}
 	expect(t, s, "order", 10, 1)
@@ -88,7 +88,7 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 			last := make(map[string]int64)
 			for range each {
 				name, step := names[random.IntN(len(names))], 1+random.Int64N(maxStep)
-				seg, err := stores[g%handles].Reserve(patient(t), name, step)
+				seg, err := Reserve(patient(t), stores[g%handles], name, step)
 				if err != nil {
 					t.Errorf("Reserve(%s, %d): %v", name, step, err)
 					return
@@ -126,7 +126,7 @@ func testBeginConcurrent(t *testing.T, open func() store.Store) {
 		var wg sync.WaitGroup
 		for range goroutines {
 			wg.Go(func() {
-				seg, err := s.Reserve(patient(t), "order", 10)
+				seg, err := Reserve(patient(t), s, "order", 10)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return
@@ -154,7 +154,7 @@ func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 		s := open()
 		wg.Go(func() {
 			for range each {
-				seg, err := s.Reserve(patient(t), "order", 10)
+				seg, err := Reserve(patient(t), s, "order", 10)
 				if err != nil {
 					t.Errorf("Reserve: %v", err)
 					return

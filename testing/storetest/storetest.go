@@ -49,6 +49,9 @@ func Run(t *testing.T, backend Backend) {
 		{"BeginConcurrently", testBeginConcurrent},
 		{"ReserveAgainstSetStep", testReserveAgainstSetStep},
 
+		{"Wants", testWants},
+		{"LastWants", testLastWants},
+
 		{"ReserveFirst", testReserveFirst},
 		{"ReserveFirstRaceHasOneWinner", testReserveFirstRace},
 
@@ -91,10 +94,34 @@ func create(t *testing.T, s store.Store, name string, step, next int64) {
 	}
 }
 
+// Part is the part of a reservation for a single want, with the order of its
+// tag.
+type Part struct {
+	store.Segment
+	Order store.Order
+}
+
+// Reserve reserves n IDs of a tag, whatever its order and step.
+func Reserve(ctx context.Context, s store.Reserver, tag string, n int64) (Part, error) {
+	return part(s.Reserve(ctx, tag, []store.Want{{Step: n, Waiting: n, Most: n}}))
+}
+
+// ReserveFirst makes a tag with its first n IDs.
+func ReserveFirst(ctx context.Context, s store.Reserver, tag store.Tag, n int64) (Part, error) {
+	return part(s.ReserveFirst(ctx, tag, []store.Want{{Step: n, Waiting: n, Most: n}}))
+}
+
+func part(granted store.Reservation, err error) (Part, error) {
+	if err != nil {
+		return Part{}, err
+	}
+	return Part{granted.Parts[0], granted.Order}, nil
+}
+
 // reserve takes a segment or ends the test.
 func reserve(t *testing.T, s store.Store, name string, step int64) store.Segment {
 	t.Helper()
-	seg, err := s.Reserve(patient(t), name, step)
+	seg, err := Reserve(patient(t), s, name, step)
 	if err != nil {
 		t.Fatalf("Reserve(%s, %d): %v", name, step, err)
 	}

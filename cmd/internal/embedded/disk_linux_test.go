@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -68,7 +69,7 @@ func TestFullDiskForReal(t *testing.T) {
 		filler := filepath.Join(mounted, "filler")
 		fill(t, filler, int64(round%3)<<12)
 		natstest.Eventually(t, "a write fails", func() bool {
-			segment, err := segments.Reserve(t.Context(), "order", 10)
+			segment, err := storetest.Reserve(t.Context(), segments, "order", 10)
 			if err == nil {
 				given.add(t, "order", segment.Segment)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/storetest"
 )
 
 // openStore opens the register of a server, as a loader in its process does.
@@ -74,7 +75,7 @@ type handedOut map[string]int64
 func (h handedOut) reserve(t *testing.T, s store.Store, tag string, times int) {
 	t.Helper()
 	for range times {
-		segment, err := s.Reserve(t.Context(), tag, 10)
+		segment, err := storetest.Reserve(t.Context(), s, tag, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -42,7 +42,7 @@ func (f databaseFolder) run(t *testing.T, do func(*embedded.Server, jetstream.Je
 
 // grant reserves n segments of 50 of the tag order, as a loader does, and
 // returns the last.
-func (f databaseFolder) grant(t *testing.T, n int) (last store.Grant) {
+func (f databaseFolder) grant(t *testing.T, n int) (last storetest.Part) {
 	t.Helper()
 	must(t, f.run(t, func(s *embedded.Server, js jetstream.JetStream) {
 		must(t, register.Create(t.Context(), js, prefix, 1))
@@ -50,7 +50,7 @@ func (f databaseFolder) grant(t *testing.T, n int) (last store.Grant) {
 		must(t, err)
 		defer func() { must(t, st.Close()) }()
 		for range n {
-			last, err = st.Reserve(t.Context(), "order", 50)
+			last, err = storetest.Reserve(t.Context(), st, "order", 50)
 			must(t, err)
 		}
 	}))

@@ -26,11 +26,9 @@
 //
 //	loader.go    the service: calls the store and answers
 //	schedule.go  which tag is called next
-//	pace.go      which tags are slow
-//	breaker.go   whether the store fails
-//	endings.go   tags whose numbers end
-//	failures.go  tags that cannot be granted
+//	judge.go     which tags are slow, and whether the store fails
+//	failing.go   tags whose numbers end, or that cannot be granted
 //	lookup.go    tags that are new to the loader
 //	census.go    the limits of templates
-//	stream.go    the load stream
+//	stream.go    the load stream, and when its events are acked
 package loader

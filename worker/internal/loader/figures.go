@@ -17,7 +17,7 @@ func newCounts() callCounts {
 
 // Figures has a loader's figures since its start.
 type Figures struct {
-	Loads    Loads
+	Calls    Calls
 	Outage   Outage
 	Endings  Endings
 	Failures Failures
@@ -25,8 +25,8 @@ type Figures struct {
 	Limit    int64  // below which tags end
 }
 
-// Loads counts a loader's calls of the store.
-type Loads struct {
+// Calls counts a loader's calls of the store.
+type Calls struct {
 	Writes   int64 `json:"writes"` // calls, of any outcome
 	Failures int64 `json:"failures"`
 	Burnt    int64 `json:"burnt"` // ranges that the store discarded
@@ -36,12 +36,12 @@ type Loads struct {
 func (l *Loader) Figures() Figures {
 	f := Figures{Outage: l.schedule.outage()}
 	for _, n := range l.counts {
-		f.Loads.Writes += n.Load()
+		f.Calls.Writes += n.Load()
 	}
-	f.Loads.Failures = l.counts["failed"].Load()
+	f.Calls.Failures = l.counts["failed"].Load()
 	of := l.cfg.Store.Figures()
-	f.Loads.Burnt, f.Server, f.Limit = of.Burnt, of.Server, of.Limit
-	f.Endings, f.Failures = l.endings.report(of.Limit), l.failures.report()
+	f.Calls.Burnt, f.Server, f.Limit = of.Burnt, of.Server, l.cfg.Store.Limited()
+	f.Endings, f.Failures = l.endings.report(f.Limit), l.failures.report()
 	return f
 }
 
@@ -66,7 +66,7 @@ func (l *Loader) Collect(to metric.Sink) {
 	}
 	to.Histogram(loadDuration, &l.latency, 0)
 	f := l.cfg.Store.Figures()
-	endings := l.endings.report(f.Limit)
+	endings := l.endings.report(l.cfg.Store.Limited())
 	to.Gauge(endingTags, float64(endings.Exhausted), "exhausted")
 	to.Gauge(endingTags, float64(endings.Soon), "soon")
 	to.Gauge(failingTags, float64(l.failures.report().Tags))

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { natstest.Main(m) }
 
 // fakeStore takes some time for each call, and fails or hangs on demand.
 type fakeStore struct {
-	store.Loader
+	store.Reserver
 	// single-letter prefixes of tags that do not exist until they are created
 	missing string
 
@@ -57,7 +57,8 @@ func newFakeStore() *fakeStore {
 }
 
 func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
-func (s *fakeStore) Figures() store.Figures  { return store.Figures{Limit: s.limit} }
+func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
+func (s *fakeStore) Limited() int64          { return s.limit }
 func (s *fakeStore) Stopped() error          { return nil }
 
 func (s *fakeStore) Probe(ctx context.Context, write bool) error {
@@ -94,20 +95,19 @@ func (s *fakeStore) Names(ctx context.Context, see func(string), current func())
 	return ctx.Err()
 }
 
-func (s *fakeStore) Lookup(_ context.Context, tag string) (store.Tag, error) {
+func (s *fakeStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.lookups++
-	if s.isMissing(tag) {
-		if s.down != nil {
-			return store.Tag{}, s.down
-		}
-		return store.Tag{}, store.ErrNoTag
+	missing, down := s.isMissing(tag), s.down
+	s.mu.Unlock()
+	if missing {
+		return store.Reservation{}, cmp.Or(down, store.ErrNoTag)
 	}
-	return store.Tag{Name: tag, Step: 10, Next: 1, Order: store.Trend}, nil
+	return s.write(ctx, tag, wants)
 }
 
-func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Grant, error) {
+// write reserves after the delay.
+func (s *fakeStore) write(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	s.mu.Lock()
 	s.called[tag]++
 	s.at = append(s.at, time.Now())
@@ -119,29 +119,29 @@ func (s *fakeStore) Reserve(ctx context.Context, tag string, n int64) (store.Gra
 	select {
 	case <-time.After(delay):
 	case <-ctx.Done():
-		return store.Grant{}, ctx.Err()
+		return store.Reservation{}, ctx.Err()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := errors.Join(s.down, s.readOnly, s.bad[tag]); err != nil {
-		return store.Grant{}, err
+		return store.Reservation{}, err
 	}
-	if s.left == 0 || s.left < n && s.entries == store.Strict {
-		return store.Grant{}, store.ErrExhausted
-	}
-	n = min(n, s.left)
-	s.order = append(s.order, tag)
 	first := max(1, s.next[tag])
-	s.next[tag] = first + n
-	s.left -= n
-	return store.Grant{Segment: store.Segment{First: first, End: first + n}, Order: s.entries}, nil
+	granted, err := store.Segment{First: first, End: store.Beyond(first, s.left)}.Divide(s.entries, 10, wants)
+	if err != nil {
+		return granted, err
+	}
+	s.order = append(s.order, tag)
+	s.next[tag] = granted.End()
+	s.left -= granted.End() - first
+	return granted, nil
 }
 
-func (s *fakeStore) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+func (s *fakeStore) ReserveFirst(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
 	if s.refusal != nil {
-		return store.Grant{}, s.refusal
+		return store.Reservation{}, s.refusal
 	}
-	return s.Reserve(ctx, tag.Name, n)
+	return s.write(ctx, tag.Name, wants)
 }
 
 // set changes the store's behaviour.

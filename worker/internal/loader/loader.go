@@ -34,7 +34,7 @@ const lookAgain = 20 * time.Millisecond
 
 // Config configures a loader. All fields must be set.
 type Config struct {
-	Store     store.Loader
+	Store     store.Reserver
 	StoreName string // for the log
 
 	Control      *nats.Conn // for load events and grants
@@ -85,12 +85,13 @@ func New(cfg Config) *Loader {
 }
 
 func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loader {
+	serving := goroutines.New()
 	return &Loader{
 		cfg:        cfg,
 		lookup:     newLookup(cfg.Store, templates),
 		grants:     grants,
-		schedule:   newSchedule(cfg),
-		serving:    goroutines.New(),
+		schedule:   newSchedule(cfg, serving.Context()),
+		serving:    serving,
 		stream:     goroutines.New(),
 		background: goroutines.New(),
 		counts:     newCounts(),
@@ -224,7 +225,7 @@ func (l *Loader) decode(data []byte) (loadmsg.Event, error) {
 
 // take takes a load event that the stream does not hold.
 func (l *Loader) take(event loadmsg.Event) {
-	l.submit(job{event: event, until: time.Now().Add(eventAge)})
+	l.submit(job{event: event, hold: hold{until: time.Now().Add(eventAge)}})
 }
 
 // submit adds a job.
@@ -277,7 +278,7 @@ func outcomeOf(err error) outcome {
 // dispatch begins all calls that may begin now.
 func (l *Loader) dispatch() {
 	for {
-		q, unserved := l.schedule.next(l.serving.Context())
+		q, unserved := l.schedule.next()
 		if len(unserved) > 0 {
 			l.sendNotNow(unserved, loadmsg.NotNowStore, errors.New(l.schedule.outage().Error))
 		}
@@ -301,16 +302,27 @@ func (l *Loader) serve(q *queue) {
 	if result.proof == failed && l.serving.Context().Err() == nil && !l.schedule.outage().Now {
 		l.failures.failed(q.tag, false, err)
 	}
-	l.sendNotNow(left, why, err)
+	if len(left) > 0 {
+		l.sendNotNow(left, why, err)
+	}
 	l.dispatch()
 }
 
-// load reserves a segment for all jobs and splits it. If the store fails, it
-// returns the unanswered jobs and the error. Otherwise the error is the latest
-// refusal.
+// load reserves once for all jobs, and answers each with its part. If the store
+// fails, it returns the unanswered jobs and the error. Otherwise the error is
+// the latest refusal.
 func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job, err error) {
-	tag, grant, err := l.reserve(ctx, name, jobs)
+	wants := make([]store.Want, len(jobs))
+	for i, j := range jobs {
+		wants[i] = store.Want{Step: j.event.Step, Waiting: j.event.Want, Most: l.cfg.MaxStep}
+	}
+	began := time.Now()
+	granted, err := l.lookup.reserve(ctx, name, isKnown(jobs), wants)
 	result := outcomeOf(err)
+	l.counts[result.name].Add(1)
+	if result.proof != none {
+		l.latency.Observe(time.Since(began))
+	}
 	switch {
 	case err == nil:
 	case result.refusal == 0:
@@ -323,56 +335,42 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 			}
 		}
 		return nil, err
-	case result.refusal == messages.CodeExhausted && tag.Order == store.Strict && jobs[0].event.Want > 1:
-		// Fewer may be left.
-	case result.refusal == messages.CodeExhausted:
-		l.endings.refused(name, l.cfg.Store.Figures().Limit)
-	case result.refusal == messages.CodeUnavailable:
-		l.failures.failed(name, true, err)
-	}
-	if err != nil {
-		for _, j := range jobs {
-			l.send(j.event, refusal(result, err))
-		}
+	default:
+		l.refuse(name, jobs, granted.Order, result, err)
 		return nil, err
 	}
 	l.failures.granted(name)
-	l.endings.granted(name, grant.End, l.cfg.Store.Figures().Limit)
-	segment := grant.Segment
-	for i, j := range jobs {
-		if segment.Len() == 0 { // the last numbers of a trend tag
-			return l.load(ctx, name, jobs[i:])
-		}
-		// These sizes add up to the segment, or to more than was left.
-		own, rest := segment.Cut(l.size(j.event, tag))
-		l.send(j.event, loadmsg.Grant{First: own.First, End: own.End, Step: tag.Step, Order: grant.Order})
-		segment = rest
+	l.endings.granted(name, granted.End(), l.cfg.Store.Limited())
+	for i, part := range granted.Parts {
+		l.send(jobs[i].event, loadmsg.Grant{First: part.First, End: part.End, Step: granted.Step, Order: granted.Order})
 	}
-	return nil, nil
+	if rest := jobs[len(granted.Parts):]; len(rest) > 0 { // the last numbers of a trend tag
+		err = store.ErrExhausted
+		l.refuse(name, rest, granted.Order, outcomeOf(err), err)
+	}
+	return nil, err
 }
 
-// size is the number of IDs that an event gets. It never exceeds this loader's
-// MaxStep, even if the worker's is larger. A worker that wants more requests
-// more.
-func (l *Loader) size(event loadmsg.Event, tag store.Tag) int64 {
-	return min(event.Size(tag), l.cfg.MaxStep)
-}
-
-// reserve calls the store, and counts the call.
-func (l *Loader) reserve(ctx context.Context, name string, jobs []job) (store.Tag, store.Grant, error) {
-	began := time.Now()
-	tag, grant, err := l.lookup.reserve(ctx, name, isKnown(jobs), func(tag store.Tag) (total int64) {
-		for _, j := range jobs {
-			total += l.size(j.event, tag)
-		}
-		return total
-	})
-	result := outcomeOf(err)
-	l.counts[result.name].Add(1)
-	if result.proof != none {
-		l.latency.Observe(time.Since(began))
+// refuse answers jobs with a refusal of the store.
+func (l *Loader) refuse(name string, jobs []job, order store.Order, result outcome, err error) {
+	switch {
+	case result.refusal == messages.CodeExhausted && order == store.Strict && jobs[0].event.Want > 1:
+		// Fewer may be left.
+	case result.refusal == messages.CodeExhausted:
+		l.endings.refused(name, l.cfg.Store.Limited())
+	case result.refusal == messages.CodeUnavailable:
+		l.failures.failed(name, true, err)
 	}
-	return tag, grant, err
+	answer := loadmsg.Grant{Refused: result.refusal}
+	if answer.Refused == messages.CodeBusy || answer.Refused == messages.CodeUnavailable {
+		answer.Reason = loadmsg.Reason(err)
+	}
+	if errors.Is(result.err, errTooManyMisses) {
+		answer.Pause = missPause.Milliseconds()
+	}
+	for _, j := range jobs {
+		l.send(j.event, answer)
+	}
 }
 
 // send answers an event. If the answer is lost, the range is burnt, and the
@@ -386,16 +384,4 @@ func (l *Loader) sendNotNow(jobs []job, why loadmsg.NotNow, reason error) {
 	for _, j := range jobs {
 		l.send(j.event, loadmsg.Grant{NotNow: why, Reason: loadmsg.Reason(reason)})
 	}
-}
-
-// refusal is the answer for a refusal of the store.
-func refusal(result outcome, err error) loadmsg.Grant {
-	grant := loadmsg.Grant{Refused: result.refusal}
-	if grant.Refused == messages.CodeBusy || grant.Refused == messages.CodeUnavailable {
-		grant.Reason = loadmsg.Reason(err)
-	}
-	if errors.Is(result.err, errTooManyMisses) {
-		grant.Pause = missPause.Milliseconds()
-	}
-	return grant
 }

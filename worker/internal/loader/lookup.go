@@ -25,7 +25,7 @@ import (
 // reaches the store until another miss is allowed, and workers refuse unknown
 // names for missPause on their own. Tags that exist cost nothing.
 type lookup struct {
-	store     store.Loader
+	store     store.Reserver
 	templates *templateList
 	census    *census
 	misses    *rate.Limiter
@@ -55,66 +55,58 @@ var (
 	errNotRead = errors.New("not read yet")
 )
 
-func newLookup(from store.Loader, source templateSource) *lookup {
+func newLookup(from store.Reserver, source templateSource) *lookup {
 	return &lookup{
 		store: from, templates: newTemplateList(source), census: newCensus(),
 		misses: rate.NewLimiter(missesPerSecond, missesBurst),
 	}
 }
 
-// reserve reserves for a tag, with size as the number of IDs for the returned
-// tag. Its order may have changed since then; the grant's counts. If a worker
-// already has the tag, it exists, so it is always looked up.
-func (l *lookup) reserve(ctx context.Context, name string, known bool, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
+// reserve reserves for a tag that is in the store, or that a template creates.
+// known reports whether a worker already has the tag: it exists, so it always
+// reaches the store.
+func (l *lookup) reserve(ctx context.Context, name string, known bool, wants []store.Want) (store.Reservation, error) {
 	known = known || l.store.Known(name)
 	if !known && l.misses.Tokens() < 1 {
-		return tag, grant, errTooManyMisses
+		return store.Reservation{}, errTooManyMisses
 	}
-	tag, grant, err = l.find(ctx, name, size)
+	granted, err := l.store.Reserve(ctx, name, wants)
 	if errors.Is(err, store.ErrNoTag) {
-		tag, grant, err = l.create(ctx, name, size)
+		granted, err = l.create(ctx, name, wants)
 	}
 	if !known && (errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag)) {
 		l.misses.Reserve()
 	}
-	return tag, grant, err
-}
-
-// find reserves for a tag that is in the store.
-func (l *lookup) find(ctx context.Context, name string, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
-	if tag, err = l.store.Lookup(ctx, name); err == nil {
-		grant, err = l.store.Reserve(ctx, name, size(tag))
-	}
-	return tag, grant, err
+	return granted, err
 }
 
 // create creates a tag with its first reservation, if a template allows it and
 // has room.
-func (l *lookup) create(ctx context.Context, name string, size func(store.Tag) int64) (tag store.Tag, grant store.Grant, err error) {
+func (l *lookup) create(ctx context.Context, name string, wants []store.Want) (granted store.Reservation, err error) {
 	list, err := l.templates.get(ctx)
 	if err != nil {
-		return tag, grant, err
+		return granted, err
 	}
 	template := list.Find(name)
 	if template == nil {
-		return tag, grant, store.ErrNoTag
+		return granted, store.ErrNoTag
 	}
 	if template.MaxTags > 0 || template.NewPerSecond > 0 {
 		if err := l.census.admit(ctx, name, template, list); err != nil {
-			return tag, grant, err
+			return granted, err
 		}
 		defer func() { l.census.settle(name, err == nil) }()
 	}
-	tag = store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order, Earliest: template.Earliest(name)}
-	grant, err = l.store.ReserveFirst(ctx, tag, size(tag))
+	tag := store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order, Earliest: template.Earliest(name)}
+	granted, err = l.store.ReserveFirst(ctx, tag, wants)
 	switch {
 	case errors.Is(err, store.ErrTagExists): // another loader was faster
-		return l.find(ctx, name, size)
+		return l.store.Reserve(ctx, name, wants)
 	case errors.Is(err, store.ErrBadTag), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNoRoom):
 		// This is no evidence about the store.
 		err = fmt.Errorf("%w: %w", errNoNewTag, err)
 	}
-	return tag, grant, err
+	return granted, err
 }
 
 // run reads tag names until ctx ends, once a template needs them.

@@ -20,14 +20,14 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-func ten(store.Tag) int64 { return 10 }
+var ten = []store.Want{{Step: 10, Waiting: 10, Most: 10}}
 
 // request requests n tags, and returns how many got a grant.
 func (l *lookup) request(t *testing.T, name string, n int) (granted int) {
 	t.Helper()
 	for i := range n {
 		l.misses = rate.NewLimiter(missesPerSecond, missesBurst)
-		_, _, err := l.reserve(t.Context(), fmt.Sprint(name, i), false, ten)
+		_, err := l.reserve(t.Context(), fmt.Sprint(name, i), false, ten)
 		switch {
 		case err == nil:
 			granted++
@@ -79,10 +79,10 @@ func TestMaxTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 30})
 		s.next["had"] = 1
-		if _, _, err := l.reserve(t.Context(), "new", false, ten); !errors.Is(err, errUncounted) || len(s.next) != 1 {
+		if _, err := l.reserve(t.Context(), "new", false, ten); !errors.Is(err, errUncounted) || len(s.next) != 1 {
 			t.Errorf("a new tag before the tags are counted: %v", err)
 		}
-		if _, _, err := l.reserve(t.Context(), "had", false, ten); err != nil {
+		if _, err := l.reserve(t.Context(), "had", false, ten); err != nil {
 			t.Errorf("a tag that exists: %v", err)
 		}
 		defer l.follow(t)()
@@ -133,13 +133,13 @@ func TestMissesAreBounded(t *testing.T) {
 		s.next["order"] = 1
 		const seconds = 10
 		for n := range 100_000 {
-			_, _, err := l.reserve(t.Context(), fmt.Sprint("evil", n), false, ten)
+			_, err := l.reserve(t.Context(), fmt.Sprint("evil", n), false, ten)
 			if !errors.Is(err, store.ErrNoTag) && !errors.Is(err, errNoNewTag) {
 				t.Fatal(err)
 			}
 			if n%1000 == 0 {
-				_, _, loaderKnows := l.reserve(t.Context(), "order", false, ten)
-				_, _, workerKnows := l.reserve(t.Context(), "unread", true, ten)
+				_, loaderKnows := l.reserve(t.Context(), "order", false, ten)
+				_, workerKnows := l.reserve(t.Context(), "unread", true, ten)
 				if err := errors.Join(loaderKnows, workerKnows); err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +150,7 @@ func TestMissesAreBounded(t *testing.T) {
 			t.Errorf("%d lookups in %d s, want at most %d", s.lookups, seconds, most)
 		}
 		time.Sleep(time.Second)
-		if _, _, err := l.reserve(t.Context(), "evil", false, ten); !errors.Is(err, store.ErrNoTag) {
+		if _, err := l.reserve(t.Context(), "evil", false, ten); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("after the flood: %v", err)
 		}
 	})
@@ -162,17 +162,17 @@ func TestTemplatesThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, list := newTestLookup(templates.Template{})
 		list.err = errAway
-		if _, _, err := l.reserve(t.Context(), "a", false, ten); !errors.Is(err, errNotRead) {
+		if _, err := l.reserve(t.Context(), "a", false, ten); !errors.Is(err, errNotRead) {
 			t.Errorf("before they were read: %v", err)
 		}
 		time.Sleep(templatesAge)
 		list.list, list.err = templates.List{{Pattern: "*", Step: 10}}, nil
-		if _, _, err := l.reserve(t.Context(), "a", false, ten); err != nil {
+		if _, err := l.reserve(t.Context(), "a", false, ten); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(templatesAge)
 		list.list, list.err = nil, errAway
-		if _, _, err := l.reserve(t.Context(), "b", false, ten); err != nil {
+		if _, err := l.reserve(t.Context(), "b", false, ten); err != nil {
 			t.Errorf("while they cannot be read: %v", err)
 		}
 	})
@@ -203,9 +203,9 @@ type makes struct {
 	made store.Tag
 }
 
-func (m *makes) ReserveFirst(ctx context.Context, tag store.Tag, n int64) (store.Grant, error) {
+func (m *makes) ReserveFirst(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
 	m.made = tag
-	return m.fakeStore.ReserveFirst(ctx, tag, n)
+	return m.fakeStore.ReserveFirst(ctx, tag, wants)
 }
 
 // TestDatedTags: template and name decide since when a tag may have been used,
@@ -225,7 +225,7 @@ func TestDatedTags(t *testing.T) {
 				"day.x":        {}, // never a date
 				"id.20261121":  {}, // another template
 			} {
-				_, _, err := l.reserve(t.Context(), tag, false, ten)
+				_, err := l.reserve(t.Context(), tag, false, ten)
 				if err != nil || s.made.Name != tag || !s.made.Earliest.Equal(want) {
 					t.Errorf("%v: made %+v, %v, want that it was unused until %v", time.Now(), s.made, err, want)
 				}
@@ -269,8 +269,8 @@ func TestDatedTagsAfterADecision(t *testing.T) {
 	for days, want := range map[int]int64{-365: 5001, -1: 5001, 0: 5001, 1: 5001, 2: 3, 3: 3, 365: 3} {
 		date := decided.AddDate(0, 0, days).Format("20060102")
 		for tag, want := range map[string]int64{"day." + date: want, "plain." + date: 5001} {
-			if _, grant, err := l.reserve(t.Context(), tag, false, ten); err != nil || grant.First != want {
-				t.Errorf("%s, decided at %v: %v, %v, want IDs from %d on", tag, decided, grant, err, want)
+			if granted, err := l.reserve(t.Context(), tag, false, ten); err != nil || granted.Parts[0].First != want {
+				t.Errorf("%s, decided at %v: %v, %v, want IDs from %d on", tag, decided, granted, err, want)
 			}
 		}
 	}

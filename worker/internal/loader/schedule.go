@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
@@ -31,8 +29,9 @@ import (
 type schedule struct {
 	slots int // calls at a time
 	share int // of them, for slow tags
-	store store.Loader
-	began time.Time // the lanes count from it
+	store store.Reserver
+	calls context.Context // of all calls
+	began time.Time       // the lanes count from it
 
 	mu      sync.Mutex
 	queues  map[string]*queue
@@ -70,13 +69,12 @@ type queue struct {
 	began time.Time
 }
 
-// job is a load event. The stream keeps it until it is acked, and gives it to
-// another loader at the time until.
+// job is a load event that waits for a call. It is claimed when the call
+// begins, and released if the loader stops before.
 type job struct {
 	event loadmsg.Event
-	msg   jetstream.Msg // nil if the event was a plain message, or is acked
+	hold
 	added time.Time
-	until time.Time
 }
 
 const (
@@ -88,12 +86,13 @@ const (
 // errEnded is the cause of calls that were ended early.
 var errEnded = errors.New("took too long while other tags waited")
 
-func newSchedule(cfg Config) *schedule {
+func newSchedule(cfg Config, calls context.Context) *schedule {
 	slots := max(2, cfg.Reservations)
 	return &schedule{
 		slots:   slots,
 		share:   max(1, slots/8),
 		store:   cfg.Store,
+		calls:   calls,
 		began:   time.Now(),
 		queues:  make(map[string]*queue),
 		refused: make(map[string]bool),
@@ -108,7 +107,7 @@ func (s *schedule) add(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		j.nak()
+		j.release()
 		return
 	}
 	q := s.queues[j.event.Tag]
@@ -122,7 +121,7 @@ func (s *schedule) add(j job) {
 	}
 	sent := func(other job) bool { return other.event.Instance == j.event.Instance }
 	if i := slices.IndexFunc(q.serving, sent); i >= 0 && q.serving[i].event.Seq == j.event.Seq {
-		j.ack()
+		j.claim()
 		return
 	}
 	if i := slices.IndexFunc(q.waiting, sent); i >= 0 {
@@ -142,24 +141,8 @@ func (j *job) replace(by job) {
 	if by.event.Seq >= j.event.Seq {
 		j.event = by.event
 	}
-	if by.msg != nil || j.msg == nil {
-		j.msg, j.until = by.msg, by.until
-	}
-}
-
-// ack acks the event in the stream. If the ack is lost, the event comes again,
-// which costs a range.
-func (j *job) ack() {
-	if j.msg != nil {
-		_ = j.msg.Ack()
-		j.msg = nil
-	}
-}
-
-// nak makes the stream redeliver the event to another loader at once.
-func (j *job) nak() {
-	if j.msg != nil {
-		_ = j.msg.Nak()
+	if by.inStream() || !j.inStream() {
+		j.hold = by.hold
 	}
 }
 
@@ -170,7 +153,8 @@ func isKnown(jobs []job) bool {
 
 // enqueue puts a queue into its lane, or moves it forward there.
 func (s *schedule) enqueue(q *queue) {
-	isSlow := s.pace.isSlow(q.tag) || s.refused[q.tag]
+	_, isSlow := s.pace.slow[q.tag]
+	isSlow = isSlow || s.refused[q.tag]
 	need := time.Since(s.began)
 	if !isSlow {
 		slack := q.waiting[0].event.Slack()
@@ -198,20 +182,19 @@ func (s *schedule) enqueue(q *queue) {
 // its context. It returns nil if no call may begin now; the alarm fires when a
 // call may. While the breaker is open, calls are probes, and next also returns
 // the jobs that have waited for a probe.
-func (s *schedule) next(parent context.Context) (q *queue, unserved []job) {
+func (s *schedule) next() (q *queue, unserved []job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == 0 || s.closed {
 		return nil, nil
 	}
-	open := s.breaker.isOpen()
+	open := s.breaker.outage.Now
 	if open {
-		wait := s.breaker.untilProbe()
+		wait := s.breaker.probe()
 		s.alarm.Reset(cmp.Or(wait, probePause))
 		if wait > 0 {
 			return nil, nil
 		}
-		s.breaker.beginProbe()
 	}
 	for q == nil {
 		from := s.choose(open)
@@ -220,7 +203,7 @@ func (s *schedule) next(parent context.Context) (q *queue, unserved []job) {
 		}
 		q = from.First().Value
 		from.Remove(&q.place)
-		q = s.begin(parent, q)
+		q = s.begin(q)
 	}
 	if open {
 		unserved = s.sweep()
@@ -280,26 +263,22 @@ func (s *schedule) endOldest(tags int) {
 	}
 }
 
-// begin begins a call for the jobs that this loader still holds. It returns nil
-// if there are none.
-func (s *schedule) begin(parent context.Context, q *queue) *queue {
-	now := time.Now()
+// begin begins a call for the jobs that this loader still holds, and claims
+// them. It returns nil if there are none.
+func (s *schedule) begin(q *queue) *queue {
 	s.waiting -= len(q.waiting)
-	jobs := slices.DeleteFunc(q.waiting, func(j job) bool { return !now.Before(j.until) })
+	jobs := slices.DeleteFunc(q.waiting, func(j job) bool { return !j.claim() })
 	q.waiting = nil
 	if len(jobs) == 0 {
 		delete(s.queues, q.tag)
 		return nil
 	}
-	for i := range jobs {
-		jobs[i].ack()
-	}
 	s.turn++
 	q.lane.turn = s.turn
 	q.lane.running++
 	s.running = append(s.running, q)
-	q.serving, q.began = jobs, now
-	q.ctx, q.end = context.WithCancelCause(parent)
+	q.serving, q.began = jobs, time.Now()
+	q.ctx, q.end = context.WithCancelCause(s.calls)
 	return q
 }
 
@@ -309,7 +288,7 @@ func (s *schedule) finish(q *queue, result outcome, err error) loadmsg.NotNow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := s.judge(q, result, err)
-	if !s.breaker.isOpen() {
+	if !s.breaker.outage.Now {
 		clear(s.refused)
 	}
 	s.running = slices.DeleteFunc(s.running, func(other *queue) bool { return other == q })
@@ -324,40 +303,17 @@ func (s *schedule) finish(q *queue, result outcome, err error) loadmsg.NotNow {
 	return why
 }
 
-// judge judges a tag and the store by a call.
-func (s *schedule) judge(q *queue, result outcome, err error) loadmsg.NotNow {
-	took := time.Since(q.began)
-	hung := took > s.pace.limit() || q.ctx.Err() != nil
-	blameStore := false
-	if result.proof == failed || hung {
-		blameStore = s.pace.markSlow(q.tag, s.breaker.worked)
-	} else {
-		delete(s.pace.slow, q.tag)
-	}
-	switch result.proof {
-	case failed:
-		if blameStore && s.breaker.recordFailure(q.tag, q.began, hung, err) {
-			return loadmsg.NotNowStore
-		}
-	case read:
-		s.breaker.recordLookup(q.began)
-	case wrote:
-		if err == nil {
-			s.pace.record(took)
-		}
-		s.breaker.recordAnswer(q.began)
-	}
-	return loadmsg.NotNowTag
-}
-
-// sweep removes the jobs that have waited for a probe, and returns them.
+// sweep removes the jobs that have waited for a probe, and returns those that
+// this loader still holds.
 func (s *schedule) sweep() (removed []job) {
 	now := time.Now()
 	for _, q := range s.queues {
 		q.waiting = slices.DeleteFunc(q.waiting, func(j job) bool {
 			old := now.Sub(j.added) >= probePause
 			if old {
-				j.ack()
+				s.waiting--
+			}
+			if old && j.claim() {
 				removed = append(removed, j)
 			}
 			return old
@@ -370,7 +326,6 @@ func (s *schedule) sweep() (removed []job) {
 			delete(s.queues, q.tag)
 		}
 	}
-	s.waiting -= len(removed)
 	return removed
 }
 
@@ -403,7 +358,7 @@ func (s *schedule) recordProbe(began time.Time, wrote, hung bool, err error) {
 func (s *schedule) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	open := s.breaker.isOpen()
+	open := s.breaker.outage.Now
 	switch {
 	case open && s.waiting < failuresOfOutage:
 		return 1
@@ -417,7 +372,7 @@ func (s *schedule) room() int {
 func (s *schedule) isIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.waiting == 0 && len(s.running) == 0 || s.breaker.isOpen()
+	return s.waiting == 0 && len(s.running) == 0 || s.breaker.outage.Now
 }
 
 // close hands back all waiting and later jobs, so that other loaders get them
@@ -428,7 +383,7 @@ func (s *schedule) close() {
 	s.closed = true
 	for _, q := range s.queues {
 		for _, j := range q.waiting {
-			j.nak()
+			j.release()
 		}
 	}
 }

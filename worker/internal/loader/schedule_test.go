@@ -352,7 +352,7 @@ func TestProbesGoOn(t *testing.T) {
 			for n := 0; ctx.Err() == nil; pause.For(ctx, lookAgain) {
 				for range min(l.schedule.room(), 20) {
 					n++
-					l.submit(job{event: load(fmt.Sprint(n), 0, time.Hour), msg: new(message), until: time.Now().Add(4 * time.Second)})
+					l.submit(job{event: load(fmt.Sprint(n), 0, time.Hour), hold: hold{time.Now().Add(4 * time.Second), new(message)}})
 				}
 			}
 		})
@@ -398,8 +398,8 @@ func TestEventsStayInTheStream(t *testing.T) {
 		l.take(load("a", 1, 0))
 		l.take(load("b", 1, 0))
 		var old, recent message
-		l.submit(job{event: load("old", 0, time.Hour), msg: &old, until: time.Now().Add(100 * time.Millisecond)})
-		l.submit(job{event: load("new", 0, time.Hour), msg: &recent, until: time.Now().Add(time.Minute)})
+		l.submit(job{event: load("old", 0, time.Hour), hold: hold{time.Now().Add(100 * time.Millisecond), &old}})
+		l.submit(job{event: load("new", 0, time.Hour), hold: hold{time.Now().Add(time.Minute), &recent}})
 		time.Sleep(10 * time.Second)
 		if n, o := s.callsFor("new"), s.callsFor("old"); o != 0 || old.acks != 0 || n != 1 || recent.acks != 1 {
 			t.Errorf("%d and %d calls, %d and %d acks; want only the new one served and acked", o, n, old.acks, recent.acks)
@@ -435,13 +435,13 @@ func TestLoaderStopped(t *testing.T) {
 		s.set(func(s *fakeStore) { s.down = nil })
 		before := s.calls()
 		var waits, late message
-		l.submit(job{event: load("a", 1, 0), msg: &waits, until: time.Now().Add(time.Minute)})
-		l.submit(job{event: load("b", 1, 0), msg: &waits, until: time.Now().Add(time.Minute)})
+		l.submit(job{event: load("a", 1, 0), hold: hold{time.Now().Add(time.Minute), &waits}})
+		l.submit(job{event: load("b", 1, 0), hold: hold{time.Now().Add(time.Minute), &waits}})
 		if err := l.Stop(); err != nil {
 			t.Error(err)
 		}
 		stopped := s.calls()
-		l.submit(job{event: load("c", 1, 0), msg: &late, until: time.Now().Add(time.Minute)})
+		l.submit(job{event: load("c", 1, 0), hold: hold{time.Now().Add(time.Minute), &late}})
 		time.Sleep(time.Minute)
 		if s.calls() != stopped || late.acks != 0 || late.naks != 1 {
 			t.Errorf("%d calls after the stop; %d acks, %d naks", s.calls()-stopped, late.acks, late.naks)
@@ -522,7 +522,7 @@ func TestLastIDs(t *testing.T) {
 				answers := make(chan loadmsg.Grant, 4)
 				var jobs []job
 				for n := range 4 {
-					event := load("order", 1, 0)
+					event := load("order", 10, 0)
 					event.Seq = uint64(n + 1)
 					w.answers[event.Seq] = answers
 					jobs = append(jobs, job{event: event})
@@ -548,18 +548,16 @@ func TestLastIDs(t *testing.T) {
 	}
 }
 
-// recreatedStore has a tag whose order has changed, which only a write reveals.
+// recreatedStore has a tag that was made again with another order and step.
 type recreatedStore struct{ *fakeStore }
 
-func (s recreatedStore) Lookup(ctx context.Context, tag string) (store.Tag, error) {
-	found, err := s.fakeStore.Lookup(ctx, tag)
-	found.Order = store.Strict
-	return found, err
+func (s recreatedStore) Reserve(context.Context, string, []store.Want) (store.Reservation, error) {
+	return store.Reservation{Order: store.Strict, Step: 7, Parts: []store.Segment{{First: 1, End: 2}, {First: 2, End: 5}}}, nil
 }
 
-// TestOrderIsThatOfTheGrant: a grant has the order of the entry that it was
-// written with, whatever was looked up before, and nothing beyond the reserved
-// range is granted.
+// TestOrderIsThatOfTheGrant: a grant has the order and the step of the entry
+// that it was written with, and the part that the store reserved for it,
+// whatever its worker takes the tag for.
 func TestOrderIsThatOfTheGrant(t *testing.T) {
 	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
 		l.lookup.store = recreatedStore{s}
@@ -574,9 +572,9 @@ func TestOrderIsThatOfTheGrant(t *testing.T) {
 		if _, err := l.load(t.Context(), "order", jobs); err != nil {
 			t.Fatal(err)
 		}
-		for n := range int64(2) {
-			if g := <-answers; g.First != 1+n || g.End != 2+n || g.Order != store.Trend {
-				t.Errorf("%+v was granted, of [1, %d), which was reserved", g, s.next["order"])
+		for _, part := range []store.Segment{{First: 1, End: 2}, {First: 2, End: 5}} {
+			if g := <-answers; g.First != part.First || g.End != part.End || g.Order != store.Strict || g.Step != 7 {
+				t.Errorf("%+v was granted, want %v of a strict tag with a step of 7", g, part)
 			}
 		}
 	})

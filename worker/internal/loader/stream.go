@@ -161,10 +161,39 @@ func (l *Loader) pull(ctx context.Context, consumer jetstream.Consumer, n int) e
 			_ = msg.TermWithReason(err.Error())
 			continue
 		}
-		l.submit(job{event: event, msg: msg, until: time.Now().Add(held)})
+		l.submit(job{event: event, hold: hold{time.Now().Add(held), msg}})
 	}
 	if err := batch.Error(); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return nil
+}
+
+// hold is a loader's hold on a load event, which ends at a time: then the
+// stream gives the event to another loader, and a plain event is useless.
+type hold struct {
+	until time.Time
+	msg   jetstream.Msg // nil for a plain event
+}
+
+func (h hold) inStream() bool { return h.msg != nil }
+
+// claim takes the event for good, and acks it in the stream. It returns false
+// if the hold has ended. If the ack is lost, the event comes again, which costs
+// a range.
+func (h hold) claim() bool {
+	if !time.Now().Before(h.until) {
+		return false
+	}
+	if h.msg != nil {
+		_ = h.msg.Ack()
+	}
+	return true
+}
+
+// release makes the stream redeliver the event to another loader at once.
+func (h hold) release() {
+	if h.msg != nil {
+		_ = h.msg.Nak()
+	}
 }

@@ -67,7 +67,7 @@ func (f *fakeLoader) grant(e loadmsg.Event, before int) (g loadmsg.Grant) {
 	}
 	if g == (loadmsg.Grant{}) {
 		g.First = max(1, f.next[e.Tag])
-		g.End = g.First + e.Size(store.Tag{Step: f.step, Order: f.order})
+		g.End = g.First + store.Want{Step: e.Step, Waiting: e.Want, Most: 1 << 40}.Size(f.order, f.step)
 		g.Step, g.Order = f.step, f.order
 		f.next[e.Tag] = g.End
 	}

@@ -39,7 +39,7 @@ func startRemoteLoader(t *testing.T, conn *nats.Conn, order store.Order) *remote
 	l := &remoteLoader{t: t, conn: conn, events: make(map[string][]loadmsg.Event)}
 	l.answer = func(e loadmsg.Event, _ int) *loadmsg.Grant {
 		g := &loadmsg.Grant{First: next, Step: 10, Order: order}
-		next += e.Size(store.Tag{Step: 10, Order: order})
+		next += store.Want{Step: e.Step, Waiting: e.Want, Most: 1 << 40}.Size(order, 10)
 		g.End = next
 		return g
 	}

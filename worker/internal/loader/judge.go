@@ -3,8 +3,9 @@ package loader
 import (
 	"time"
 
-	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/loadmsg"
 )
 
 // breaker judges the store. Three failures in a row open it, and an answer of
@@ -17,18 +18,19 @@ import (
 // count as calls. They write once a call has failed: that reads succeed proves
 // nothing then.
 type breaker struct {
-	log     *zap.Logger
-	circuit circuitbreaker.CircuitBreaker[any]
+	log *zap.Logger
 
-	worked time.Time // the latest answer
+	worked   time.Time // the latest answer
+	failures int       // in a row, those that count
 	// Start of the present run of failures; zero without failures since the
 	// latest answer.
 	since  time.Time
 	failed time.Time // the latest failure
 	opened time.Time // the latest opening
+	next   time.Time // when the next call may begin, while open
 	probed time.Time // the latest probe
 	called bool      // a call has failed since the latest answer
-	outage Outage
+	outage Outage    // Now means that the breaker is open
 }
 
 const (
@@ -48,41 +50,33 @@ const (
 )
 
 func newBreaker(log *zap.Logger, store string) breaker {
-	return breaker{
-		log: log.With(zap.String("store", store)),
-		circuit: circuitbreaker.NewBuilder[any]().
-			WithFailureThreshold(failuresOfOutage).WithDelay(probePause).Build(),
-	}
+	return breaker{log: log.With(zap.String("store", store))}
 }
 
-func (b *breaker) isOpen() bool { return !b.circuit.IsClosed() }
-
-// untilProbe is the time until the next call may begin while the breaker is
-// open.
-func (b *breaker) untilProbe() time.Duration { return b.circuit.RemainingDelay() }
-
-// beginProbe restarts the pause before the next probe. The pause does not
-// depend on this probe's answer, so the circuit is reopened at once.
-func (b *breaker) beginProbe() {
-	if b.circuit.TryAcquirePermit() {
-		b.circuit.Open()
+// probe begins the pause before the next call of an open breaker, if the
+// present pause is over; it does not depend on this call's answer. Otherwise it
+// returns what is left of the present pause.
+func (b *breaker) probe() (wait time.Duration) {
+	now := time.Now()
+	if wait = b.next.Sub(now); wait > 0 {
+		return wait
 	}
+	b.next = now.Add(probePause)
+	return 0
 }
 
 // recordAnswer records an answer of the store, which closes the breaker, unless
 // the call began before it opened.
 func (b *breaker) recordAnswer(began time.Time) {
-	if b.isOpen() && began.Before(b.opened) {
+	if b.outage.Now && began.Before(b.opened) {
 		return
 	}
 	now := time.Now()
-	b.circuit.RecordSuccess() // without effect while it is open
-	if b.isOpen() {
-		b.circuit.Close()
+	if b.outage.Now {
 		b.outage = Outage{Times: b.outage.Times}
 		b.log.Info("store works again", zap.Duration("after", now.Sub(b.since)))
 	}
-	b.worked, b.since, b.called = now, time.Time{}, false
+	b.worked, b.failures, b.since, b.called = now, 0, time.Time{}, false
 }
 
 // recordLookup is recordAnswer for a call that only read. While writes fail,
@@ -120,21 +114,20 @@ func (b *breaker) recordProbe(began time.Time, wrote, hung bool, err error) {
 // is to blame. A call that began before the latest answer does not count.
 func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err error) bool {
 	if began.Before(b.worked) {
-		return b.isOpen()
+		return b.outage.Now
 	}
 	b.failed, b.called = time.Now(), true
 	if b.since.IsZero() {
 		b.since = began
 	}
 	if hung && b.failed.Sub(b.since) < hangTime {
-		return b.isOpen()
+		return b.outage.Now
 	}
-	b.circuit.RecordFailure()
-	if !b.isOpen() {
+	if b.failures++; b.failures < failuresOfOutage {
 		return !hung && b.failed.Sub(b.worked) >= hangTime
 	}
 	if !b.outage.Now {
-		b.opened = b.failed
+		b.opened, b.next = b.failed, b.failed.Add(probePause)
 		b.outage = Outage{Now: true, Times: b.outage.Times + 1, Since: b.since}
 		of := zap.Skip() // a probe has no tag
 		if tag != "" {
@@ -157,3 +150,86 @@ type Outage struct {
 
 // maxOutageError bounds Outage.Error.
 const maxOutageError = 300
+
+// callPace records the duration of calls, and which tags are slow: those whose
+// latest call failed or took longer than the limit.
+type callPace struct {
+	timeout time.Duration // of a call
+	typical time.Duration // of successful calls: about their median
+	slow    map[string]slowTag
+}
+
+// slowTag is the state of a slow tag.
+type slowTag struct {
+	failed time.Time // most recently
+	// Failures of the tag although the store had worked since the previous
+	// failure.
+	alone int
+}
+
+const (
+	minLimit    = 200 * time.Millisecond
+	limitFactor = 8 // times the typical call
+
+	// maxSlow bounds the memory for slow tags. Beyond it, all are dropped.
+	maxSlow = 10_000
+)
+
+func newPace(timeout time.Duration) callPace {
+	return callPace{timeout: timeout, typical: minLimit / limitFactor, slow: make(map[string]slowTag)}
+}
+
+// limit bounds a call while other tags wait for its slot.
+func (p *callPace) limit() time.Duration { return min(limitFactor*p.typical, p.timeout) }
+
+// record records the duration of a successful call. A median follows the store,
+// and not a few locked rows.
+func (p *callPace) record(took time.Duration) {
+	if took > p.typical {
+		p.typical = min(p.typical+p.typical/2, p.timeout)
+	} else {
+		p.typical = max(p.typical-p.typical/3, minLimit/limitFactor)
+	}
+}
+
+// markSlow records that a tag is slow, and reports whether the store is to blame. A
+// single failure, before the store has worked for other tags, may just be an
+// outage. worked is the time of the latest success of the store.
+func (p *callPace) markSlow(tag string, worked time.Time) (blameStore bool) {
+	s, found := p.slow[tag]
+	if found && worked.After(s.failed) {
+		s.alone++
+	}
+	if !found && len(p.slow) >= maxSlow {
+		clear(p.slow)
+	}
+	s.failed = time.Now()
+	p.slow[tag] = s
+	return s.alone < 2
+}
+
+// judge judges a tag and the store by a call.
+func (s *schedule) judge(q *queue, result outcome, err error) loadmsg.NotNow {
+	took := time.Since(q.began)
+	hung := took > s.pace.limit() || q.ctx.Err() != nil
+	blameStore := false
+	if result.proof == failed || hung {
+		blameStore = s.pace.markSlow(q.tag, s.breaker.worked)
+	} else {
+		delete(s.pace.slow, q.tag)
+	}
+	switch result.proof {
+	case failed:
+		if blameStore && s.breaker.recordFailure(q.tag, q.began, hung, err) {
+			return loadmsg.NotNowStore
+		}
+	case read:
+		s.breaker.recordLookup(q.began)
+	case wrote:
+		if err == nil {
+			s.pace.record(took)
+		}
+		s.breaker.recordAnswer(q.began)
+	}
+	return loadmsg.NotNowTag
+}

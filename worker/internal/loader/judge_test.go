@@ -43,14 +43,14 @@ func TestBreaker(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		fail(1000, false)
 		expect("store fails")
-		if b.recordAnswer(before); !b.isOpen() {
+		if b.recordAnswer(before); !b.outage.Now {
 			t.Error("an answer to a call from before the outage closes it")
 		}
 		fail(10, true)
-		if b.recordLookup(time.Now()); !b.isOpen() {
+		if b.recordLookup(time.Now()); !b.outage.Now {
 			t.Error("a look-up closes it while writes fail")
 		}
-		if b.recordAnswer(time.Now()); b.isOpen() {
+		if b.recordAnswer(time.Now()); b.outage.Now {
 			t.Error("an answer does not close it")
 		}
 		expect("store works again")
@@ -63,7 +63,7 @@ func TestBreaker(t *testing.T) {
 		fail(failuresOfOutage, true)
 		expect("store fails")
 		time.Sleep(hangTime)
-		if b.recordLookup(time.Now()); b.isOpen() {
+		if b.recordLookup(time.Now()); b.outage.Now {
 			t.Error("a look-up when no write fails any more does not close it")
 		}
 		expect("store works again")
