@@ -143,7 +143,12 @@ func (q *queue) due(now time.Duration) (tags []*tag) {
 func (q *queue) next(now time.Duration) (t *tag, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.expire(now)
+	for len(q.sent) > 0 && now-q.sent[0].at >= q.patience { // without an answer
+		if now-q.answered >= q.patience {
+			q.places = fewestPlaces
+		}
+		q.free(0)
+	}
 	for len(q.again) > 0 {
 		r := q.again[0]
 		if q.again = q.again[1:]; r.must || len(q.sent) < q.places && q.waiting[r.lane].First() == nil {
@@ -183,16 +188,6 @@ func (q *queue) take(s sending) {
 	defer q.mu.Unlock()
 	q.sent = append(q.sent, s)
 	q.taken[s.lane]++
-}
-
-// expire ends the places of loads that got no answer for too long.
-func (q *queue) expire(now time.Duration) {
-	for len(q.sent) > 0 && now-q.sent[0].at >= q.patience {
-		if now-q.answered >= q.patience {
-			q.places = fewestPlaces
-		}
-		q.free(0)
-	}
 }
 
 func (q *queue) free(i int) {

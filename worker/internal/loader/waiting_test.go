@@ -46,7 +46,7 @@ func numbered(seq uint64, tag string, want int64, runway time.Duration) loadmsg.
 
 // submitStored submits an event of the load stream.
 func (w *fakeWorker) submitStored(e loadmsg.Event, msg *message) {
-	w.l.submit(job{event: e, msg: msg, until: time.Now().Add(4 * time.Second)})
+	w.l.submit(e, hold{time.Now().Add(4 * time.Second), msg})
 }
 
 // TestWaitingEventsAreBounded: when very many events wait, plain events of
@@ -203,7 +203,7 @@ func (s slowNames) Names(ctx context.Context, see func(string), current func()) 
 
 // testLimited runs f in virtual time with a loader whose template for M.* has a
 // limit.
-func testLimited(t *testing.T, of store.Loader, f func(t *testing.T, w *fakeWorker)) {
+func testLimited(t *testing.T, of store.Reserver, f func(t *testing.T, w *fakeWorker)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFakeWorker(Config{
 			Store: of, StoreName: "fake", Prefix: "ids", Reservations: 8, MaxStep: 1 << 30, Timeout: DefaultTimeout, Log: zap.NewNop(),
@@ -245,9 +245,9 @@ func TestFirstTagWaitsForTheCount(t *testing.T) {
 // IDs up to 10.
 type race struct{ *fakeStore }
 
-func (s race) ReserveFirst(_ context.Context, tag store.Tag, _ int64) (store.Grant, error) {
+func (s race) ReserveFirst(_ context.Context, tag store.Tag, _ []store.Want) (store.Reservation, error) {
 	s.set(func(s *fakeStore) { s.next[tag.Name] = 11 })
-	return store.Grant{}, store.ErrTagExists
+	return store.Reservation{}, store.ErrTagExists
 }
 
 // TestAnotherLoaderMakesTheTag: a loader that is not the first to make a tag
@@ -302,7 +302,7 @@ func TestEventsOfADeadLoaderAreServed(t *testing.T) {
 	if _, err := js.UpdateConsumer(t.Context(), loadmsg.StreamName("ids"), config); err != nil {
 		t.Fatal(err)
 	}
-	start := func(s store.Loader, conn *nats.Conn) {
+	start := func(s store.Reserver, conn *nats.Conn) {
 		t.Helper()
 		l := New(Config{
 			Store: s, StoreName: "fake", Control: conn, JS: natstest.JetStream(t, conn), Prefix: "ids", Installation: "here", Replicas: 1,
