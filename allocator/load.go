@@ -320,7 +320,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 		t.regressed = false
 		return Verdict{Outcome: Used}
 	}
-	if s.Step > 0 {
+	if s.Step > 0 && s.Step != t.configured {
 		t.setConfigured(s.Step)
 	}
 	if !t.installSegment(s.Segment, current) {

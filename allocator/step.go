@@ -109,8 +109,6 @@ func nextStep(step int64, lasts time.Duration, floor, ceiling int64) int64 {
 // has already passed it.
 func (t *tag) setConfigured(step int64) {
 	switch {
-	case step == t.configured:
-		return
 	case step < t.configured:
 		t.step = min(t.step, step)
 	case t.step > 0:

@@ -152,22 +152,12 @@ func (s *Store) grant(ctx context.Context, p permit, tag string, e storedEntry, 
 	if errors.Is(err, errStale) {
 		return store.Reservation{}, err
 	}
-	s.count(err == nil)
 	if err != nil {
+		s.burnt.Add(1)
 		return store.Reservation{}, err
 	}
+	s.granted.Add(1)
 	return granted, nil
-}
-
-// count counts a range that was granted, or discarded.
-func (s *Store) count(granted bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if granted {
-		s.figures.Granted++
-	} else {
-		s.figures.Burnt++
-	}
 }
 
 // createNext creates the entry of a tag, on the condition that it has none.

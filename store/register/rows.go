@@ -92,7 +92,7 @@ func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made b
 			err = errBelow
 		}
 		if err != nil {
-			s.count(false)
+			s.burnt.Add(1)
 			return granted, lowest, err
 		}
 		e := storedEntry{entry{Order: r.Order, Removed: r.Removed && !made}, r.revision}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -54,6 +55,8 @@ type Store struct {
 	steps   steps
 	polling chan struct{} // holds a token while a poll is in flight
 	noting  sync.Mutex    // held from reading evidence until the witness is written
+
+	granted, burnt atomic.Int64 // ranges
 
 	mu       sync.Mutex
 	cache    map[string]storedEntry // latest entries read or written; never lower
@@ -172,6 +175,7 @@ func (s *Store) Figures() store.Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.figures
+	f.Granted, f.Burnt = s.granted.Load(), s.burnt.Load()
 	if s.cfg.Table != nil {
 		f.Server = s.cfg.Table.Server()
 	}

@@ -50,6 +50,7 @@ type Supply struct {
 	cfg        Config
 	alloc      *allocator.Allocator
 	goroutines *goroutines.Group
+	stopped    <-chan struct{}      // closed by Stop
 	subs       []*nats.Subscription // from Start on
 
 	grants    chan loadmsg.Grant
@@ -64,7 +65,7 @@ type Supply struct {
 
 // New returns a Supply whose allocator has no tags.
 func New(cfg Config) *Supply {
-	began := time.Now()
+	began, group := time.Now(), goroutines.New()
 	return &Supply{
 		cfg: cfg,
 		alloc: allocator.New(allocator.Config{
@@ -72,7 +73,8 @@ func New(cfg Config) *Supply {
 			MaxStep: cfg.MaxStep,
 			Wait:    cfg.Wait,
 		}),
-		goroutines: goroutines.New(),
+		goroutines: group,
+		stopped:    group.Context().Done(),
 		grants:     make(chan loadmsg.Grant),
 		published:  make(chan publication),
 		loaders:    make(chan LoaderState),
@@ -320,7 +322,7 @@ func (s *Supply) receive(msg *nats.Msg) {
 	}
 	select {
 	case s.grants <- grant:
-	case <-s.goroutines.Context().Done():
+	case <-s.stopped:
 	}
 }
 
