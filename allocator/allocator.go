@@ -14,7 +14,7 @@ import (
 type Allocator struct {
 	cfg   Config
 	tags  *xsync.Map[string, *tag] // reads take no lock and allocate nothing
-	queue queue
+	queue sendQueue
 
 	refused    *xsync.Map[string, refusal] // of tags that it does not hold
 	refusedAll atomic.Pointer[refusal]     // of all these tags
@@ -34,7 +34,7 @@ func New(cfg Config) *Allocator {
 	a := &Allocator{
 		cfg:     cfg,
 		tags:    xsync.NewMap[string, *tag](),
-		queue:   newQueue(cfg.ReAsk),
+		queue:   newSendQueue(cfg.ReAsk),
 		refused: xsync.NewMap[string, refusal](),
 	}
 	a.refusedAll.Store(&refusal{})

@@ -138,7 +138,7 @@ func (a *Allocator) advanceLoad(t *tag, now time.Duration) {
 		need += t.runway(now) / 2
 	}
 	// The load moves forward only, until no request waits for it any more.
-	if left := t.busy.schedule.lane == urgent && t.lane() == refill; left || need < l.need {
+	if left := t.busy.position.lane == urgent && t.lane() == refill; left || need < l.need {
 		l.need = need
 	}
 }
@@ -176,9 +176,9 @@ func (t *tag) isSecondDue(now, reAsk time.Duration) bool {
 	return now-l.sent >= reAsk/secondTry
 }
 
-// schedule returns the times at which the load is needed and the tag has to be
+// position returns the times at which the load is needed and the tag has to be
 // visited.
-func (t *tag) schedule(reAsk time.Duration) (s schedule) {
+func (t *tag) position(reAsk time.Duration) (s position) {
 	switch l := &t.busy.load; {
 	case l.state == waiting:
 		s.lane, s.need = t.lane(), l.need

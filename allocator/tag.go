@@ -119,7 +119,7 @@ type tag struct {
 type activity struct {
 	place    priority.Place[*tag] // of a load that waits
 	visit    priority.Place[*tag] // of the time of Tick's visit
-	schedule schedule
+	position position
 
 	ready   []store.Segment // ascending, all above cur
 	parked  []waiter        // in order of arrival, and so of deadlines
@@ -142,7 +142,7 @@ func (t *tag) lock() {
 func (t *tag) unlock() {
 	b := t.busy
 	l := &b.load
-	if len(b.ready) == 0 && len(b.parked) == 0 && l.state == idle && l.refusals == 0 && l.rests == 0 && b.schedule == (schedule{}) {
+	if len(b.ready) == 0 && len(b.parked) == 0 && l.state == idle && l.refusals == 0 && l.rests == 0 && b.position == (position{}) {
 		*b = activity{}
 		t.busy = nil
 		activityPool.Put(b)

@@ -8,7 +8,7 @@ import (
 	"github.com/idworker/idworker/internal/priority"
 )
 
-// queue decides which load is sent next, and when. It holds
+// sendQueue decides which load is sent next, and when. It holds
 //
 //   - the loads that wait, in three lanes, each in order of need;
 //   - the places of the loads that were sent less than Config.ReAsk ago and got
@@ -29,7 +29,7 @@ import (
 // go round for ever if no loader can serve them.
 //
 // A tag's lock is taken before mu, never after it.
-type queue struct {
+type sendQueue struct {
 	patience time.Duration // how long a sending has its place
 
 	mu       sync.Mutex
@@ -78,25 +78,25 @@ type repetition struct {
 	must bool
 }
 
-// schedule is where the queue has a tag, as agreed with its state. It is
+// position is where the queue has a tag, as agreed with its state. It is
 // guarded by the tag's mu.
-type schedule struct {
+type position struct {
 	lane  lane
 	need  time.Duration // the order in its lane
 	visit time.Duration // 0: none
 }
 
-func newQueue(patience time.Duration) queue {
-	return queue{patience: patience, places: fewestPlaces, ready: make(chan struct{}, 1)}
+func newSendQueue(patience time.Duration) sendQueue {
+	return sendQueue{patience: patience, places: fewestPlaces, ready: make(chan struct{}, 1)}
 }
 
 // settle brings the queue in line with the state of a tag, and takes over its
 // replies. The caller holds the tag's mu. A change that concerns neither takes
 // no lock.
-func (q *queue) settle(t *tag) {
-	b, want := t.busy, t.schedule(q.patience)
+func (q *sendQueue) settle(t *tag) {
+	b, want := t.busy, t.position(q.patience)
 	repeat := b.load.repeat
-	if want == b.schedule && len(b.replies) == 0 && repeat == notAgain {
+	if want == b.position && len(b.replies) == 0 && repeat == notAgain {
 		return
 	}
 	q.mu.Lock()
@@ -107,8 +107,8 @@ func (q *queue) settle(t *tag) {
 	} else {
 		q.visits.Remove(&b.visit)
 	}
-	if want.lane != b.schedule.lane {
-		q.waiting[b.schedule.lane].Remove(&b.place)
+	if want.lane != b.position.lane {
+		q.waiting[b.position.lane].Remove(&b.place)
 	}
 	if want.lane != noLane {
 		q.waiting[want.lane].Put(&b.place, want.need)
@@ -124,11 +124,11 @@ func (q *queue) settle(t *tag) {
 		}
 	}
 	q.replies = append(q.replies, b.replies...)
-	b.schedule, b.replies = want, nil
+	b.position, b.replies = want, nil
 }
 
 // due takes out the tags that have to be visited by now.
-func (q *queue) due(now time.Duration) (tags []*tag) {
+func (q *sendQueue) due(now time.Duration) (tags []*tag) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for first := q.visits.First(); first != nil && first.At() <= now; first = q.visits.First() {
@@ -140,7 +140,7 @@ func (q *queue) due(now time.Duration) (tags []*tag) {
 
 // next takes out the tag whose load is to be sent now, once more if again is
 // set; nil if there is none, or no place.
-func (q *queue) next(now time.Duration) (t *tag, again bool) {
+func (q *sendQueue) next(now time.Duration) (t *tag, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.sent) > 0 && now-q.sent[0].at >= q.patience { // without an answer
@@ -165,7 +165,7 @@ func (q *queue) next(now time.Duration) (t *tag, again bool) {
 }
 
 // choose returns the lane of the load to be sent next.
-func (q *queue) choose() lane {
+func (q *sendQueue) choose() lane {
 	urgents, refills := q.waiting[urgent].First(), q.waiting[refill].First()
 	switch {
 	case len(q.sent) >= q.places:
@@ -183,20 +183,20 @@ func (q *queue) choose() lane {
 }
 
 // take gives a load a place, from its sending on.
-func (q *queue) take(s sending) {
+func (q *sendQueue) take(s sending) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sent = append(q.sent, s)
 	q.taken[s.lane]++
 }
 
-func (q *queue) free(i int) {
+func (q *sendQueue) free(i int) {
 	q.taken[q.sent[i].lane]--
 	q.sent = slices.Delete(q.sent, i, i+1)
 }
 
 // answer records that a loader has answered load seq.
-func (q *queue) answer(seq uint64, now time.Duration) {
+func (q *sendQueue) answer(seq uint64, now time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.answered = now
