@@ -1,23 +1,20 @@
 package allocator
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/puzpuzpuz/xsync/v4"
 
-	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
 )
 
 // Allocator holds the buffers of all known tags. Its methods are safe for
 // concurrent use.
 type Allocator struct {
-	cfg     Config
-	tags    *xsync.Map[string, *tag] // reads take no lock and allocate nothing
-	agenda  agenda
-	effects effects
+	cfg   Config
+	tags  *xsync.Map[string, *tag] // reads take no lock and allocate nothing
+	queue queue
 
 	refused    *xsync.Map[string, refusal] // of tags that it does not hold
 	refusedAll atomic.Pointer[refusal]     // of all these tags
@@ -33,10 +30,11 @@ type Allocator struct {
 
 // New returns an allocator without tags.
 func New(cfg Config) *Allocator {
+	cfg = cfg.withDefaults()
 	a := &Allocator{
-		cfg:     cfg.withDefaults(),
+		cfg:     cfg,
 		tags:    xsync.NewMap[string, *tag](),
-		effects: effects{ready: make(chan struct{}, 1)},
+		queue:   newQueue(cfg.ReAsk),
 		refused: xsync.NewMap[string, refusal](),
 	}
 	a.refusedAll.Store(&refusal{})
@@ -45,8 +43,8 @@ func New(cfg Config) *Allocator {
 
 // TakeOrPark is for a request that Take could not answer. It returns the IDs,
 // if they are buffered after all, or an error. If it returns neither, the
-// request is parked: Effects returns its reply when a grant brings the IDs,
-// when the load is refused, or when the deadline passes. That may be before
+// request is parked: Replies returns its reply when a grant brings the IDs, when
+// the load is refused, or when the deadline passes. That may be before
 // TakeOrPark returns.
 //
 // Errors: ErrCount, ErrBusy, ErrStrict, and the error of a recent refusal;
@@ -86,17 +84,17 @@ func (a *Allocator) takeOrPark(t *tag, r Request, now time.Duration) ([]store.Se
 }
 
 // Withdraw drops the parked request of that From without a reply, unless its
-// reply is among the effects already. IDs that were loaded for it go to the
+// reply is due already. IDs that were loaded for it go to the
 // requests behind it.
 func (a *Allocator) Withdraw(name string, from any) {
 	a.updateTag(name, func(t *tag, _ time.Duration) { t.withdraw(from) })
 }
 
-// Tick fails requests whose deadline has passed and repeats loads that brought
-// no grant. Deadlines are as exact as Tick is frequent: call it every few per
+// Tick fails requests whose deadline has passed, and makes loads that brought
+// no grant wait to be sent again. Deadlines are as exact as Tick is frequent: call it every few per
 // cent of Config.Wait.
 func (a *Allocator) Tick() {
-	for _, t := range a.agenda.take(a.cfg.Clock()) {
+	for _, t := range a.queue.due(a.cfg.Clock()) {
 		a.update(t, func(now time.Duration) { t.failParked(now, ErrNoSegment) })
 	}
 }
@@ -105,7 +103,7 @@ func (a *Allocator) Tick() {
 func (a *Allocator) Loading() int { return int(a.loading.Load()) }
 
 // Parked is the number of requests that wait for a segment, or whose replies
-// Effects has not returned yet.
+// Replies has not returned yet.
 func (a *Allocator) Parked() int { return int(a.parked.Load()) }
 
 // Tags is the number of tags held.
@@ -117,28 +115,36 @@ func (a *Allocator) Tags() int { return a.tags.Size() }
 func (a *Allocator) Burnt() int64 { return a.burnt.Load() }
 
 // update is the frame of every change to a tag. It runs change under the tag's
-// lock, and adds the replies, and a load that has become due, to the effects.
-// So a tag's replies are in the order of its changes. It does nothing, and
-// returns false, if the tag was dropped.
+// lock, moves the tag's load on, and brings the queue in line. So a tag's
+// replies are in the order of its changes. It does nothing, and returns false,
+// if the tag was dropped.
 func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 	t.lock()
 	defer t.unlock()
 	if t.dropped {
 		return false
 	}
-	now, parked, loading := a.cfg.Clock(), len(t.busy.parked), t.loading()
+	now, parked, was := a.cfg.Clock(), len(t.busy.parked), t.busy.load.state
 	change(now)
-	t.giveUpLoad()
+	if t.order != store.Trend {
+		t.giveUpLoad()
+	}
 	if t.order == "" && len(t.busy.parked) == 0 && !t.dropped {
 		a.drop(t, nil)
 	}
 	t.cur.Load().rearm()
-	load := a.nextLoad(t, now)
-	a.loading.Add(t.loading() - loading)
+	if !t.dropped {
+		a.advanceLoad(t, now)
+	}
+	t.record(now)
+	switch is := t.busy.load.state; {
+	case was == idle && is != idle:
+		a.loading.Add(1)
+	case was != idle && is == idle:
+		a.loading.Add(-1)
+	}
 	a.parked.Add(int64(len(t.busy.parked) + len(t.busy.replies) - parked))
-	a.agenda.plan(t)
-	a.effects.add(load, t.busy.replies)
-	t.busy.replies = nil
+	a.queue.settle(t)
 	return true
 }
 
@@ -149,30 +155,6 @@ func (a *Allocator) updateTag(name string, change func(t *tag, now time.Duration
 	}
 }
 
-// nextLoad returns the load to request now, for the first time or again. Its
-// Seq is 0 if there is none.
-func (a *Allocator) nextLoad(t *tag, now time.Duration) Load {
-	defer t.record(now)
-	if t.loadDue(now, a.cfg.MaxStep) {
-		t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
-	}
-	if !t.requestDue(now) {
-		return Load{}
-	}
-	l := &t.busy.load
-	l.try++
-	l.due, l.urgent, l.paused = now+t.pause(a.cfg.ReAsk), t.underfilled(), false
-	return t.currentLoad(now, a.cfg.MaxStep)
-}
-
-// Effects are actions for the allocator's owner. Config.MaxParked bounds the
-// replies, but each tag adds up to a load a second. So the owner must keep
-// calling.
-type Effects struct {
-	Loads   []Load  // to be requested; a load may be there more than once
-	Replies []Reply // to be sent, in this order
-}
-
 // Reply answers a parked request: with all its IDs, in ascending segments, or
 // with an error.
 type Reply struct {
@@ -181,81 +163,154 @@ type Reply struct {
 	Err  error
 }
 
-// effects collects the result of the next call of Effects.
-type effects struct {
-	mu      sync.Mutex
-	pending Effects
-	ready   chan struct{}
+// Ready receives when Replies or Send may have something to return.
+func (a *Allocator) Ready() <-chan struct{} { return a.queue.ready }
+
+// Replies returns the replies since the last call. A single goroutine calls it,
+// and sends them in this order.
+func (a *Allocator) Replies() []Reply {
+	q := &a.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	replies := q.replies
+	q.replies = nil
+	a.parked.Add(-int64(len(replies)))
+	return replies
 }
 
-// add adds a load, if its Seq is set, and replies. The tag's lock is held,
-// which keeps its replies in order.
-func (e *effects) add(l Load, replies []Reply) {
-	if l.Seq == 0 && len(replies) == 0 {
-		return
+// The first request for a name creates its tag. A tag is dropped
+//
+//   - if it is unknown, when no request is parked any more, or its load is
+//     refused;
+//   - if it is strict, when a load is refused;
+//   - if it is idle (DropIdle) or removed (Remove).
+//
+// Nothing of a dropped tag stays, except a refusal for Config.ReAsk. A tag that
+// is created again is unknown, and takes only the grant of its open load, which
+// was requested after all that. So no tag uses a late grant.
+
+// A tag without requests for an hour is dropped: most names that are used once,
+// such as daily names, never come back. At 300 bytes a tag, manyTags take 30
+// MB; with more of them, a minute without requests is enough.
+const (
+	idleCalls = 60
+	manyTags  = 100_000
+)
+
+// findOrMake returns the tag of that name, or creates it, or returns the error
+// for its requests for n IDs.
+func (a *Allocator) findOrMake(name string, n int64) (*tag, error) {
+	if t, ok := a.tags.Load(name); ok {
+		return t, nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if l.Seq != 0 {
-		e.pending.Loads = append(e.pending.Loads, l)
+	refused, _ := a.refused.Load(name)
+	now := a.cfg.Clock()
+	if err := a.refusedAll.Load().current(now); err != nil {
+		return nil, err
 	}
-	e.pending.Replies = append(e.pending.Replies, replies...)
-	select {
-	case e.ready <- struct{}{}:
-	default:
+	if err := refused.current(now); err != nil && n >= refused.least {
+		return nil, err
 	}
+	t, _ := a.tags.LoadOrCompute(name, func() (made *tag, full bool) {
+		if a.unknown.Add(1) > int64(a.cfg.MaxUnknown) {
+			a.unknown.Add(-1)
+			return nil, true
+		}
+		made = &tag{name: name}
+		made.cur.Store(&empty)
+		return made, false
+	})
+	if t == nil {
+		return nil, ErrBusy
+	}
+	return t, nil
 }
 
-// Ready receives when Effects has something to return, and may do so when it
-// has nothing.
-func (a *Allocator) Ready() <-chan struct{} { return a.effects.ready }
-
-// Effects returns the actions since the last call. A single goroutine calls it
-// and performs them: it sends the replies, and each load after a call of
-// CurrentLoad.
-func (a *Allocator) Effects() Effects {
-	a.effects.mu.Lock()
-	defer a.effects.mu.Unlock()
-	todo := a.effects.pending
-	a.effects.pending = Effects{}
-	a.parked.Add(-int64(len(todo.Replies)))
-	return todo
+// Remove drops a tag, with its buffer. Its parked requests get ErrDropped, not
+// store.ErrNoTag: the tag may exist again by now.
+func (a *Allocator) Remove(name string) {
+	a.updateTag(name, func(t *tag, _ time.Duration) { a.drop(t, ErrDropped) })
 }
 
-// agenda holds the tags that Tick has to visit, by the moment at which there is
-// something to do: a request's deadline, or the next try of a load. Tick costs
-// nothing for the tags whose moment has not come, of which there may be 100,000
-// in an outage.
-type agenda struct {
-	mu    sync.Mutex
-	queue priority.Queue[*tag]
+// DropIdle drops the tags without requests for the latest 60 calls, or for one
+// call if more than 100,000 tags are held, and returns their number. Call it
+// once a minute.
+func (a *Allocator) DropIdle() (dropped int) {
+	now := a.cfg.Clock()
+	for name, r := range a.refused.All() {
+		if r.current(now) == nil {
+			a.refused.Delete(name)
+		}
+	}
+	calls := int8(idleCalls)
+	if a.Tags() > manyTags {
+		calls = 1
+	}
+	for _, t := range a.tags.All() {
+		a.update(t, func(time.Duration) {
+			if t.countIdle() >= calls {
+				a.drop(t, ErrDropped)
+				dropped++
+			}
+		})
+	}
+	return dropped
 }
 
-// plan puts the tag in its place, or takes it out if there is nothing to do. It
-// needs the tag's mu.
-func (a *agenda) plan(t *tag) {
-	b, at := t.busy, t.nextVisit()
-	if b.visit == at {
-		return
+// countIdle returns for how many calls in a row nothing was requested of the
+// tag. It needs mu.
+func (t *tag) countIdle() int8 {
+	if total := t.total(); total != t.idleTotal || len(t.busy.parked) > 0 || t.busy.load.state != idle {
+		t.idleTotal, t.idleCalls = total, 0
+	} else {
+		t.idleCalls++
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if b.place.Queued() {
-		a.queue.Remove(&b.place)
-	}
-	if b.visit, b.place.Value = at, t; at > 0 {
-		a.queue.Put(&b.place, at)
-	}
+	return t.idleCalls
 }
 
-// take removes the tags that have to be visited by now, and returns them.
-func (a *agenda) take(now time.Duration) (due []*tag) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for a.queue.Len() > 0 && a.queue.First().At() <= now {
-		first := a.queue.First()
-		due = append(due, first.Value)
-		a.queue.Remove(first)
+// drop drops a tag. Its parked requests get err. It needs the tag's mu.
+func (a *Allocator) drop(t *tag, err error) {
+	t.dropped = true
+	a.tags.Delete(t.name)
+	if t.order == "" {
+		a.unknown.Add(-1)
 	}
-	return due
+	a.burnt.Add(t.available())
+	t.cur.Store(&empty)
+	t.busy.ready, t.busy.load = nil, load{}
+	t.failParked(forever, err)
+}
+
+// refusal is an error that requests get until a moment.
+type refusal struct {
+	err   error
+	until time.Duration
+	least int64 // requests for fewer IDs may succeed
+}
+
+// current returns the error, until the moment has come.
+func (r refusal) current(now time.Duration) error {
+	if now < r.until {
+		return r.err
+	}
+	return nil
+}
+
+// maxRefused bounds the names whose refusals are kept. Where more are refused
+// within Config.ReAsk, requests for some of them cost another load.
+const maxRefused = 32_768
+
+// addRefusal keeps the reason why the load of a dropped tag was refused.
+func (a *Allocator) addRefusal(name string, r refusal) {
+	if a.refused.Size() >= maxRefused {
+		a.refused.Clear()
+	}
+	a.refused.Store(name, r)
+}
+
+// RefuseUnknown makes requests for tags that are not held fail with err for
+// some time, because loaders are overloaded. It does not affect tags that are
+// held.
+func (a *Allocator) RefuseUnknown(err error, d time.Duration) {
+	a.refusedAll.Store(&refusal{err: err, until: a.cfg.Clock() + d})
 }

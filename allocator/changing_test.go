@@ -26,8 +26,9 @@ type worker struct {
 	*harness
 	open    []*outcome
 	highest int64
-	granted int64 // the end of its highest grant; 0: the tag is unknown to it
-	known   int64 // the configured step of that grant
+	judged  uint64 // the latest load
+	granted int64  // the end of its highest grant; 0: the tag is unknown to it
+	known   int64  // the configured step of that grant
 	// The base of its next step, which may be 16 times as much, or half.
 	grown int64
 }
@@ -95,7 +96,8 @@ func (c *changing) collect(t *rapid.T) {
 			if l.First != (w.granted == 0) || l.First != (l.Step == 0) {
 				t.Fatalf("asked for %+v, after grants up to %d", l, w.granted)
 			}
-			if l.Try == 1 && !l.First {
+			if l.Seq > w.judged && !l.First {
+				w.judged = l.Seq
 				w.checkStep(t, l.Step)
 			}
 			c.loads = append(c.loads, event{w, l})

@@ -11,7 +11,7 @@ import (
 )
 
 // TestConcurrentCallers has many goroutines take single IDs and batches from a
-// tag while another performs the effects: it grants loads and sends replies.
+// tag while another grants loads and sends replies.
 // Every ID is checked, and every goroutine's IDs ascend.
 func TestConcurrentCallers(t *testing.T) {
 	const callers, requests = 8, 5000
@@ -32,20 +32,19 @@ func TestConcurrentCallers(t *testing.T) {
 				return
 			case <-a.Ready():
 			}
-			todo := a.Effects()
-			for _, r := range todo.Replies {
-				r.From.(chan allocator.Reply) <- r
-			}
-			for _, l := range todo.Loads {
+			for l, ok := a.Send(); ok; l, ok = a.Send() {
 				if l.Seq <= granted {
 					continue
 				}
 				granted = l.Seq
 				s := store.Segment{First: next, End: next + max(l.Step, l.Want, 10)}
 				next = s.End
-				if a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: s, Step: 10, Order: store.Trend}).Outcome != allocator.Used {
+				if a.Answer(l.Tag, l.Seq, allocator.Answer{Segment: s, Step: 10, Order: store.Trend}).Outcome != allocator.Used {
 					t.Errorf("grant %v was burnt", s)
 				}
+			}
+			for _, r := range a.Replies() {
+				r.From.(chan allocator.Reply) <- r
 			}
 		}
 	})

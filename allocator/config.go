@@ -31,9 +31,8 @@ type Config struct {
 	// Wait is the time that a request is parked before it gets ErrNoSegment.
 	Wait time.Duration
 
-	// ReAsk is the pause before a load without a grant is requested again; for
-	// strict and unknown tags, the first pause is an eighth of it. It grows
-	// only by NotNow. A refusal is kept for the same time.
+	// ReAsk is the time for which a load without an answer has a place, before
+	// it waits to be sent again. A refusal is kept for the same time.
 	ReAsk time.Duration
 
 	// MaxParkedPerTag and MaxParked bound the parked requests; another gets
@@ -72,19 +71,79 @@ type Load struct {
 	// The time that the buffer lasts at the present rate, at most MaxRunway.
 	Runway time.Duration
 
-	Seq uint64 // the load's number, the same when it is requested again
-	Try int    // 1 for the first time, 2 for the second, …
+	Seq uint64 // the load's number, the same when it is sent again
 
 	// The tag is unknown: it has had no grant since it was created here.
 	First bool
+
+	// The load goes to a loader directly, not into the load stream.
+	Direct bool
 }
 
-// Supply is a segment that a loader has reserved, with the tag's settings.
-type Supply struct {
-	store.Segment
+// Answer is what became of a load: a granted segment, a refusal, or a reason
+// why it comes later.
+type Answer struct {
+	store.Segment             // invalid if none was granted
+	Step          int64       // the tag's configured step; below 1: not given
+	Order         store.Order // from the register's entry that reserved the segment
 
-	Step  int64       // the configured step; below 1: not given
-	Order store.Order // from the register's entry that reserved the segment
+	// An error that will not go away soon, such as store.ErrNoTag.
+	Refused error
+
+	Later Later
+}
+
+// Later is the reason why a load was not served yet.
+type Later int
+
+// The reasons.
+const (
+	// TagFails: the store failed or hung for this tag.
+	TagFails Later = iota + 1
+
+	// StoreFails: the store fails. The load stays open, and keeps its place.
+	StoreFails
+
+	// Queued: the load stream refused the load, because it holds an earlier
+	// event of the tag.
+	Queued
+
+	// NotSent: the load stream failed. Send returns the load once more.
+	NotSent
+)
+
+// Outcome is the fate of a grant.
+type Outcome int
+
+// The outcomes.
+const (
+	// Burnt: the tag is not held, there is no room, or the grant is late or a
+	// duplicate. None of that is evidence about the store.
+	Burnt Outcome = iota
+
+	// Used: the segment was added to the buffer, or served a strict load.
+	Used
+
+	// OtherOrder: the grant answers the load under way, and its order differs
+	// from the tag's. It is burnt, and the tag is dropped, so that the next
+	// request creates it again.
+	OtherOrder
+
+	// Below: the grant answers the load under way and yet lies below an earlier
+	// grant, so the store regressed. It is burnt.
+	Below
+)
+
+// Verdict is the fate of a grant, and why.
+type Verdict struct {
+	Outcome Outcome
+
+	// Above is the end of the highest segment that was granted before, if the
+	// outcome is Below.
+	Above int64
+
+	// FirstBelow is set with the first Below since a grant of the tag was used.
+	FirstBelow bool
 }
 
 // The errors of requests, in addition to those with which a load was refused.

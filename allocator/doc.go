@@ -5,13 +5,11 @@
 //
 // A request goes to [Allocator.Take], and if that misses to
 // [Allocator.TakeOrPark], which answers, refuses or parks it. A single
-// goroutine receives from [Allocator.Ready], and performs the actions that
-// [Allocator.Effects] returns: it sends replies to parked requests, and
-// requests loads. Right before it sends a load it calls
-// [Allocator.CurrentLoad]. The loader's answer goes to [Allocator.Grant],
-// [Allocator.Refuse] or [Allocator.NotNow]. Time comes from Config.Clock;
-// [Allocator.Tick] has to be called many times a second, and
-// [Allocator.DropIdle] once a minute.
+// goroutine receives from [Allocator.Ready], and after every event it sends the
+// replies that [Allocator.Replies] returns, and the loads that [Allocator.Send]
+// returns, one at a time. [Allocator.Answer] takes the fate of a load. Time comes
+// from Config.Clock; [Allocator.Tick] has to be called many times a
+// second, and [Allocator.DropIdle] once a minute.
 //
 // The first request for a name creates its tag here. A tag is unknown until its
 // first grant, which carries its order and its step:
@@ -41,19 +39,20 @@
 //     IDs, so a failure wastes none. A trend tag answers them in order.
 //  4. Take takes no lock, reads no clock and allocates nothing, except when it
 //     passes another fortieth of the segment.
-//  5. A grant is [Below] only if the store regressed; see grant.go.
+//  5. A grant is [Below] only if the store regressed; see grant in load.go.
 //
 // Two Takes that overlap in time may be answered in either order. A Take that
 // begins after another has returned gets higher IDs.
 //
 // # Files
 //
-//	take.go       Take and the current segment: a request served by the buffer
-//	allocator.go  parked requests; the frame of every change to a tag, its
-//	              effects, and the agenda of Tick
-//	table.go      creates and drops tags; refusals
-//	tag.go        a tag's buffer and parked requests
-//	load.go       when a load is due, and its answers; grant.go: used grants
-//	strict.go     loads of strict and unknown tags
-//	step.go       the step policy; figures.go and use.go measure the rates
+//	allocator.go  the tags held, parked requests, replies; the frame of every
+//	              change to a tag
+//	tag.go        a tag's buffer: Take, segments, parked requests
+//	load.go       a load: when it begins, is sent, sent again, answered, and
+//	              which grants are used
+//	strict.go     the requests of a strict or unknown tag's load
+//	queue.go      which load is sent next, and how many at a time
+//	step.go       the step policy
+//	figures.go    the rates, and figures of each tag
 package allocator

@@ -24,7 +24,6 @@ func TestGranted(t *testing.T) {
 		h.step, h.order = 100, order
 		h.request("order", 30)
 		seq := h.latest().Seq
-		h.CurrentLoad("order", seq)
 		for range 2 {
 			h.Grant("order", seq, seg(1, 101))
 		}
@@ -48,7 +47,6 @@ func storeThatWentBack(t *testing.T, order store.Order) {
 	h.step, h.order = 100, order
 	send := func() (seq uint64) {
 		seq = h.latest().Seq
-		h.CurrentLoad("order", seq)
 		return seq
 	}
 	h.request("order", 100)
@@ -150,7 +148,6 @@ func TestOrderNeverChanges(t *testing.T) {
 		h.grantAll()
 		r := h.request("order", 500)
 		l := h.latest()
-		h.CurrentLoad("order", l.Seq)
 		for _, none := range []store.Order{"", "other"} {
 			h.order = none
 			if v := h.grantTo(l.Seq, h.reserve(500)); v != (allocator.Verdict{}) {
@@ -162,8 +159,8 @@ func TestOrderNeverChanges(t *testing.T) {
 			t.Errorf("a late grant of another order: %+v, want it burnt", v)
 		}
 		r.wantNone(t)
-		if now, ok := h.CurrentLoad("order", l.Seq); !ok || now.Want != 500 {
-			t.Errorf("the load is %+v, %v; want it open", now, ok)
+		if !h.UnderWay("order", l.Seq) {
+			t.Error("the load is no longer under way")
 		}
 		if v := h.grantTo(l.Seq, h.reserve(500)); v.Outcome != allocator.OtherOrder || h.Tags() != 0 || !errors.Is(r.err, allocator.ErrDropped) {
 			t.Errorf("a %q grant for a %q tag: %+v, %d tags, %v", other, known, v, h.Tags(), r.err)

@@ -9,10 +9,10 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// harness drives an allocator by hand: after each call it takes the effects, so
-// that replies are sent without delay and loads queue up in asked. The clock
-// stands still until it is moved, and next plays the store. All tags have the
-// same settings.
+// harness drives an allocator by hand: after each call it takes the replies and
+// the loads, so that replies are sent without delay and loads queue up in asked.
+// The clock stands still until it is moved, and next plays the store. All tags
+// have the same settings.
 type harness struct {
 	*allocator.Allocator
 
@@ -22,7 +22,8 @@ type harness struct {
 	reads int // of the clock: one or two for each visited tag
 	asked []allocator.Load
 	next  int64
-	lazy  bool // the effects are left to perform
+	lazy  bool // replies and loads are taken later
+	held  bool // loads are taken later, by send
 }
 
 func newHarness(cfg allocator.Config) *harness {
@@ -44,13 +45,22 @@ func (h *harness) drain() {
 	}
 }
 
-// perform performs the effects.
+// perform does what is to be done.
 func (h *harness) perform() {
-	todo := h.Effects()
-	h.asked = append(h.asked, todo.Loads...)
-	for _, r := range todo.Replies {
+	for _, r := range h.Replies() {
 		r.From.(requester).reply(r.IDs, r.Err)
 	}
+	for !h.held && h.sendOne() {
+	}
+}
+
+// sendOne takes a load, if there is one to send.
+func (h *harness) sendOne() bool {
+	l, ok := h.Send()
+	if ok {
+		h.asked = append(h.asked, l)
+	}
+	return ok
 }
 
 func (h *harness) Take(tag string, n int64) (store.Segment, bool) {
@@ -64,12 +74,12 @@ func (h *harness) Tick() {
 }
 
 func (h *harness) Refuse(tag string, seq uint64, err error) {
-	h.Allocator.Refuse(tag, seq, err)
+	h.Answer(tag, seq, allocator.Answer{Refused: err})
 	h.drain()
 }
 
 func (h *harness) NotNow(tag string, seq uint64) {
-	h.Allocator.NotNow(tag, seq)
+	h.Answer(tag, seq, allocator.Answer{Later: allocator.TagFails})
 	h.drain()
 }
 
@@ -106,16 +116,16 @@ func (h *harness) size(l allocator.Load) int64 {
 // Grant grants a segment with the settings of the tag.
 func (h *harness) Grant(tag string, seq uint64, s store.Segment) allocator.Verdict {
 	defer h.drain()
-	return h.Allocator.Grant(tag, seq, allocator.Supply{Segment: s, Step: h.step, Order: h.order})
+	return h.Answer(tag, seq, allocator.Answer{Segment: s, Step: h.step, Order: h.order})
 }
 
 // grantAll sends and serves requested loads until there are no more, and
 // returns the number of store writes.
 func (h *harness) grantAll() (writes int) {
-	for len(h.asked) > 0 {
+	for len(h.asked) > 0 || h.sendOne() {
 		l := h.asked[0]
 		h.asked = h.asked[1:]
-		if l, ok := h.CurrentLoad(l.Tag, l.Seq); ok {
+		if h.UnderWay(l.Tag, l.Seq) {
 			h.Grant(l.Tag, l.Seq, h.reserve(h.size(l)))
 			writes++
 		}

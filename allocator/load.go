@@ -8,59 +8,97 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// loadState is the state of a tag's latest load. It is guarded by the tag's mu.
+// load is a tag's load, from wanted to installed. It is guarded by the tag's
+// mu.
 //
 //	idle     nothing is ready and a tenth is used, or the buffer does not last,
-//	         or parked requests want more than is buffered → open
+//	         or parked requests want more than is buffered → waiting
+//	waiting  Send returns it → open. The first time, that fixes the requests of
+//	         a strict or unknown tag, here and nowhere else
 //	open     a grant that counts → idle
-//	         none by the time it is due, or the first request is parked →
-//	         requested again, with the same number
-//	         NotNow → due later
-//	         a refusal → refused
-//	         a grant that proves that the store regressed → open, with a new number
-//	         the last request of a strict load goes away → idle
-//	refused  Config.ReAsk later → idle. Until then, requests that the buffer
-//	         cannot answer get the error without delay. While it can answer them,
-//	         the pause doubles with each refusal in a row, up to a minute
-type loadState struct {
-	seq uint64 // the load under way; 0: none
-	try int    // the times it was requested
-	// When it is requested, or again; a refill does not begin sooner.
-	due    time.Duration
-	urgent bool // requests were parked when it was requested
-	// The IDs of the requests of a strict load; 0: it was not sent yet.
-	want int64
+//	         no answer for Config.ReAsk → waiting, behind the loads that have
+//	         waited for less long
+//	         the first requests are parked, or an eighth of Config.ReAsk passes
+//	         for a strict or unknown tag → sent once more, if places are free
+//	resting  its time comes → waiting
+//
+// Answers may arrive late, in any state but idle: a grant → idle; a refusal →
+// idle, or the tag is dropped; TagFails → resting; a grant that proves that the
+// store regressed → waiting, with a new number. A strict load whose last
+// request leaves → idle.
+type load struct {
+	state  loadState
+	seq    uint64        // its number; 0 if idle
+	wanted time.Duration // since when
+	need   time.Duration // while it waits, its order in the queue
+	behind time.Duration // for how long it lets others go first
+	sent   time.Duration // when, the latest time
+	want   int64         // the IDs of a strict load's requests; 0: not sent yet
 
-	paused   bool // NotNow came since it was requested
-	notNow   int  // the number of these in a row, since a grant or a refusal
+	parked bool   // requests were, when it was sent
+	second bool   // it was sent once more since
+	repeat repeat // for the queue, to send it once more
+	direct bool   // the load stream does not take it
+	queued int    // refusals of the load stream, which holds an event of the tag
+
+	// The end of a rest; if idle, no refill begins sooner.
+	due      time.Duration
+	rests    int // in a row, since a grant or a refusal
 	refusal  refusal
 	refusals int // since a grant was last used
 }
 
-// atRest reports whether no load is under way, none was refused, and none put
-// off.
-func (l *loadState) atRest() bool { return l.seq == 0 && l.refusals == 0 && l.notNow == 0 }
+type loadState int8
 
 const (
-	// maxNotNow and maxRefusals bound the doubling of pauses. After a refusal
-	// that is a minute at most, so that a tag whose numbers were raised is back
-	// before its buffer is used up.
-	maxNotNow   = 5
-	maxRefusals = 7
-
-	// strictHurry is the part of Config.ReAsk after which a strict or unknown
-	// load is requested for the second time: requests wait that cannot be
-	// answered otherwise, and the loader may be frozen.
-	strictHurry = 8
+	idle loadState = iota
+	waiting
+	open
+	resting
 )
 
-// The methods below need the tag's mu.
+// repeat is a wish to send an open load once more.
+type repeat int8
 
-// loadDue reports whether a new load has to begin.
-func (t *tag) loadDue(now time.Duration, ceiling int64) bool {
+const (
+	notAgain  repeat = iota
+	mayAgain         // if places are free
+	mustAgain        // nothing was sent
+)
+
+const (
+	// maxRests and maxRefusals bound the doubling of pauses. After a refusal
+	// that is a minute at most, so that a tag whose numbers were raised is back
+	// before its buffer is used up.
+	maxRests    = 5
+	maxRefusals = 7
+
+	// secondTry is the part of Config.ReAsk after which a strict or unknown
+	// load is sent for the second time: requests wait that cannot be answered
+	// otherwise, and the loader may be frozen.
+	secondTry = 8
+
+	// maxBehind bounds the time for which a load lets others go first after
+	// attempts that were not served: its tag may be unservable for now.
+	maxBehind = time.Minute
+
+	// A refill that the load stream has refused enoughQueued times goes to a
+	// loader directly if half of its runway is below shortRunway: the loader
+	// that has the earlier event may be dead. Otherwise the stream may just have
+	// a backlog, and a second way would write each refill twice.
+	enoughQueued = 2
+	shortRunway  = 10 * time.Second
+
+	// maxReady bounds the segments that are loaded because the buffer does not
+	// last. While a step grows, there are two or three.
+	maxReady = 4
+)
+
+// The methods of tag below need its mu.
+
+// wantsLoad decides whether a new load begins.
+func (t *tag) wantsLoad(now time.Duration, ceiling int64) bool {
 	switch l := &t.busy.load; {
-	case t.dropped || l.seq != 0:
-		return false
 	case t.underfilled():
 		return l.refusal.current(now) == nil
 	case t.order != store.Trend || now < l.due: // no buffer, or postponed
@@ -73,32 +111,41 @@ func (t *tag) loadDue(now time.Duration, ceiling int64) bool {
 	return tried && len(t.busy.ready) < maxReady && t.runsShort(now, ceiling)
 }
 
-// maxReady bounds the segments that are loaded because the buffer does not
-// last. While a step grows, there are two or three.
-const maxReady = 4
-
-// requestDue reports whether the load under way has to be requested: its time
-// has come, or requests were parked since it was requested as a refill, unless
-// it was put off.
-func (t *tag) requestDue(now time.Duration) bool {
+// advanceLoad begins a load, or moves the present one on, after a change of the
+// tag or when time has passed.
+func (a *Allocator) advanceLoad(t *tag, now time.Duration) {
 	l := &t.busy.load
-	return l.seq != 0 && (now >= l.due || !l.urgent && l.notNow == 0 && t.underfilled())
-}
-
-// nextVisit returns when Tick has to visit the tag; 0: never.
-func (t *tag) nextVisit() (at time.Duration) {
-	if t.busy.load.seq != 0 {
-		at = t.busy.load.due
+	switch {
+	case l.state == idle && t.wantsLoad(now, a.cfg.MaxStep):
+		t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
+	case l.state == open && now-l.sent >= a.cfg.ReAsk && l.rests > 0: // as before
+		l.state, l.due = resting, l.sent+l.pause(a.cfg.ReAsk)
+	case l.state == open && now-l.sent >= a.cfg.ReAsk:
+		l.behind = min(now-l.wanted, maxBehind)
+		l.state, l.need = waiting, forever
+	case l.state == open && !l.second && t.isSecondDue(now, a.cfg.ReAsk):
+		l.second, l.repeat = true, mayAgain
+	case l.state == resting && now >= l.due:
+		l.state, l.need = waiting, forever
 	}
-	if len(t.busy.parked) > 0 && (at == 0 || t.busy.parked[0].deadline < at) {
-		at = t.busy.parked[0].deadline
+	if l.state != waiting {
+		return
 	}
-	return at
+	// Parked requests cannot wait at all. A buffer should outlast the wait, even
+	// if parked requests of other tags go first.
+	need := now + l.behind
+	if t.busy.demand == 0 {
+		need += t.runway(now) / 2
+	}
+	// The load moves forward only, until no request waits for it any more.
+	if left := t.busy.schedule.lane == urgent && t.lane() == refill; left || need < l.need {
+		l.need = need
+	}
 }
 
 // beginLoad begins load seq. The step policy decides the step of a trend tag.
 // The loader decides for other tags, so their first load counts with the step
-// of its grant. A strict load that follows a postponed load is due no sooner.
+// of its grant. A strict load that follows a load at rest rests as long.
 func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	switch t.order {
 	case store.Trend:
@@ -109,58 +156,206 @@ func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	}
 	t.meter.begun = sample{now, t.total()}
 	l := &t.busy.load
-	*l = loadState{seq: seq, due: l.due, notNow: l.notNow, refusals: l.refusals}
-}
-
-// pause is the time from a request of the load, or from NotNow, until it is due
-// again.
-func (t *tag) pause(reAsk time.Duration) time.Duration {
-	switch l := &t.busy.load; {
-	case l.notNow > 0:
-		return reAsk << (l.notNow - 1)
-	case l.try == 1 && t.order != store.Trend:
-		return reAsk / strictHurry
+	*l = load{seq: seq, wanted: now, due: l.due, rests: l.rests, refusals: l.refusals}
+	if l.state, l.need = waiting, forever; l.rests > 0 && now < l.due {
+		l.state = resting
 	}
-	return reAsk
 }
 
-// currentLoad is the load under way as it would be requested now.
-func (t *tag) currentLoad(now time.Duration, ceiling int64) Load {
+// isSecondDue reports whether the open load is due to be sent once more: as
+// requests were parked since it was sent as a refill, or soon for a strict or
+// unknown tag.
+func (t *tag) isSecondDue(now, reAsk time.Duration) bool {
 	l := &t.busy.load
-	want := cmp.Or(l.want, min(t.busy.demand, ceiling))
-	return Load{t.name, t.step, want, t.runway(now), l.seq, l.try, t.order == ""}
-}
-
-// loading is 1 if a load is under way, else 0.
-func (t *tag) loading() int64 {
-	if t.busy.load.seq != 0 {
-		return 1
+	switch {
+	case l.rests > 0:
+		return false
+	case t.order == store.Trend:
+		return !l.parked && t.underfilled()
 	}
-	return 0
+	return now-l.sent >= reAsk/secondTry
 }
 
-// CurrentLoad returns load seq of the tag as it has to be sent now, if it is
-// still under way. The sender calls it right before it sends, each time.
+// schedule returns the times at which the load is needed and the tag has to be
+// visited.
+func (t *tag) schedule(reAsk time.Duration) (s schedule) {
+	switch l := &t.busy.load; {
+	case l.state == waiting:
+		s.lane, s.need = t.lane(), l.need
+	case l.state == open && t.order != store.Trend && !l.second && l.rests == 0:
+		s.visit = l.sent + reAsk/secondTry
+	case l.state == open:
+		s.visit = l.sent + reAsk
+	case l.state == resting:
+		s.visit = l.due
+	}
+	if len(t.busy.parked) > 0 && (s.visit == 0 || t.busy.parked[0].deadline < s.visit) {
+		s.visit = t.busy.parked[0].deadline
+	}
+	return s
+}
+
+// lane is the lane in which the load waits.
+func (t *tag) lane() lane {
+	switch {
+	case t.order == "":
+		return unknown
+	case t.busy.demand > 0 || t.available() == 0:
+		return urgent
+	}
+	return refill
+}
+
+// Send returns the load that is needed most, for the first time or again, if
+// there is a place for it. The caller sends it to a loader. It calls Send again
+// after each load, and after every event of whatever kind, because answers and
+// time free places. A single goroutine calls Send.
 //
-// For a strict or unknown tag, the first call fixes the load's requests, and so
-// Want: all requests that are parked now, in order, as long as their sum is at
-// most Config.MaxStep.
-func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
+// The first sending of a strict or unknown tag's load fixes its requests, and
+// so Want: all requests that are parked now, in order, as long as their sum is
+// at most Config.MaxStep.
+func (a *Allocator) Send() (l Load, ok bool) {
+	for !ok {
+		t, again := a.queue.next(a.cfg.Clock())
+		if t == nil {
+			return l, false
+		}
+		a.update(t, func(now time.Duration) { l, ok = a.openLoad(t, again, now) })
+	}
+	return l, true
+}
+
+// openLoad opens the load of a tag, or returns it once more while it is open.
+// It does nothing if the load has changed since the queue returned it.
+func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool) {
+	l := &t.busy.load
+	switch {
+	case !again && l.state == waiting:
+		a.queue.take(sending{l.seq, t.lane(), now})
+		l.state, l.sent, l.second, l.direct = open, now, false, false
+	case again && l.state == open:
+	default:
+		return Load{}, false
+	}
+	l.parked = t.underfilled()
+	want, runway := min(t.busy.demand, a.cfg.MaxStep), t.runway(now)
+	if t.order != store.Trend {
+		want = t.fixRequests(a.cfg.MaxStep)
+	}
+	hurry := l.queued >= enoughQueued && runway/2 < shortRunway
+	return Load{
+		Tag: t.name, Seq: l.seq, Step: t.step, Want: want, Runway: runway, First: t.order == "",
+		Direct: want > 0 || t.step == 0 || l.direct || hurry,
+	}, true
+}
+
+// Answer takes a loader's answer to load seq, or the fate of its sending. It
+// frees the load's place, whatever became of the tag.
+func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
+	if answer.Later == StoreFails {
+		return v // no answer: the load stays open
+	}
+	if answer.Later != Queued && answer.Later != NotSent {
+		a.queue.answer(seq, a.cfg.Clock())
+	}
 	t, ok := a.tags.Load(name)
 	if !ok {
-		return l, false
+		return v
 	}
-	t.lock()
-	defer t.unlock()
-	if seq == 0 || seq != t.busy.load.seq {
-		return l, false
-	}
-	t.fixLoad(a.cfg.MaxStep)
-	t.busy.load.urgent = t.underfilled() // as in this message to the loader
-	return t.currentLoad(a.cfg.Clock(), a.cfg.MaxStep), true
+	a.update(t, func(now time.Duration) {
+		l := &t.busy.load
+		switch current := seq != 0 && seq == l.seq; {
+		case answer.Segment.Valid():
+			v = a.grant(t, seq, answer, now)
+		case !current:
+		case answer.Refused != nil:
+			a.refuse(t, now, answer.Refused)
+		case answer.Later == TagFails:
+			t.rest(now, a.cfg.ReAsk)
+		case answer.Later == Queued:
+			l.queued++
+		case answer.Later == NotSent && l.state == open:
+			l.direct, l.repeat = true, mustAgain
+		}
+	})
+	return v
 }
 
-// Refuse ends load seq with an error that will not go away soon, such as
+// grant decides whether a grant is used, and uses it. It needs the tag's mu.
+//
+// The case Below is proof. A grant that raises the tag's high also ends its
+// load, used or burnt. So while load s is under way, high stays as it was when s
+// began. Every range that counts towards high had been reserved by then, and no
+// loader had seen s. A store gives higher ranges to later calls. So every answer
+// to s lies at or above high, even if s is sent and answered several times, in
+// any order. Any other grant below high may have been overtaken.
+func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdict {
+	current := seq != 0 && seq == t.busy.load.seq
+	switch {
+	case s.Order != store.Trend && s.Order != store.Strict, !current && (t.order != store.Trend || s.Order != t.order || s.First < t.high):
+		return Verdict{Outcome: Burnt}
+	case t.order != "" && t.order != s.Order:
+		a.drop(t, ErrDropped)
+		return Verdict{Outcome: OtherOrder}
+	case s.First < t.high:
+		first := !t.regressed
+		if t.regressed = true; first {
+			// A new number makes loaders that are still busy with the old load
+			// take it. The step is not judged again, because no time has
+			// passed.
+			t.busy.load = load{seq: a.seq.Add(1), wanted: now, state: waiting, need: forever, refusals: t.busy.load.refusals}
+		}
+		return Verdict{Below, t.high, first}
+	}
+	if t.order == "" {
+		a.setOrder(t, s)
+	}
+	t.recordGap(s.Segment)
+	t.high = s.End // even if there is no room
+	t.meter.granted += s.Len()
+	l := &t.busy.load
+	*l = load{due: l.due, refusal: l.refusal, refusals: l.refusals}
+	if t.order == store.Strict {
+		a.burnt.Add(t.serveLoad(seq, s.Segment))
+		t.regressed = false
+		return Verdict{Outcome: Used}
+	}
+	if s.Step > 0 {
+		t.setConfigured(s.Step)
+	}
+	if !t.installSegment(s.Segment, current) {
+		return Verdict{Outcome: Burnt}
+	}
+	t.regressed, l.refusals, l.due = false, 0, 0
+	t.serveParked()
+	return Verdict{Outcome: Used}
+}
+
+// setOrder gives an unknown tag the order and the step of its first grant.
+func (a *Allocator) setOrder(t *tag, s Answer) {
+	a.unknown.Add(-1)
+	t.order = s.Order
+	if s.Order == store.Trend {
+		t.configured = cmp.Or(max(s.Step, 0), s.Len())
+		t.step = min(t.configured, a.cfg.MaxStep)
+	}
+}
+
+// rest puts the load off, because its store failed or hung for this tag: for
+// reAsk, and twice as long each time until a grant or a refusal, up to 16 times
+// that. Parked requests continue to wait, and further requests do not end the
+// rest. Another such answer to the same sending counts for nothing.
+func (t *tag) rest(now, reAsk time.Duration) {
+	if l := &t.busy.load; l.state != resting {
+		l.rests = min(l.rests+1, maxRests)
+		l.state, l.due = resting, now+l.pause(reAsk)
+	}
+}
+
+// pause is how long the load rests.
+func (l *load) pause(reAsk time.Duration) time.Duration { return reAsk << (l.rests - 1) }
+
+// refuse ends the load with an error that will not go away soon, such as
 // store.ErrNoTag or store.ErrExhausted. All parked requests of the tag get it.
 //
 // A trend tag is kept, and uses up the rest of its buffer. There may be another
@@ -168,43 +363,16 @@ func (a *Allocator) CurrentLoad(name string, seq uint64) (l Load, ok bool) {
 // doubles with each refusal. Any other tag is dropped, and requests for it get
 // the error for Config.ReAsk: after store.ErrExhausted only those for as many
 // IDs as the load wanted.
-func (a *Allocator) Refuse(name string, seq uint64, err error) {
-	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
-		if l := &t.busy.load; t.order == store.Trend {
-			l.seq, l.notNow, l.refusal = 0, 0, refusal{err: err, until: now + a.cfg.ReAsk}
-			l.due = now + a.cfg.ReAsk<<min(l.refusals, maxRefusals-1)
-			l.refusals++
-			t.failParked(forever, err)
-			return
-		}
-		r := refusal{err: err, until: now + a.cfg.ReAsk}
-		if errors.Is(err, store.ErrExhausted) {
-			r.least = t.busy.load.want
-		}
-		a.addRefusal(name, r)
-		a.drop(t, err)
-	})
-}
-
-// NotNow postpones load seq, because its store failed or hung for this tag. It
-// is due again after Config.ReAsk. The pause doubles each time until a grant
-// comes, up to 16 times that. Parked requests continue to wait, and further
-// requests do not make it due.
-func (a *Allocator) NotNow(name string, seq uint64) {
-	a.answerLoad(name, seq, func(t *tag, now time.Duration) {
-		// Else this answers an earlier request of it.
-		if l := &t.busy.load; !l.paused {
-			l.paused, l.notNow = true, min(l.notNow+1, maxNotNow)
-			l.due = now + t.pause(a.cfg.ReAsk)
-		}
-	})
-}
-
-// answerLoad runs change if load seq is under way.
-func (a *Allocator) answerLoad(name string, seq uint64, change func(t *tag, now time.Duration)) {
-	a.updateTag(name, func(t *tag, now time.Duration) {
-		if seq != 0 && seq == t.busy.load.seq {
-			change(t, now)
-		}
-	})
+func (a *Allocator) refuse(t *tag, now time.Duration, err error) {
+	l, r := &t.busy.load, refusal{err: err, until: now + a.cfg.ReAsk}
+	if t.order == store.Trend {
+		*l = load{due: now + a.cfg.ReAsk<<min(l.refusals, maxRefusals-1), refusal: r, refusals: l.refusals + 1}
+		t.failParked(forever, err)
+		return
+	}
+	if errors.Is(err, store.ErrExhausted) {
+		r.least = l.want
+	}
+	a.addRefusal(t.name, r)
+	a.drop(t, err)
 }

@@ -4,8 +4,8 @@ import "github.com/idworker/idworker/store"
 
 // A strict tag has no buffer. It has one load open at a time, and
 //
-//  1. the load's requests are fixed when it is first sent: later requests wait
-//     for the next load;
+//  1. the load's requests are fixed when it is first sent, here and nowhere
+//     else: later requests wait for the next load;
 //  2. if it is sent again, under the same number, it is for the same IDs;
 //  3. only the grant of the open load counts;
 //  4. it serves requests of that load only, and the rest is burnt.
@@ -21,22 +21,23 @@ import "github.com/idworker/idworker/store"
 
 // The methods below need the tag's mu.
 
-// fixLoad fixes the requests of the open load, unless it was sent before: all
-// parked requests, in order, whose sum fits under the ceiling. The first always
-// fits.
-func (t *tag) fixLoad(ceiling int64) {
+// fixRequests fixes the requests of the load that is sent, unless it was sent
+// before: all parked requests, in order, whose sum fits under the ceiling. The
+// first always fits. It returns the sum.
+func (t *tag) fixRequests(ceiling int64) (want int64) {
 	l := &t.busy.load
-	if l.want > 0 || t.order == store.Trend {
-		return
+	if l.want > 0 {
+		return l.want
 	}
 	for i := range t.busy.parked {
 		w := &t.busy.parked[i]
 		if i > 0 && w.N > ceiling-l.want {
-			return
+			break
 		}
 		w.load = l.seq
 		l.want += w.N
 	}
+	return l.want
 }
 
 // serveLoad answers the requests of a load that fit into its grant, and returns
@@ -66,10 +67,8 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 // are gone. Otherwise the next request would wait until that load is requested
 // again.
 func (t *tag) giveUpLoad() {
-	if t.order == store.Trend || t.busy.load.seq == 0 {
-		return
-	}
-	if l := &t.busy.load; len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
-		*l = loadState{due: l.due, notNow: l.notNow}
+	l := &t.busy.load
+	if len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
+		*l = load{due: l.due, rests: l.rests}
 	}
 }

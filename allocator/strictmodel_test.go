@@ -34,7 +34,7 @@ type world struct {
 	grants  []flight
 	handed  map[int64]bool
 	highest int64
-	lazy    bool // workers perform the effects some time later
+	lazy    bool // workers send replies some time later
 	quiet   bool // there are no more faults
 	happens []string
 }
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, seed uint64, order store.Order) *world {
 func (w *world) newMember() *member {
 	m := &member{harness: newHarness(allocator.Config{MaxStep: 8}), wants: map[uint64]int64{}}
 	m.name = fmt.Sprint("worker ", w.random.IntN(1000))
-	m.now, m.order, m.step, m.lazy = w.now, w.order, w.step, w.lazy
+	m.now, m.order, m.step, m.lazy, m.held = w.now, w.order, w.step, w.lazy, true
 	return m
 }
 
@@ -158,24 +158,19 @@ func (w *world) answer(m *member, r *worldRequest, ids []store.Segment, err erro
 	}
 }
 
-// send sends a load that a worker has requested, if it is still under way.
-func (w *world) send(m *member) {
-	if len(m.asked) == 0 {
-		return
-	}
-	i := w.random.IntN(len(m.asked))
-	asked := m.asked[i]
-	m.asked = slices.Delete(m.asked, i, i+1)
-	l, ok := m.CurrentLoad("order", asked.Seq)
+// send sends the load that a worker wants, if any.
+func (w *world) send(m *member) (sent bool) {
+	l, ok := m.Send()
 	if !ok {
-		return
+		return false
 	}
-	w.note("%s: load %d, try %d, for %d", m.name, l.Seq, l.Try, l.Want)
+	w.note("%s: load %d for %d", m.name, l.Seq, l.Want)
 	if want, sent := m.wants[l.Seq]; l.Step == 0 && sent && want != l.Want {
 		w.fail("load %d is for %d, and was for %d", l.Seq, l.Want, want)
 	}
 	m.wants[l.Seq] = l.Want
 	w.flying = append(w.flying, flight{to: m, load: l})
+	return true
 }
 
 // pick takes a random flight, or a copy of it.
@@ -314,8 +309,7 @@ func (w *world) calm() {
 	settle := func(d time.Duration) {
 		for end := w.now + d; w.now < end; w.pass(50 * time.Millisecond) {
 			for _, m := range w.workers {
-				for len(m.asked) > 0 {
-					w.send(m)
+				for w.send(m) {
 				}
 			}
 			for len(w.flying) > 0 || len(w.loaders[0].loads) > 0 {

@@ -31,15 +31,14 @@ func newFixture(cfg Config) *fixture {
 	return f
 }
 
-// drain performs the effects.
+// drain sends the replies and the loads.
 func (f *fixture) drain() {
-	todo := f.Effects()
-	for _, l := range todo.Loads {
+	for _, r := range f.Replies() {
+		*r.From.(*error) = r.Err
+	}
+	for l, ok := f.Send(); ok; l, ok = f.Send() {
 		f.loads[l.Tag] = l
 		f.asked++
-	}
-	for _, r := range todo.Replies {
-		*r.From.(*error) = r.Err
 	}
 }
 
@@ -48,18 +47,18 @@ func (f *fixture) Tick() {
 	f.drain()
 }
 
-func (f *fixture) Grant(name string, seq uint64, s Supply) Verdict {
+func (f *fixture) Grant(name string, seq uint64, s Answer) Verdict {
 	defer f.drain()
-	return f.Allocator.Grant(name, seq, s)
+	return f.Answer(name, seq, s)
 }
 
 func (f *fixture) Refuse(name string, seq uint64, err error) {
-	f.Allocator.Refuse(name, seq, err)
+	f.Answer(name, seq, Answer{Refused: err})
 	f.drain()
 }
 
 func (f *fixture) NotNow(name string, seq uint64) {
-	f.Allocator.NotNow(name, seq)
+	f.Answer(name, seq, Answer{Later: TagFails})
 	f.drain()
 }
 
@@ -88,9 +87,10 @@ func (f *fixture) requestIDs(name string, n int64) (err *error) {
 
 // grant grants the latest load of a tag.
 func (f *fixture) grant(name string, o store.Order, s store.Segment) Verdict {
-	f.CurrentLoad(name, f.loads[name].Seq)
-	return f.Grant(name, f.loads[name].Seq, Supply{s, 10, o})
+	return f.Grant(name, f.loads[name].Seq, granted(s, o))
 }
+
+func granted(s store.Segment, o store.Order) Answer { return Answer{Segment: s, Step: 10, Order: o} }
 
 // use makes the first request for a tag, and grants it [1, 11).
 func (f *fixture) use(name string, o store.Order) {
@@ -126,9 +126,18 @@ func TestUnknownTagsAreBounded(t *testing.T) {
 						t.Fatalf("request %d: %v", i, err)
 					}
 				}
-				for i := range 100 {
-					settle(f, fmt.Sprint("t", round, "-", i))
+				for len(f.loads) > 0 { // an answer frees a place for the next
+					for tag := range f.loads {
+						settle(f, tag)
+						delete(f.loads, tag)
+					}
 				}
+				for i := range 100 {
+					if name == "removed" {
+						f.Remove(fmt.Sprint("t", round, "-", i))
+					}
+				}
+				f.now += DefaultReAsk // the places are free
 				if int(f.unknown.Load()) != 0 || f.Parked() != 0 || f.Loading() != 0 || name != "granted" && f.Tags() != 0 {
 					t.Fatalf("%d tags, %d of them unknown, %d parked requests, %d loads are left", f.Tags(), int(f.unknown.Load()), f.Parked(), f.Loading())
 				}
@@ -143,7 +152,6 @@ func TestExhaustedForLargeRequests(t *testing.T) {
 	f := newFixture(Config{})
 	f.use("a", store.Strict)
 	large := f.requestIDs("a", 900)
-	f.CurrentLoad("a", f.loads["a"].Seq)
 	f.Refuse("a", f.loads["a"].Seq, store.ErrExhausted)
 	asked := f.asked
 	again, small := f.requestIDs("a", 900), f.requestIDs("a", 1)
@@ -162,7 +170,6 @@ func TestRefusalOfAnUnknownTag(t *testing.T) {
 			f.use("a", order)
 		}
 		first := f.request("a")
-		f.CurrentLoad("a", f.loads["a"].Seq)
 		second := f.request("a")
 		f.Refuse("a", f.loads["a"].Seq+1, store.ErrExhausted) // another load's
 		if *first != nil || f.Parked() != 2 {
@@ -287,13 +294,13 @@ func TestTagThatLeftMemoryComesBack(t *testing.T) {
 				if f.Tags() != 0 {
 					t.Fatal("the tag is in memory")
 				}
-				if v := f.Grant("a", late, Supply{store.Segment{First: 111, End: 121}, 10, order}); v.Outcome != Burnt {
+				if v := f.Grant("a", late, granted(store.Segment{First: 111, End: 121}, order)); v.Outcome != Burnt {
 					t.Errorf("a grant for a tag that is not in memory: %+v", v)
 				}
 				f.request("a")
 				for _, seq := range []uint64{0, late, f.loads["a"].Seq + 1} {
 					for first := int64(1); first < 141; first += 10 {
-						if v := f.Grant("a", seq, Supply{store.Segment{First: first, End: first + 10}, 10, order}); v.Outcome != Burnt {
+						if v := f.Grant("a", seq, granted(store.Segment{First: first, End: first + 10}, order)); v.Outcome != Burnt {
 							t.Errorf("a grant of load %d: %+v, want it burnt", seq, v)
 						}
 					}
@@ -358,12 +365,14 @@ func TestCountsOfTags(t *testing.T) {
 				for _, tag := range f.tags.All() {
 					tags++
 					parked += len(tag.parkedNow())
-					loading += int(tag.loadingNow())
+					if tag.loadingNow() {
+						loading++
+					}
 					if tag.order == "" {
 						unknown++
 					}
-					if tag.order != store.Trend && (len(tag.parkedNow()) > 0) != (tag.loadingNow() == 1) {
-						t.Fatalf("%s (%q) has %d requests parked, and %d loads open", tag.name, tag.order, len(tag.parkedNow()), tag.loadingNow())
+					if tag.order != store.Trend && (len(tag.parkedNow()) > 0) != tag.loadingNow() {
+						t.Fatalf("%s (%q) has %d requests parked, a load open: %t", tag.name, tag.order, len(tag.parkedNow()), tag.loadingNow())
 					}
 				}
 				if unknown > 3 || parked > 8 || tags != f.Tags() || unknown != int(f.unknown.Load()) || parked != f.Parked() || loading != f.Loading() {
@@ -381,10 +390,10 @@ func (t *tag) parkedNow() []waiter {
 	return t.busy.parked
 }
 
-func (t *tag) loadingNow() int64 {
+func (t *tag) loadingNow() bool {
 	t.lock()
 	defer t.unlock()
-	return t.loading()
+	return t.busy.load.state != idle
 }
 
 // TestReadersSeeEveryTag that was there before they looked, while others come
@@ -434,10 +443,9 @@ func TestTagsAtRestAreSmall(t *testing.T) {
 			if _, err := a.TakeOrPark(Request{Tag: name, N: 1}); err != nil {
 				t.Fatal(err)
 			}
-			seq := a.seq.Load()
-			a.CurrentLoad(name, seq)
-			a.Grant(name, seq, Supply{store.Segment{First: int64(i) + 1, End: int64(i) + 1000}, 999, order})
-			a.Effects()
+			l, _ := a.Send()
+			a.Answer(name, l.Seq, Answer{Segment: store.Segment{First: int64(i) + 1, End: int64(i) + 1000}, Step: 999, Order: order})
+			a.Replies()
 		}
 		now = time.Minute
 		a.Tick()

@@ -49,11 +49,10 @@ func TestDirectIsBehindTheGate(t *testing.T) {
 		replies <- reply
 	}()
 	<-alloc.Ready()
-	for _, l := range alloc.Effects().Loads {
-		alloc.CurrentLoad(l.Tag, l.Seq)
-		alloc.Grant(l.Tag, l.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 11}, Step: 10, Order: store.Trend})
+	for l, ok := alloc.Send(); ok; l, ok = alloc.Send() {
+		alloc.Answer(l.Tag, l.Seq, allocator.Answer{Segment: store.Segment{First: 1, End: 11}, Step: 10, Order: store.Trend})
 	}
-	for _, r := range alloc.Effects().Replies {
+	for _, r := range alloc.Replies() {
 		r.From.(interface {
 			Reply(ids []store.Segment, err error)
 		}).Reply(r.IDs, r.Err)

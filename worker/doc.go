@@ -31,7 +31,7 @@
 //     never a duplicate.
 //  2. A request waits for a store only if the buffer is empty or its tag is
 //     strict.
-//  3. A worker's window bounds its open loads, a loader's slots bound its calls.
+//  3. A worker's places bound its open loads, a loader's slots bound its calls.
 //     All other loads wait in the worker, where they cost nothing.
 //  4. Only the allocator retries. A loader answers every load that it takes.
 //  5. A process leaves a queue group by draining a whole connection, so that no

@@ -173,7 +173,7 @@ func (p *Process) makeSupply() {
 		MaxStep: c.MaxStep, Wait: c.Wait, Foreign: p.foreign, Log: c.Log,
 	}
 	if p.loader != nil {
-		cfg.Own = p.loader
+		cfg.Own = p.loader.Load
 	}
 	p.supply = supply.New(cfg)
 }

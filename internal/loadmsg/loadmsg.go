@@ -12,8 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -166,7 +171,7 @@ func DecodeGrant(data []byte) (Grant, error) {
 		if g.First < 1 || g.End <= g.First {
 			return g, fmt.Errorf("%w: range [%d, %d)", ErrMalformed, g.First, g.End)
 		}
-		if g.Step < 1 || g.Order == "" || g.Order.Check() != nil {
+		if g.Step < 1 || g.Order != store.Trend && g.Order != store.Strict {
 			return g, fmt.Errorf("%w: step %d, order %.20q", ErrMalformed, g.Step, string(g.Order))
 		}
 	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy, messages.CodeUnavailable:
@@ -221,4 +226,84 @@ func encode(v any) []byte {
 		panic(err)
 	}
 	return data
+}
+
+// StreamName is the name of the work-queue stream of load events.
+func StreamName(p messages.Prefix) string { return strings.ToUpper(string(p)) + "_LOAD" }
+
+// Subject is the subject of a worker's load events for a tag. The load stream
+// keeps a single message per subject, and so allows one load at a time per
+// worker and tag.
+func Subject(p messages.Prefix, instance, tag string) string {
+	return string(p) + ".load." + instance + "." + tag
+}
+
+// ReserveSubject is the subject of load events as plain messages to loaders.
+func ReserveSubject(p messages.Prefix) string { return string(p) + ".reserve" }
+
+// GrantSubject is the subject of grants to a worker process.
+func GrantSubject(p messages.Prefix, instance string) string { return string(p) + ".grant." + instance }
+
+// DropSubject is the subject of requests to all workers to drop a tag's buffer.
+func DropSubject(p messages.Prefix) string { return string(p) + ".drop" }
+
+// Foreign drops and counts the messages of other installations. A load event of
+// another installation must not get a segment of this installation's store, and
+// a grant of another store must not be used.
+//
+// Dropping an event is harmless, even in the load stream: this installation's
+// stream may hold the events of others, but only this installation's loaders
+// read it.
+type Foreign struct {
+	own    string // the installation
+	log    *zap.Logger
+	counts [len(kinds)]atomic.Int64
+
+	mu     sync.Mutex
+	logged map[string]bool
+}
+
+// MessageKind is the kind of a message.
+type MessageKind int
+
+// The kinds.
+const (
+	EventMessage MessageKind = iota
+	GrantMessage
+)
+
+var kinds = [...]string{"load_event", "grant"}
+
+// maxForeignLogged bounds the set of logged installations.
+const maxForeignLogged = 100
+
+// NewForeign returns a Foreign for a process of the given installation.
+func NewForeign(installation string, log *zap.Logger) *Foreign {
+	return &Foreign{own: installation, log: log, logged: make(map[string]bool)}
+}
+
+// Drop reports whether a message must be dropped because it names another
+// installation.
+func (f *Foreign) Drop(kind MessageKind, installation, sender string) bool {
+	if installation == "" || installation == f.own {
+		return false
+	}
+	f.counts[kind].Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if key := kinds[kind] + " " + installation; !f.logged[key] && len(f.logged) < maxForeignLogged {
+		f.logged[key] = true
+		f.log.Error("message of another installation dropped", zap.String("kind", kinds[kind]),
+			zap.String("other", installation), zap.String("own", f.own), zap.String("sender", sender))
+	}
+	return true
+}
+
+var foreignTotal = metric.Declare("foreign_messages_total", "Load events and grants of other installations, dropped.", "kind")
+
+// Collect sends the metrics.
+func (f *Foreign) Collect(to metric.Sink) {
+	for i, kind := range kinds {
+		to.Counter(foreignTotal, f.counts[i].Load(), kind)
+	}
 }

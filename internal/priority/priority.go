@@ -25,8 +25,13 @@ type Queue[T any] struct{ places []*Place[T] }
 // Len is the number of places.
 func (q *Queue[T]) Len() int { return len(q.places) }
 
-// First returns the earliest place. The queue must not be empty.
-func (q *Queue[T]) First() *Place[T] { return q.places[0] }
+// First returns the earliest place; nil if the queue is empty.
+func (q *Queue[T]) First() *Place[T] {
+	if len(q.places) == 0 {
+		return nil
+	}
+	return q.places[0]
+}
 
 // Put adds a place that is in no queue, or moves one of this queue.
 func (q *Queue[T]) Put(p *Place[T], at time.Duration) {
@@ -37,8 +42,11 @@ func (q *Queue[T]) Put(p *Place[T], at time.Duration) {
 	q.settle(p)
 }
 
-// Remove removes a place of the queue.
+// Remove removes a place of the queue, or of none.
 func (q *Queue[T]) Remove(p *Place[T]) {
+	if p.index == 0 {
+		return
+	}
 	end := len(q.places) - 1
 	last := q.places[end]
 	q.places[end] = nil

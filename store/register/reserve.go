@@ -97,10 +97,24 @@ func (s *Store) Reserve(ctx context.Context, tag string, wants []store.Want) (gr
 	}
 	if s.cfg.Table != nil {
 		granted, err = s.reserveRow(ctx, tag, wants, false)
-	} else {
-		granted, err = s.reserveNext(ctx, tag, wants)
+		return granted, s.tagError(tag, err)
 	}
-	return granted, s.tagError(tag, err)
+	for attempt := 0; ; attempt++ {
+		p, r, err := s.look(ctx, tag, attempt, s.live)
+		if err == nil && !s.live(r) {
+			err = store.ErrNoTag
+		}
+		if err == nil {
+			free := store.Segment{First: r.Next, End: math.MaxInt64}
+			granted, err = s.grant(ctx, p, tag, r, r.Step, free, wants)
+		}
+		switch {
+		case err == nil:
+			return granted, nil
+		case !errors.Is(err, errStale):
+			return granted, s.tagError(tag, err)
+		}
+	}
 }
 
 // ReserveFirst implements [store.Reserver].
@@ -128,7 +142,7 @@ func (s *Store) isFull() bool {
 // grant records numbers from the beginning of a free range as granted. It
 // writes e over the revision that was read. The sizes and the granted order are
 // those of the entry that it writes.
-func (s *Store) grant(ctx context.Context, p sent, tag string, e storedEntry, step int64, free store.Segment, wants []store.Want) (store.Reservation, error) {
+func (s *Store) grant(ctx context.Context, p permit, tag string, e storedEntry, step int64, free store.Segment, wants []store.Want) (store.Reservation, error) {
 	granted, err := free.Divide(e.order(), step, wants)
 	if err != nil {
 		return granted, err
@@ -156,24 +170,6 @@ func (s *Store) count(granted bool) {
 	}
 }
 
-// reserveNext reserves the IDs after the entry of a tag.
-func (s *Store) reserveNext(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
-	for attempt := 0; ; attempt++ {
-		p, r, err := s.look(ctx, tag, attempt, s.live)
-		switch {
-		case err != nil:
-			return store.Reservation{}, err
-		case !s.live(r):
-			return store.Reservation{}, store.ErrNoTag
-		}
-		free := store.Segment{First: r.Next, End: math.MaxInt64}
-		granted, err := s.grant(ctx, p, tag, r, r.Step, free, wants)
-		if !errors.Is(err, errStale) {
-			return granted, err
-		}
-	}
-}
-
 // createNext creates the entry of a tag, on the condition that it has none.
 // Over the entry of a removed tag it continues from there.
 func (s *Store) createNext(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
@@ -197,7 +193,7 @@ func (s *Store) createNext(ctx context.Context, tag store.Tag, wants []store.Wan
 // look returns a permit, and the entry of a tag read after that permit. The
 // first attempt returns the cached entry if it is good: a stale entry only
 // makes the write fail. Otherwise it reads the leader's.
-func (s *Store) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p sent, r storedEntry, err error) {
+func (s *Store) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p permit, r storedEntry, err error) {
 	if attempt > 1 {
 		if err := backOff(ctx, attempt); err != nil {
 			return p, r, err

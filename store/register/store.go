@@ -58,10 +58,10 @@ type Store struct {
 	mu       sync.Mutex
 	cache    map[string]storedEntry // latest entries read or written; never lower
 	evidence evidence
-	polled   sent // the last good poll
-	doubts   int  // raised by every event that a poll has to follow before the next write
-	epoch    int  // raised by every event that discards the writes in flight
-	decided  int  // the epoch in which the latest decision was accepted
+	polled   permit // the last good poll
+	doubts   int    // raised by every event that a poll has to follow before the next write
+	epoch    int    // raised by every event that discards the writes in flight
+	decided  int    // the epoch in which the latest decision was accepted
 	stopped  *store.RegressionError
 	proven   bool                 // only a decision ends stopped
 	short    int64                // by how much the latest raise was too small; 0 if it was not
@@ -243,6 +243,53 @@ var (
 	errOvertaken = errors.New("granting stopped while the request was in flight")
 )
 
+// permit is the state under which a poll or a write was sent.
+type permit struct {
+	at         time.Time
+	reconnects uint64
+	doubts     int
+	epoch      int
+	seen       uint64
+}
+
+// sending returns the present state. The caller holds the lock.
+func (s *Store) sending() permit {
+	return permit{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.evidence.Seen}
+}
+
+// permit returns the state in which a write may be sent. The last poll returned
+// at least as much as had been seen, is recent, and nothing has happened since
+// that requires another poll. The caller must read or compute its write after
+// that.
+func (s *Store) permit(ctx context.Context) (permit, error) {
+	// A permit right after its own poll may be older: that poll may have been
+	// slow.
+	for age := pollEvery; ; age = pollAge / 2 {
+		s.mu.Lock()
+		now := s.polled
+		now.seen = s.evidence.Seen
+		valid := s.permits(now, age)
+		wrong, proven := s.stopped, s.proven
+		s.mu.Unlock()
+		if wrong != nil && proven {
+			return now, wrong
+		}
+		if valid {
+			return now, nil
+		}
+		if err := s.poll(ctx, false); err != nil {
+			return now, err
+		}
+	}
+}
+
+// permits reports whether a write may be sent after a poll: it is younger than
+// age, and nothing has happened since that requires another. The caller holds
+// the lock.
+func (s *Store) permits(p permit, age time.Duration) bool {
+	return s.since(p.at) < age && p.doubts == s.doubts && p.reconnects == s.remote.reconnects()
+}
+
 // write replaces the entry of a tag, if its revision is still that of r, and
 // caches it. The permit is from before r was read. The entry counts as written
 // only if the error is nil. After errStale nothing was written; after any other
@@ -250,7 +297,7 @@ var (
 //
 // Many writes may be in flight when a restore ends. They lift the sequence, so
 // only the first answers prove the regression. The later ones are discarded.
-func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) error {
+func (s *Store) write(ctx context.Context, p permit, tag string, r storedEntry) error {
 	s.mu.Lock()
 	p.seen = s.evidence.Seen
 	doubted := p.doubts != s.doubts
@@ -275,7 +322,7 @@ func (s *Store) write(ctx context.Context, p sent, tag string, r storedEntry) er
 
 // confirm judges the reply to a write, which was sent under a permit: its
 // revision. After an error the write counts for nothing.
-func (s *Store) confirm(p sent, revision uint64) error {
+func (s *Store) confirm(p permit, revision uint64) error {
 	switch {
 	case revision <= p.seen:
 		return s.prove(p.epoch, &store.RegressionError{Bucket: s.bucket, Seen: p.seen, Found: revision})
@@ -287,7 +334,7 @@ func (s *Store) confirm(p sent, revision uint64) error {
 }
 
 // late reports whether an answer came too long after the permit of its write.
-func (s *Store) late(p sent) bool {
+func (s *Store) late(p permit) bool {
 	return s.since(p.at) > pollAge || s.remote.reconnects() != p.reconnects
 }
 

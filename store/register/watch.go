@@ -14,27 +14,6 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// sent is the state in which a poll or a write was sent.
-type sent struct {
-	at         time.Time
-	reconnects uint64
-	doubts     int
-	epoch      int
-	seen       uint64
-}
-
-// sending returns the present state. The caller holds the lock.
-func (s *Store) sending() sent {
-	return sent{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.evidence.Seen}
-}
-
-// permits reports whether a write may be sent after a poll: it is younger than
-// age, and nothing has happened since that requires another. The caller holds
-// the lock.
-func (s *Store) permits(p sent, age time.Duration) bool {
-	return s.since(p.at) < age && p.doubts == s.doubts && p.reconnects == s.remote.reconnects()
-}
-
 // The register is polled at least every pollEvery. A range is granted only
 // after a poll younger than pollAge: no restore of a stream is as short. A
 // connection that is paused for longer has to start over.
@@ -95,32 +74,6 @@ func (s *Store) note(ctx context.Context) error {
 	all[s.bucket] = s.evidence.clone()
 	s.mu.Unlock()
 	return errors.Join(s.cfg.Witness.note(all), away)
-}
-
-// permit returns the state in which a write may be sent. The last poll returned
-// at least as much as had been seen, is recent, and nothing has happened since
-// that requires another poll. The caller must read or compute its write after
-// that.
-func (s *Store) permit(ctx context.Context) (sent, error) {
-	// A permit right after its own poll may be older: that poll may have been
-	// slow.
-	for age := pollEvery; ; age = pollAge / 2 {
-		s.mu.Lock()
-		now := s.polled
-		now.seen = s.evidence.Seen
-		valid := s.permits(now, age)
-		wrong, proven := s.stopped, s.proven
-		s.mu.Unlock()
-		if wrong != nil && proven {
-			return now, wrong
-		}
-		if valid {
-			return now, nil
-		}
-		if err := s.poll(ctx, false); err != nil {
-			return now, err
-		}
-	}
 }
 
 // checkPolled returns an error if Run has not polled the register lately.
@@ -185,7 +138,7 @@ func (s *Store) ask(ctx context.Context) (poll, error) {
 
 // judge draws the conclusion from a poll. Only a decision ends a proven
 // regression.
-func (s *Store) judge(ctx context.Context, found poll, p sent) error {
+func (s *Store) judge(ctx context.Context, found poll, p permit) error {
 	s.mu.Lock()
 	if found.raising {
 		s.short = 0
@@ -319,7 +272,7 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]s
 //
 // wrong is the fault of the decision, or nil. After an error nothing is
 // accepted, and the next poll is judged.
-func (s *Store) accept(ctx context.Context, found poll, p sent, wrong *store.RegressionError) error {
+func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.RegressionError) error {
 	var missing map[string]storedEntry
 	var epoch int
 	var err error
@@ -370,7 +323,7 @@ func (s *Store) accept(ctx context.Context, found poll, p sent, wrong *store.Reg
 // putBack writes the entry of a tag that a raised register lacks. It needs a
 // permit as any write: a second restore and raise may have come since the
 // decision was found. It returns the permit for the next entry.
-func (s *Store) putBack(ctx context.Context, found poll, p sent, tag string, had storedEntry) (sent, error) {
+func (s *Store) putBack(ctx context.Context, found poll, p permit, tag string, had storedEntry) (permit, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	p, err := s.renew(ctx, found, p)
@@ -392,7 +345,7 @@ var errChanged = errors.New("the register changed while a decision was accepted"
 
 // renew returns p if it permits a write, and polls again if not. The register
 // must still be the one that was found.
-func (s *Store) renew(ctx context.Context, found poll, p sent) (sent, error) {
+func (s *Store) renew(ctx context.Context, found poll, p permit) (permit, error) {
 	s.mu.Lock()
 	valid, next := s.permits(p, pollAge/2), s.sending()
 	s.mu.Unlock()

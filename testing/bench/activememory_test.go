@@ -40,11 +40,10 @@ func activeTagSize(t testing.TB) (active, forgotten float64) {
 		if _, err := a.TakeOrPark(allocator.Request{Tag: "chat." + name, N: 1}); err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range a.Effects().Loads {
-			a.CurrentLoad(l.Tag, l.Seq)
-			a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 101}, Step: 100, Order: store.Trend})
+		for l, ok := a.Send(); ok; l, ok = a.Send() {
+			a.Answer(l.Tag, l.Seq, allocator.Answer{Segment: store.Segment{First: 1, End: 101}, Step: 100, Order: store.Trend})
 		}
-		if replies := a.Effects().Replies; len(replies) != 1 || replies[0].Err != nil {
+		if replies := a.Replies(); len(replies) != 1 || replies[0].Err != nil {
 			t.Fatalf("answered with %v", replies)
 		}
 		now = time.Duration(i) * time.Millisecond

@@ -126,10 +126,9 @@ func filled(names []string) *allocator.Allocator {
 	alloc := allocator.New(allocator.Config{Clock: func() time.Duration { return 0 }})
 	for _, name := range names {
 		_, _ = alloc.TakeOrPark(allocator.Request{Tag: name, N: 1})
-		load := alloc.Effects().Loads[0]
-		alloc.CurrentLoad(name, load.Seq)
-		alloc.Grant(name, load.Seq, allocator.Supply{Segment: store.Segment{First: 1, End: 1 << 50}, Step: 1000, Order: store.Trend})
-		alloc.Effects()
+		load, _ := alloc.Send()
+		alloc.Answer(name, load.Seq, allocator.Answer{Segment: store.Segment{First: 1, End: 1 << 50}, Step: 1000, Order: store.Trend})
+		alloc.Replies()
 	}
 	return alloc
 }

@@ -61,12 +61,11 @@ func (discard) Reply([]store.Segment, error) {}
 // work sends the due replies, and returns the loads of a tag. Those of other
 // tags are lost.
 func (m *memory) work(tag string) (loads []allocator.Load) {
-	effects := m.Effects()
-	for _, r := range effects.Replies {
+	for _, r := range m.Replies() {
 		r.From.(requester).Reply(r.IDs, r.Err)
 	}
-	for _, l := range effects.Loads {
-		if l, ok := m.CurrentLoad(l.Tag, l.Seq); ok && l.Tag == tag {
+	for l, ok := m.Send(); ok; l, ok = m.Send() {
+		if l.Tag == tag {
 			loads = append(loads, l)
 		}
 	}
@@ -79,7 +78,7 @@ func (m *memory) grant(tag string, order store.Order, n int64) {
 	for _, l := range m.work(tag) {
 		s := store.Segment{First: m.next, End: m.next + max(n, l.Want)}
 		m.next = s.End
-		m.Grant(tag, l.Seq, allocator.Supply{Segment: s, Step: 1000, Order: order})
+		m.Answer(tag, l.Seq, allocator.Answer{Segment: s, Step: 1000, Order: order})
 	}
 	m.work("")
 }
@@ -87,7 +86,7 @@ func (m *memory) grant(tag string, order store.Order, n int64) {
 // refuse refuses the loads of a tag.
 func (m *memory) refuse(tag string, err error) {
 	for _, l := range m.work(tag) {
-		m.Refuse(tag, l.Seq, err)
+		m.Answer(tag, l.Seq, allocator.Answer{Refused: err})
 	}
 	m.work("")
 }

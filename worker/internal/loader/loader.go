@@ -201,14 +201,14 @@ func (l *Loader) Load(event loadmsg.Event) bool {
 	if l.schedule.outage().Now {
 		return false
 	}
-	l.take(event)
+	l.submit(event, hold{until: time.Now().Add(eventAge)})
 	return true
 }
 
 // receive handles a load event from a plain message.
 func (l *Loader) receive(msg *nats.Msg) {
 	if event, err := l.decode(msg.Data); err == nil {
-		l.take(event)
+		l.submit(event, hold{until: time.Now().Add(eventAge)})
 	}
 }
 
@@ -223,15 +223,9 @@ func (l *Loader) decode(data []byte) (loadmsg.Event, error) {
 	return event, err
 }
 
-// take takes a load event that the stream does not hold.
-func (l *Loader) take(event loadmsg.Event) {
-	l.submit(job{event: event, hold: hold{until: time.Now().Add(eventAge)}})
-}
-
-// submit adds a job.
-func (l *Loader) submit(j job) {
-	j.added = time.Now()
-	l.schedule.add(j)
+// submit adds a job for an event.
+func (l *Loader) submit(event loadmsg.Event, h hold) {
+	l.schedule.add(job{event: event, hold: h, added: time.Now()})
 	l.dispatch()
 }
 
@@ -317,7 +311,15 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 		wants[i] = store.Want{Step: j.event.Step, Waiting: j.event.Want, Most: l.cfg.MaxStep}
 	}
 	began := time.Now()
-	granted, err := l.lookup.reserve(ctx, name, isKnown(jobs), wants)
+	var granted store.Reservation
+	if l.cfg.Store.Known(name) || isKnown(jobs) {
+		granted, err = l.cfg.Store.Reserve(ctx, name, wants)
+		if errors.Is(err, store.ErrNoTag) {
+			granted, err = l.lookup.create(ctx, name, wants)
+		}
+	} else {
+		granted, err = l.lookup.reserve(ctx, name, wants)
+	}
 	result := outcomeOf(err)
 	l.counts[result.name].Add(1)
 	if result.proof != none {

@@ -62,19 +62,18 @@ func newLookup(from store.Reserver, source templateSource) *lookup {
 	}
 }
 
-// reserve reserves for a tag that is in the store, or that a template creates.
-// known reports whether a worker already has the tag: it exists, so it always
-// reaches the store.
-func (l *lookup) reserve(ctx context.Context, name string, known bool, wants []store.Want) (store.Reservation, error) {
-	known = known || l.store.Known(name)
-	if !known && l.misses.Tokens() < 1 {
+// reserve reserves for a tag that neither this loader nor the worker has
+// reserved for: it is in the store, or a template creates it, or it does not
+// exist.
+func (l *lookup) reserve(ctx context.Context, name string, wants []store.Want) (store.Reservation, error) {
+	if l.misses.Tokens() < 1 {
 		return store.Reservation{}, errTooManyMisses
 	}
 	granted, err := l.store.Reserve(ctx, name, wants)
 	if errors.Is(err, store.ErrNoTag) {
 		granted, err = l.create(ctx, name, wants)
 	}
-	if !known && (errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag)) {
+	if errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag) {
 		l.misses.Reserve()
 	}
 	return granted, err

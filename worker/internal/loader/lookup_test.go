@@ -27,7 +27,7 @@ func (l *lookup) request(t *testing.T, name string, n int) (granted int) {
 	t.Helper()
 	for i := range n {
 		l.misses = rate.NewLimiter(missesPerSecond, missesBurst)
-		_, err := l.reserve(t.Context(), fmt.Sprint(name, i), false, ten)
+		_, err := l.reserve(t.Context(), fmt.Sprint(name, i), ten)
 		switch {
 		case err == nil:
 			granted++
@@ -79,10 +79,10 @@ func TestMaxTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 30})
 		s.next["had"] = 1
-		if _, err := l.reserve(t.Context(), "new", false, ten); !errors.Is(err, errUncounted) || len(s.next) != 1 {
+		if _, err := l.reserve(t.Context(), "new", ten); !errors.Is(err, errUncounted) || len(s.next) != 1 {
 			t.Errorf("a new tag before the tags are counted: %v", err)
 		}
-		if _, err := l.reserve(t.Context(), "had", false, ten); err != nil {
+		if _, err := l.reserve(t.Context(), "had", ten); err != nil {
 			t.Errorf("a tag that exists: %v", err)
 		}
 		defer l.follow(t)()
@@ -129,17 +129,23 @@ func TestTagsBeingMadeCount(t *testing.T) {
 // an unknown name is looked up again.
 func TestMissesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s, _ := newTestLookup(templates.Template{Pattern: "none"})
+		_, s, list := newTestLookup(templates.Template{Pattern: "none"})
 		s.next["order"] = 1
+		l := newFakeWorker(Config{Store: s, Prefix: "ids", MaxStep: 10, Timeout: DefaultTimeout, Log: zap.NewNop()}, list).l
+		reserve := func(tag string, unknown bool) error {
+			event := load(tag, 1, 0)
+			event.Unknown = unknown
+			_, err := l.load(t.Context(), tag, []job{{event: event}})
+			return err
+		}
 		const seconds = 10
 		for n := range 100_000 {
-			_, err := l.reserve(t.Context(), fmt.Sprint("evil", n), false, ten)
+			err := reserve(fmt.Sprint("evil", n), true)
 			if !errors.Is(err, store.ErrNoTag) && !errors.Is(err, errNoNewTag) {
 				t.Fatal(err)
 			}
 			if n%1000 == 0 {
-				_, loaderKnows := l.reserve(t.Context(), "order", false, ten)
-				_, workerKnows := l.reserve(t.Context(), "unread", true, ten)
+				loaderKnows, workerKnows := reserve("order", true), reserve("unread", false)
 				if err := errors.Join(loaderKnows, workerKnows); err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +156,7 @@ func TestMissesAreBounded(t *testing.T) {
 			t.Errorf("%d lookups in %d s, want at most %d", s.lookups, seconds, most)
 		}
 		time.Sleep(time.Second)
-		if _, err := l.reserve(t.Context(), "evil", false, ten); !errors.Is(err, store.ErrNoTag) {
+		if err := reserve("evil", true); !errors.Is(err, store.ErrNoTag) {
 			t.Errorf("after the flood: %v", err)
 		}
 	})
@@ -162,17 +168,17 @@ func TestTemplatesThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, list := newTestLookup(templates.Template{})
 		list.err = errAway
-		if _, err := l.reserve(t.Context(), "a", false, ten); !errors.Is(err, errNotRead) {
+		if _, err := l.reserve(t.Context(), "a", ten); !errors.Is(err, errNotRead) {
 			t.Errorf("before they were read: %v", err)
 		}
 		time.Sleep(templatesAge)
 		list.list, list.err = templates.List{{Pattern: "*", Step: 10}}, nil
-		if _, err := l.reserve(t.Context(), "a", false, ten); err != nil {
+		if _, err := l.reserve(t.Context(), "a", ten); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(templatesAge)
 		list.list, list.err = nil, errAway
-		if _, err := l.reserve(t.Context(), "b", false, ten); err != nil {
+		if _, err := l.reserve(t.Context(), "b", ten); err != nil {
 			t.Errorf("while they cannot be read: %v", err)
 		}
 	})
@@ -225,7 +231,7 @@ func TestDatedTags(t *testing.T) {
 				"day.x":        {}, // never a date
 				"id.20261121":  {}, // another template
 			} {
-				_, err := l.reserve(t.Context(), tag, false, ten)
+				_, err := l.reserve(t.Context(), tag, ten)
 				if err != nil || s.made.Name != tag || !s.made.Earliest.Equal(want) {
 					t.Errorf("%v: made %+v, %v, want that it was unused until %v", time.Now(), s.made, err, want)
 				}
@@ -269,7 +275,7 @@ func TestDatedTagsAfterADecision(t *testing.T) {
 	for days, want := range map[int]int64{-365: 5001, -1: 5001, 0: 5001, 1: 5001, 2: 3, 3: 3, 365: 3} {
 		date := decided.AddDate(0, 0, days).Format("20060102")
 		for tag, want := range map[string]int64{"day." + date: want, "plain." + date: 5001} {
-			if granted, err := l.reserve(t.Context(), tag, false, ten); err != nil || granted.Parts[0].First != want {
+			if granted, err := l.reserve(t.Context(), tag, ten); err != nil || granted.Parts[0].First != want {
 				t.Errorf("%s, decided at %v: %v, %v, want IDs from %d on", tag, decided, granted, err, want)
 			}
 		}

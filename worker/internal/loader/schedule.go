@@ -216,17 +216,16 @@ func (s *schedule) choose(open bool) *lane {
 	// Hanging calls must not delay a probe, so it needs no slot.
 	if open {
 		// Slow tags may fail alone, and unknown tags may only cause a look-up.
-		if s.known.Len() > 0 {
+		if s.known.First() != nil {
 			return &s.known
 		}
 		return inTurn(&s.unknown, &s.slow)
 	}
-	others := s.known.Len() + s.unknown.Len()
 	switch {
 	case len(s.running) >= s.slots:
-		s.endOldest(others)
+		s.endOldest(s.known.Len() + s.unknown.Len())
 		return nil
-	case others > 0 && s.slow.running >= s.share:
+	case s.slow.running >= s.share && (s.known.First() != nil || s.unknown.First() != nil):
 		return inTurn(&s.known, &s.unknown)
 	}
 	return inTurn(&s.known, &s.unknown, &s.slow)
@@ -235,7 +234,7 @@ func (s *schedule) choose(open bool) *lane {
 // inTurn returns the non-empty lane that had its turn the longest ago, or nil.
 func inTurn(lanes ...*lane) (next *lane) {
 	for _, l := range lanes {
-		if l.Len() > 0 && (next == nil || l.turn < next.turn) {
+		if l.First() != nil && (next == nil || l.turn < next.turn) {
 			next = l
 		}
 	}

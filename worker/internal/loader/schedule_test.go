@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
+	"go.uber.org/zap"
+
 	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
@@ -352,7 +354,7 @@ func TestProbesGoOn(t *testing.T) {
 			for n := 0; ctx.Err() == nil; pause.For(ctx, lookAgain) {
 				for range min(l.schedule.room(), 20) {
 					n++
-					l.submit(job{event: load(fmt.Sprint(n), 0, time.Hour), hold: hold{time.Now().Add(4 * time.Second), new(message)}})
+					l.submit(load(fmt.Sprint(n), 0, time.Hour), hold{time.Now().Add(4 * time.Second), new(message)})
 				}
 			}
 		})
@@ -398,8 +400,8 @@ func TestEventsStayInTheStream(t *testing.T) {
 		l.take(load("a", 1, 0))
 		l.take(load("b", 1, 0))
 		var old, recent message
-		l.submit(job{event: load("old", 0, time.Hour), hold: hold{time.Now().Add(100 * time.Millisecond), &old}})
-		l.submit(job{event: load("new", 0, time.Hour), hold: hold{time.Now().Add(time.Minute), &recent}})
+		l.submit(load("old", 0, time.Hour), hold{time.Now().Add(100 * time.Millisecond), &old})
+		l.submit(load("new", 0, time.Hour), hold{time.Now().Add(time.Minute), &recent})
 		time.Sleep(10 * time.Second)
 		if n, o := s.callsFor("new"), s.callsFor("old"); o != 0 || old.acks != 0 || n != 1 || recent.acks != 1 {
 			t.Errorf("%d and %d calls, %d and %d acks; want only the new one served and acked", o, n, old.acks, recent.acks)
@@ -435,13 +437,13 @@ func TestLoaderStopped(t *testing.T) {
 		s.set(func(s *fakeStore) { s.down = nil })
 		before := s.calls()
 		var waits, late message
-		l.submit(job{event: load("a", 1, 0), hold: hold{time.Now().Add(time.Minute), &waits}})
-		l.submit(job{event: load("b", 1, 0), hold: hold{time.Now().Add(time.Minute), &waits}})
+		l.submit(load("a", 1, 0), hold{time.Now().Add(time.Minute), &waits})
+		l.submit(load("b", 1, 0), hold{time.Now().Add(time.Minute), &waits})
 		if err := l.Stop(); err != nil {
 			t.Error(err)
 		}
 		stopped := s.calls()
-		l.submit(job{event: load("c", 1, 0), hold: hold{time.Now().Add(time.Minute), &late}})
+		l.submit(load("c", 1, 0), hold{time.Now().Add(time.Minute), &late})
 		time.Sleep(time.Minute)
 		if s.calls() != stopped || late.acks != 0 || late.naks != 1 {
 			t.Errorf("%d calls after the stop; %d acks, %d naks", s.calls()-stopped, late.acks, late.naks)
@@ -559,25 +561,25 @@ func (s recreatedStore) Reserve(context.Context, string, []store.Want) (store.Re
 // that it was written with, and the part that the store reserved for it,
 // whatever its worker takes the tag for.
 func TestOrderIsThatOfTheGrant(t *testing.T) {
-	testLoader(t, 8, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
-		l.lookup.store = recreatedStore{s}
-		answers := make(chan loadmsg.Grant, 2)
-		w.answers[1] = answers
-		var jobs []job
-		for n := range 2 {
-			event := load("order", 1, 0)
-			event.Instance = fmt.Sprint("w", n)
-			jobs = append(jobs, job{event: event})
+	w := newFakeWorker(Config{
+		Store: recreatedStore{newFakeStore()}, Prefix: "ids", MaxStep: 10, Timeout: DefaultTimeout, Log: zap.NewNop(),
+	}, &fakeTemplates{})
+	answers := make(chan loadmsg.Grant, 2)
+	w.answers[1] = answers
+	var jobs []job
+	for n := range 2 {
+		event := load("order", 1, 0)
+		event.Instance = fmt.Sprint("w", n)
+		jobs = append(jobs, job{event: event})
+	}
+	if _, err := w.l.load(t.Context(), "order", jobs); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []store.Segment{{First: 1, End: 2}, {First: 2, End: 5}} {
+		if g := <-answers; g.First != part.First || g.End != part.End || g.Order != store.Strict || g.Step != 7 {
+			t.Errorf("%+v was granted, want %v of a strict tag with a step of 7", g, part)
 		}
-		if _, err := l.load(t.Context(), "order", jobs); err != nil {
-			t.Fatal(err)
-		}
-		for _, part := range []store.Segment{{First: 1, End: 2}, {First: 2, End: 5}} {
-			if g := <-answers; g.First != part.First || g.End != part.End || g.Order != store.Strict || g.Step != 7 {
-				t.Errorf("%+v was granted, want %v of a strict tag with a step of 7", g, part)
-			}
-		}
-	})
+	}
 }
 
 // TestSecondOutage: an outage is detected even if all requested tags failed in

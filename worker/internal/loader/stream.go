@@ -161,7 +161,7 @@ func (l *Loader) pull(ctx context.Context, consumer jetstream.Consumer, n int) e
 			_ = msg.TermWithReason(err.Error())
 			continue
 		}
-		l.submit(job{event: event, hold: hold{time.Now().Add(held), msg}})
+		l.submit(event, hold{time.Now().Add(held), msg})
 	}
 	if err := batch.Error(); !errors.Is(err, context.DeadlineExceeded) {
 		return err

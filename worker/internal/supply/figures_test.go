@@ -38,10 +38,9 @@ func TestBusiestTags(t *testing.T) {
 			if _, err := s.alloc.TakeOrPark(allocator.Request{Tag: names[i], N: 100}); err != nil {
 				t.Fatal(err)
 			}
-			seq := s.alloc.Effects().Loads[0].Seq
-			s.alloc.CurrentLoad(names[i], seq)
-			s.alloc.Grant(names[i], seq, allocator.Supply{Segment: store.Segment{First: 1, End: 1001}, Step: 1000, Order: store.Trend})
-			s.alloc.Effects()
+			l, _ := s.alloc.Send()
+			s.alloc.Answer(names[i], l.Seq, allocator.Answer{Segment: store.Segment{First: 1, End: 1001}, Step: 1000, Order: store.Trend})
+			s.alloc.Replies()
 		}
 		time.Sleep(time.Minute)
 		// The hundreds of a tag's number are its rate.
@@ -105,10 +104,9 @@ func TestHighestSegment(t *testing.T) {
 			if _, err := s.alloc.TakeOrPark(allocator.Request{Tag: tag, N: 1}); err != nil {
 				t.Fatal(err)
 			}
-			seq := s.alloc.Effects().Loads[0].Seq
-			s.alloc.CurrentLoad(tag, seq)
-			s.alloc.Grant(tag, seq, allocator.Supply{Segment: store.Segment{First: first, End: first + 1000}, Step: 1000, Order: store.Trend})
-			s.alloc.Effects()
+			l, _ := s.alloc.Send()
+			s.alloc.Answer(tag, l.Seq, allocator.Answer{Segment: store.Segment{First: first, End: first + 1000}, Step: 1000, Order: store.Trend})
+			s.alloc.Replies()
 		}
 		if f := s.Figures(0); f.Highest != raised+1000 {
 			t.Errorf("the highest segment ends at %d, want %d", f.Highest, raised+1000)

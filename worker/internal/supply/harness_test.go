@@ -47,7 +47,7 @@ type fakeLoader struct {
 	events []loadmsg.Event
 }
 
-// Load is part of Loader.
+// Load takes an event.
 func (f *fakeLoader) Load(e loadmsg.Event) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +110,7 @@ func testVirtual(t *testing.T, order store.Order, wait time.Duration, test func(
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLoader{order: order, step: 10, next: make(map[string]int64)}
 		cfg := config(&nats.Conn{}) // not connected
-		cfg.Own, cfg.JS, cfg.Wait = f, noStream{}, wait
+		cfg.Own, cfg.JS, cfg.Wait = f.Load, noStream{}, wait
 		f.s = New(cfg)
 		f.s.goroutines.Start(f.s.run)
 		defer func() {

@@ -141,11 +141,6 @@ func TestLostLoadIsRequestedAgain(t *testing.T) {
 	}
 }
 
-// decliningLoader is an own loader whose store fails.
-type decliningLoader struct{}
-
-func (decliningLoader) Load(loadmsg.Event) bool { return false }
-
 // TestOwnLoaderDeclines: if the own loader declines, any other loader gets the
 // load.
 func TestOwnLoaderDeclines(t *testing.T) {
@@ -153,7 +148,7 @@ func TestOwnLoaderDeclines(t *testing.T) {
 	server := natstest.Start(t)
 	startRemoteLoader(t, server.Connect(t), store.Trend)
 	cfg := configWithJetStream(t, server.Connect(t))
-	cfg.Own = decliningLoader{}
+	cfg.Own = func(loadmsg.Event) bool { return false } // its store fails
 	natstest.Eventually(t, "the IDs", startCaller(start(t, cfg), "order", 1).served)
 }
 

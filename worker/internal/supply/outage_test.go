@@ -14,6 +14,9 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
+// fewestPlaces is the number of loads that a worker sends a second in an outage.
+const fewestPlaces = 5
+
 // startCallers starts callers, one per tag.
 func startCallers(s *Supply, tags int, n int64) (callers []*caller) {
 	for i := range tags {
@@ -55,8 +58,8 @@ func TestOutageIsCalm(t *testing.T) {
 					time.Sleep(10 * time.Second)
 					before := f.count()
 					time.Sleep(time.Minute)
-					if n := f.count() - before; n > 61*leastOpen || n < 50*leastOpen {
-						t.Errorf("%d loads were requested in a minute, want %d a second", n, leastOpen)
+					if n := f.count() - before; n > 61*fewestPlaces || n < 50*fewestPlaces {
+						t.Errorf("%d loads were requested in a minute, want %d a second", n, fewestPlaces)
 					}
 					f.change(func() { f.silent, f.reply = false, nil })
 					awaitServed(t, callers, 10*time.Second)
@@ -76,7 +79,7 @@ func TestUnknownTagsInAnOutage(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		before := f.count()
 		time.Sleep(time.Minute)
-		if n := f.count() - before; n > 61*leastOpen {
+		if n := f.count() - before; n > 61*fewestPlaces {
 			t.Errorf("%d loads were requested in a minute", n)
 		}
 		f.change(func() { f.silent = false })
@@ -170,7 +173,7 @@ func TestStrictLoadIsAsItIsSent(t *testing.T) {
 	testVirtual(t, store.Strict, time.Minute/4, func(t *testing.T, s *Supply, f *fakeLoader) {
 		var known []*caller
 		tags := []string{"order", "gone"}
-		for n := range 2 * leastOpen {
+		for n := range 2 * fewestPlaces {
 			tags = append(tags, fmt.Sprint("busy-", n))
 		}
 		for _, tag := range tags {

@@ -26,11 +26,6 @@ type Requester interface {
 	Reply(ids []store.Segment, err error)
 }
 
-// Loader is the process's own loader. Load takes a load, and answers with a
-// grant as other loaders do; or it returns false, and another loader must serve
-// the load. It must not block.
-type Loader interface{ Load(loadmsg.Event) bool }
-
 // Config configures a Supply. All fields but Own must be set.
 type Config struct {
 	Prefix messages.Prefix
@@ -41,9 +36,12 @@ type Config struct {
 	JS           jetstream.JetStream // over Control
 	MaxStep      int64               // the ceiling of a segment, in IDs
 	Wait         time.Duration       // the time a request is parked, at most
-	Own          Loader              // nil if the process is no loader
-	Foreign      *loadmsg.Foreign
-	Log          *zap.Logger
+	// Own hands an event to the process's own loader, which answers with a grant
+	// as other loaders do; or it returns false, and another loader must serve the
+	// load. It must not block. It is nil if the process is no loader.
+	Own     func(loadmsg.Event) bool
+	Foreign *loadmsg.Foreign
+	Log     *zap.Logger
 }
 
 // Supply keeps an allocator supplied with segments. Its methods are safe for
@@ -59,7 +57,6 @@ type Supply struct {
 	loaders   chan LoaderState
 
 	// The loop owns these, unless noted otherwise.
-	window     *window
 	unanswered unanswered
 	away       time.Time // when the load stream last failed; zero if it works
 	counts     grantCounts
@@ -79,7 +76,6 @@ func New(cfg Config) *Supply {
 		grants:     make(chan loadmsg.Grant),
 		published:  make(chan publication),
 		loaders:    make(chan LoaderState),
-		window:     newWindow(),
 		unanswered: unanswered{log: cfg.Log},
 	}
 }
@@ -131,7 +127,7 @@ func (s *Supply) Stop() (err error) {
 		}
 	}
 	s.goroutines.Stop()
-	reply(s.alloc.Effects().Replies)
+	s.reply()
 	return err
 }
 
@@ -144,18 +140,17 @@ func (s *Supply) run(ctx context.Context) {
 	defer tick.Stop()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	for {
+	for ready := s.alloc.Ready(); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.alloc.Ready():
+		case <-ready:
 		case g := <-s.grants:
 			s.handle(g)
 		case p := <-s.published:
 			s.conclude(p)
 		case <-tick.C:
 			s.alloc.Tick()
-			s.window.tick()
 		case <-second.C:
 			if s.unanswered.look(time.Now(), s.alloc.Loading(), s.cfg.Control.IsConnected()) {
 				s.lookForLoaders(s.unanswered.latest)
@@ -163,68 +158,31 @@ func (s *Supply) run(ctx context.Context) {
 		case state := <-s.loaders:
 			s.unanswered.found(state, s.alloc.Loading())
 		}
-		s.proceed()
-	}
-}
-
-// maxPatience bounds the time that a load lets others go first after failed
-// attempts: its tag may be unservable for now.
-const maxPatience = time.Minute
-
-// proceed applies the allocator's effects, and requests loads while the window
-// has room.
-func (s *Supply) proceed() {
-	todo := s.alloc.Effects()
-	reply(todo.Replies)
-	for _, l := range todo.Loads {
-		patience := min(time.Duration(l.Try-1)*openTime, maxPatience)
-		s.window.add(l.Tag, l.Seq, time.Now().Add(s.event(l).Slack()+patience), l.First)
-		again := l.Step == 0 && l.Try > 1 || l.Want > 0 && l.Try == 2
-		if again && s.window.mayRepeat(l.Tag, l.Seq) {
-			// Its loader may be frozen, or it is in the stream.
-			s.request(l.Tag, l.Seq)
-		}
-	}
-	for l := s.window.next(); l != nil; l = s.window.next() {
-		if !s.request(l.tag, l.seq) {
-			s.window.end(l, false)
+		s.reply()
+		for l, ok := s.alloc.Send(); ok; l, ok = s.alloc.Send() {
+			s.send(l)
 		}
 	}
 }
 
-func reply(replies []allocator.Reply) {
-	for _, r := range replies {
+// reply sends the replies that are due.
+func (s *Supply) reply() {
+	for _, r := range s.alloc.Replies() {
 		r.From.(Requester).Reply(r.IDs, r.Err)
 	}
 }
 
-// request sends a load to a loader, and reports whether it is still wanted.
-func (s *Supply) request(tag string, seq uint64) bool {
-	l, wanted := s.alloc.CurrentLoad(tag, seq)
-	if !wanted {
-		return false
-	}
-	event := s.event(l)
-	s.unanswered.requested(time.Now(), event)
-	if parked := l.Want > 0 || l.Step == 0; parked || !s.publish(event) {
-		s.sendStraight(event)
-	}
-	return true
-}
-
-func (s *Supply) event(l allocator.Load) loadmsg.Event {
-	return loadmsg.Event{
+// send sends a load to a loader: as an event in the load stream, or directly.
+func (s *Supply) send(l allocator.Load) {
+	event := loadmsg.Event{
 		Instance: s.cfg.Instance, Tag: l.Tag, Step: l.Step, Unknown: l.First, Want: l.Want, Seq: l.Seq,
 		Runway: max(1, l.Runway.Milliseconds()), Installation: s.cfg.Installation,
 	}
-}
-
-// sendStraight sends an event directly to a loader, without the stream.
-func (s *Supply) sendStraight(event loadmsg.Event) {
-	if s.cfg.Own != nil && s.cfg.Own.Load(event) {
+	s.unanswered.requested(time.Now(), event)
+	if !l.Direct && s.publish(event) || s.cfg.Own != nil && s.cfg.Own(event) {
 		return
 	}
-	// If it is lost, the allocator wants the load again.
+	// If it is lost, the allocator returns the load again.
 	_ = s.cfg.Control.Publish(loadmsg.ReserveSubject(s.cfg.Prefix), event.Encode())
 }
 
@@ -232,10 +190,11 @@ func (s *Supply) sendStraight(event loadmsg.Event) {
 // stream is not used for the same time.
 const publishTimeout = time.Second
 
-// publication is a published event and its outcome.
+// publication is the outcome of a publication of a load's event.
 type publication struct {
-	event loadmsg.Event
-	err   error
+	tag string
+	seq uint64
+	err error
 }
 
 // publish starts to publish an event to the load stream. It returns false if
@@ -253,7 +212,7 @@ func (s *Supply) publish(event loadmsg.Event) bool {
 		defer cancel()
 		_, err := s.cfg.JS.Publish(timed, loadmsg.Subject(s.cfg.Prefix, s.cfg.Instance, event.Tag), event.Encode(), jetstream.WithRetryAttempts(0))
 		select {
-		case s.published <- publication{event, err}:
+		case s.published <- publication{event.Tag, event.Seq, err}:
 		case <-ctx.Done():
 		}
 	})
@@ -264,18 +223,18 @@ func (s *Supply) publish(event loadmsg.Event) bool {
 // same tag.
 func (s *Supply) conclude(p publication) {
 	switch {
+	case p.err == nil && !s.away.IsZero():
+		s.away = time.Time{}
+		s.cfg.Log.Info("load stream available again")
+	case p.err == nil:
 	case isQueued(p.err):
-	case p.err != nil:
+		s.alloc.Answer(p.tag, p.seq, allocator.Answer{Later: allocator.Queued})
+	default:
 		if s.away.IsZero() {
 			s.cfg.Log.Warn("load stream unavailable, loading directly", zap.Error(p.err))
 		}
 		s.away = time.Now()
-		if l, wanted := s.alloc.CurrentLoad(p.event.Tag, p.event.Seq); wanted {
-			s.sendStraight(s.event(l))
-		}
-	case !s.away.IsZero():
-		s.away = time.Time{}
-		s.cfg.Log.Info("load stream available again")
+		s.alloc.Answer(p.tag, p.seq, allocator.Answer{Later: allocator.NotSent})
 	}
 }
 
@@ -365,20 +324,19 @@ func (s *Supply) receive(msg *nats.Msg) {
 	}
 }
 
-// handle handles a loader's answer to a load.
+// handle hands a loader's answer to the allocator.
 func (s *Supply) handle(g loadmsg.Grant) {
 	s.unanswered.answered(time.Now(), g)
 	switch {
 	case g.NotNow == loadmsg.NotNowStore:
-		return // the load stays open, see window
+		s.alloc.Answer(g.Tag, g.Seq, allocator.Answer{Later: allocator.StoreFails})
 	case g.NotNow == loadmsg.NotNowTag:
-		s.alloc.NotNow(g.Tag, g.Seq)
+		s.alloc.Answer(g.Tag, g.Seq, allocator.Answer{Later: allocator.TagFails})
 	case g.Refused != 0:
 		s.refuse(g)
 	default:
 		s.install(g)
 	}
-	s.window.answer(g.Tag, g.Seq)
 }
 
 // refuse passes a loader's refusal to the allocator.
@@ -398,7 +356,7 @@ func (s *Supply) refuse(g loadmsg.Grant) {
 	if g.Pause > 0 {
 		s.alloc.RefuseUnknown(err, time.Duration(g.Pause)*time.Millisecond)
 	}
-	s.alloc.Refuse(g.Tag, g.Seq, err)
+	s.alloc.Answer(g.Tag, g.Seq, allocator.Answer{Refused: err})
 }
 
 // noNewTagError is a loader's reason for not looking up or creating a tag now.
@@ -413,7 +371,7 @@ func (e *noNewTagError) Unwrap() error { return allocator.ErrBusy }
 func (s *Supply) install(g loadmsg.Grant) {
 	// A loader that decides the size may have a larger maximum.
 	segment, _ := store.Segment{First: g.First, End: g.End}.Cut(min(g.End-g.First, s.cfg.MaxStep))
-	verdict := s.alloc.Grant(g.Tag, g.Seq, allocator.Supply{Segment: segment, Step: g.Step, Order: g.Order})
+	verdict := s.alloc.Answer(g.Tag, g.Seq, allocator.Answer{Segment: segment, Step: g.Step, Order: g.Order})
 	switch verdict.Outcome {
 	case allocator.Used:
 		s.counts.installed.Add(1)

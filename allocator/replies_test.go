@@ -11,12 +11,12 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestEffects: actions are announced, returned once, and in order; and a
+// TestRepliesAndLoads: they are announced, returned once, and in order; and a
 // request counts as parked until its reply was returned.
-func TestEffects(t *testing.T) {
+func TestRepliesAndLoads(t *testing.T) {
 	now := time.Duration(0)
 	a := allocator.New(allocator.Config{Clock: func() time.Duration { return now }})
-	want := func(when string, ready bool, loads, parkedBefore, parkedAfter int, froms ...any) allocator.Effects {
+	want := func(when string, ready bool, loads, parkedBefore, parkedAfter int, froms ...any) ([]allocator.Load, []allocator.Reply) {
 		t.Helper()
 		if (len(a.Ready()) == 1) != ready || a.Parked() != parkedBefore {
 			t.Errorf("%s: ready %d, %d parked; want %t and %d", when, len(a.Ready()), a.Parked(), ready, parkedBefore)
@@ -24,15 +24,19 @@ func TestEffects(t *testing.T) {
 		if ready {
 			<-a.Ready()
 		}
-		todo := a.Effects()
+		var sent []allocator.Load
+		for l, ok := a.Send(); ok; l, ok = a.Send() {
+			sent = append(sent, l)
+		}
+		replies := a.Replies()
 		var got []any
-		for _, r := range todo.Replies {
+		for _, r := range replies {
 			got = append(got, r.From)
 		}
-		if len(todo.Loads) != loads || !slices.Equal(got, froms) || a.Parked() != parkedAfter {
-			t.Errorf("%s: %+v, %d parked; want %d loads, replies to %v, and %d parked", when, todo, a.Parked(), loads, froms, parkedAfter)
+		if len(sent) != loads || !slices.Equal(got, froms) || a.Parked() != parkedAfter {
+			t.Errorf("%s: %+v, %+v, %d parked; want %d loads, replies to %v, and %d parked", when, sent, replies, a.Parked(), loads, froms, parkedAfter)
 		}
-		return todo
+		return sent, replies
 	}
 	park := func(from any, n int64) {
 		t.Helper()
@@ -42,27 +46,27 @@ func TestEffects(t *testing.T) {
 	}
 	want("nothing happened", false, 0, 0, 0)
 	park("a", 1)
-	first := want("a cold tag", true, 1, 1, 1).Loads[0]
+	first, _ := want("a cold tag", true, 1, 1, 1)
 	want("it was returned", false, 0, 1, 1)
 	park("b", 2)
 	park("c", 100)
 	park("d", 1)
 	want("more requests for the same load", false, 0, 4, 4)
 	grant := func(seq uint64, s store.Segment) {
-		a.Grant("order", seq, allocator.Supply{Segment: s, Step: 10, Order: store.Trend})
+		a.Answer("order", seq, allocator.Answer{Segment: s, Step: 10, Order: store.Trend})
 	}
-	grant(first.Seq, seg(1, 11)) // not enough for c
+	grant(first[0].Seq, seg(1, 11)) // not enough for c
 	a.Withdraw("order", "c")
 	park("e", 50)
 	now = allocator.DefaultWait
 	a.Tick()
-	todo := want("replies of three changes", true, 2, 4, 0, "a", "b", "d", "e")
-	if todo.Replies[2].IDs[0] != seg(4, 5) || !errors.Is(todo.Replies[3].Err, allocator.ErrNoSegment) {
-		t.Errorf("replies %+v", todo.Replies)
+	loads, replies := want("replies of three changes", true, 1, 4, 0, "a", "b", "d", "e")
+	if replies[2].IDs[0] != seg(4, 5) || !errors.Is(replies[3].Err, allocator.ErrNoSegment) {
+		t.Errorf("replies %+v", replies)
 	}
 	a.Take("order", 6)
 	want("the load is under way", false, 0, 0, 0)
-	grant(todo.Loads[0].Seq, seg(11, 21))
+	grant(loads[0].Seq, seg(11, 21))
 	want("a grant without requests", false, 0, 0, 0)
 	if _, err := a.TakeOrPark(allocator.Request{Tag: "order", N: 5}); err != nil {
 		t.Error(err)
@@ -70,9 +74,9 @@ func TestEffects(t *testing.T) {
 	want("a request that was answered at once, and made the next load due", true, 1, 0, 0)
 }
 
-// TestNoEffectIsLost: several goroutines change many tags, and another performs
-// the effects when they are ready. All requests are answered.
-func TestNoEffectIsLost(t *testing.T) {
+// TestNothingIsLost: several goroutines change many tags, and another sends
+// replies and loads when they are ready. All requests are answered.
+func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	const callers, tags, rounds = 4, 20, 500
 	a := allocator.New(allocator.Config{Clock: func() time.Duration { return 0 }})
@@ -107,16 +111,13 @@ func TestNoEffectIsLost(t *testing.T) {
 			return
 		case <-a.Ready():
 		}
-		todo := a.Effects()
-		for _, r := range todo.Replies {
-			r.From.(chan allocator.Reply) <- r
+		for l, ok := a.Send(); ok; l, ok = a.Send() {
+			s := seg(next, next+l.Want)
+			next = s.End
+			a.Answer(l.Tag, l.Seq, allocator.Answer{Segment: s, Order: store.Strict})
 		}
-		for _, l := range todo.Loads {
-			if l, ok := a.CurrentLoad(l.Tag, l.Seq); ok {
-				s := seg(next, next+l.Want)
-				next = s.End
-				a.Grant(l.Tag, l.Seq, allocator.Supply{Segment: s, Order: store.Strict})
-			}
+		for _, r := range a.Replies() {
+			r.From.(chan allocator.Reply) <- r
 		}
 	}
 }
