@@ -50,5 +50,5 @@
 // docs/proofs/register.md has the argument, docs/spec/register.pml the model.
 // evidence.go compares, watch.go polls and concludes, store.go reads and writes
 // entries, reserve.go and rows.go serve loaders, admin.go serves
-// administrators, remote.go is the bucket.
+// administrators, entry.go has the entries and their bucket.
 package register

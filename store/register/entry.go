@@ -3,10 +3,17 @@ package register
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 )
 
@@ -77,3 +84,99 @@ func (r storedEntry) exists() bool { return r.Next > 0 }
 
 // deleted reports whether the entry was deleted by hand.
 func (r storedEntry) deleted() bool { return !r.exists() && r.revision > 0 }
+
+// listed is an entry in a list, or the reason why it is unreadable.
+type listed struct {
+	storedEntry
+	err error
+}
+
+// remote is the bucket on a server.
+type remote interface {
+	// poll reads the state of the stream from its leader.
+	poll(ctx context.Context) (poll, error)
+
+	// update writes an entry if its revision is unchanged, and returns the new
+	// revision. After jetstream.ErrKeyRevisionMismatch nothing was written;
+	// after other errors the outcome is unknown.
+	update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error)
+
+	// read reads an entry from the leader.
+	read(ctx context.Context, tag string) (storedEntry, error)
+
+	// updateMany is update for up to [kv.MaxBatch] entries of different tags.
+	updateMany(ctx context.Context, changes []kv.Change) []kv.Written
+
+	// each passes all entries to visit, and when each was written, until visit
+	// returns false. The name may be a part of a longer string. An entry that is
+	// written during that may be passed twice, the later one last.
+	each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error
+
+	// reconnects returns the number of reconnects.
+	reconnects() uint64
+}
+
+// bucketOf implements [remote].
+type bucketOf struct {
+	js jetstream.JetStream
+	*kv.Bucket
+}
+
+func (b bucketOf) poll(ctx context.Context) (poll, error) { return pollLeader(ctx, b.js, b.Name()) }
+
+func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
+	revision, err := b.Update(ctx, tag, value, revision)
+	return revision, errors.Unwrap(err) // tagError adds the bucket
+}
+
+func (b bucketOf) updateMany(ctx context.Context, changes []kv.Change) []kv.Written {
+	written := b.UpdateMany(ctx, changes)
+	for i, w := range written {
+		written[i].Err = errors.Unwrap(w.Err) // tagError adds the bucket
+	}
+	return written
+}
+
+func (b bucketOf) read(ctx context.Context, tag string) (storedEntry, error) {
+	e, err := b.Get(ctx, tag)
+	if err != nil || !e.Exists() {
+		return storedEntry{revision: e.Revision}, errors.Unwrap(err) // tagError adds the bucket
+	}
+	decoded, err := decode(e.Value)
+	return storedEntry{decoded, e.Revision}, err
+}
+
+func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
+
+// each reads all entries, see [kv.ListAll].
+func (b bucketOf) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
+	err := kv.ListAll(ctx, b.js, b.Name(), func(e kv.Entry) bool { return visit(e.Key, decodeListed(e), e.Created) })
+	if err != nil {
+		err = fmt.Errorf("bucket %s: list: %w", b.Name(), err)
+	}
+	return err
+}
+
+// list reads all entries.
+func (s *Store) list(ctx context.Context) (map[string]listed, error) {
+	entries := make(map[string]listed)
+	err := s.remote.each(ctx, func(tag string, e listed, _ time.Time) bool {
+		entries[strings.Clone(tag)] = e
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+func decodeListed(e kv.Entry) listed {
+	if e.Deleted {
+		return listed{storedEntry: storedEntry{revision: e.Revision}}
+	}
+	decoded, err := decode(e.Value)
+	if bad := checkName(e.Key); bad != nil {
+		err = fmt.Errorf("%w: %w", store.ErrCorrupt, bad)
+	}
+	return listed{storedEntry{decoded, e.Revision}, err}
+}

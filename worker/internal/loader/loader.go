@@ -343,10 +343,12 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 	}
 	l.failures.granted(name)
 	l.endings.granted(name, granted.End(), l.cfg.Store.Limited())
-	for i, part := range granted.Parts {
-		l.send(jobs[i].event, loadmsg.Grant{First: part.First, End: part.End, Step: granted.Step, Order: granted.Order})
+	served, rest := jobs[:len(granted.Parts)], jobs[len(granted.Parts):]
+	for i, j := range served {
+		part := granted.Parts[i]
+		l.send(j.event, loadmsg.Grant{First: part.First, End: part.End, Step: granted.Step, Order: granted.Order})
 	}
-	if rest := jobs[len(granted.Parts):]; len(rest) > 0 { // the last numbers of a trend tag
+	if len(rest) > 0 { // the last numbers of a trend tag
 		err = store.ErrExhausted
 		l.refuse(name, rest, granted.Order, outcomeOf(err), err)
 	}
