@@ -265,7 +265,7 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 	a.update(t, func(now time.Duration) {
 		l := &t.busy.load
 		switch current := seq != 0 && seq == l.seq; {
-		case answer.Segment.Valid():
+		case answer.Valid():
 			v = a.grant(t, seq, answer, now)
 		case !current:
 		case answer.Refused != nil:
