@@ -52,7 +52,7 @@
 //	load.go       a load: when it begins, is sent, sent again, answered, and
 //	              which grants are used
 //	strict.go     the requests of a strict or unknown tag's load
-//	sendqueue.go      which load is sent next, and how many at a time
+//	sendqueue.go  which load is sent next, and how many at a time
 //	step.go       the step policy
 //	figures.go    the rates, and figures of each tag
 package allocator
