@@ -209,7 +209,7 @@ func (p *callPace) markSlow(tag string, worked time.Time) (blameStore bool) {
 }
 
 // judge judges a tag and the store by a call.
-func (s *schedule) judge(q *queue, result outcome, err error) loadmsg.NotNow {
+func (s *schedule) judge(q *queue, result callResult, err error) loadmsg.NotNow {
 	took := time.Since(q.began)
 	hung := took > s.pace.limit() || q.ctx.Err() != nil
 	blameStore := false

@@ -229,8 +229,8 @@ func (l *Loader) submit(event loadmsg.Event, h hold) {
 	l.dispatch()
 }
 
-// outcome classifies the result of a store call.
-type outcome struct {
+// callResult classifies the result of a store call.
+type callResult struct {
 	err     error  // in the error's chain
 	name    string // in the metrics
 	proof   proof
@@ -247,8 +247,8 @@ const (
 	failed
 )
 
-// outcomes lists errors; the first match counts.
-var outcomes = []outcome{
+// results lists errors; the first match counts.
+var results = []callResult{
 	{errTooManyMisses, "no_new_tag", none, messages.CodeBusy},
 	{errNoNewTag, "no_new_tag", read, messages.CodeBusy},
 	{errNotRead, "failed", read, 0},
@@ -257,16 +257,16 @@ var outcomes = []outcome{
 	{store.ErrCorrupt, "failed", wrote, messages.CodeUnavailable},
 }
 
-func outcomeOf(err error) outcome {
+func resultOf(err error) callResult {
 	if err == nil {
-		return outcome{nil, "ok", wrote, 0}
+		return callResult{nil, "ok", wrote, 0}
 	}
-	for _, o := range outcomes {
-		if errors.Is(err, o.err) {
-			return o
+	for _, r := range results {
+		if errors.Is(err, r.err) {
+			return r
 		}
 	}
-	return outcome{err, "failed", failed, 0}
+	return callResult{err, "failed", failed, 0}
 }
 
 // dispatch begins all calls that may begin now.
@@ -291,7 +291,7 @@ func (l *Loader) serve(q *queue) {
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	result := outcomeOf(err)
+	result := resultOf(err)
 	why := l.schedule.finish(q, result, err)
 	if result.proof == failed && l.serving.Context().Err() == nil && !l.schedule.outage().Now {
 		l.failures.failed(q.tag, false, err)
@@ -320,7 +320,7 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 	} else {
 		granted, err = l.lookup.reserve(ctx, name, wants)
 	}
-	result := outcomeOf(err)
+	result := resultOf(err)
 	l.counts[result.name].Add(1)
 	if result.proof != none {
 		l.latency.Observe(time.Since(began))
@@ -350,13 +350,13 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 	}
 	if len(rest) > 0 { // the last numbers of a trend tag
 		err = store.ErrExhausted
-		l.refuse(name, rest, granted.Order, outcomeOf(err), err)
+		l.refuse(name, rest, granted.Order, resultOf(err), err)
 	}
 	return nil, err
 }
 
 // refuse answers jobs with a refusal of the store.
-func (l *Loader) refuse(name string, jobs []job, order store.Order, result outcome, err error) {
+func (l *Loader) refuse(name string, jobs []job, order store.Order, result callResult, err error) {
 	switch {
 	case result.refusal == messages.CodeExhausted && order == store.Strict && jobs[0].event.Want > 1:
 		// Fewer may be left.

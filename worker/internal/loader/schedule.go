@@ -283,7 +283,7 @@ func (s *schedule) begin(q *queue) *queue {
 
 // finish ends the call of a queue, and judges its tag and the store. It returns
 // the answer to send after a failure.
-func (s *schedule) finish(q *queue, result outcome, err error) loadmsg.NotNow {
+func (s *schedule) finish(q *queue, result callResult, err error) loadmsg.NotNow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := s.judge(q, result, err)
