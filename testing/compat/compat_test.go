@@ -27,10 +27,7 @@ const oldestServing, oldestEnriching = "2.10.0", "2.12.0"
 // versions before are refused with the version that is needed.
 func TestServers(t *testing.T) {
 	tier.Release(t)
-	idworker, err := process.Build(t.TempDir(), "idworker", process.Command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	idworker := build(t, "idworker", process.Command)
 	page, err := os.ReadFile("../../docs/upgrades.md")
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +86,16 @@ func install(t *testing.T, version string) string {
 		t.Fatalf("go install nats-server %s: %v\n%s", version, err, out)
 	}
 	return filepath.Join(dir, "nats-server")
+}
+
+// build returns the path of a command's binary.
+func build(t *testing.T, name, command string, flags ...string) string {
+	t.Helper()
+	path, err := process.Build(t.TempDir(), name, command, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // site is an idworker on a nats-server.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/testing/deps"
 	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/testing/process"
 )
 
 // source010 returns a folder with the source of 0.1.0, from the history of this
@@ -32,6 +33,13 @@ func source010(t *testing.T) string {
 		}
 	}
 	return dir
+}
+
+// build010 returns the path of 0.1.0's binary. With -trimpath, the build cache
+// serves the source in any folder.
+func build010(t *testing.T, source string) string {
+	t.Helper()
+	return build(t, "idworker-0.1.0", process.Command, "-C", source, "-trimpath")
 }
 
 // TestNewRights: docs/upgrades.md names the rights that users of nats.conf got
