@@ -157,6 +157,7 @@ func (k *taken) add(n int64, err error) bool {
 		k.ids.Add(n)
 		return true
 	case errors.Is(err, messages.ErrUnavailable), errors.Is(err, messages.ErrBusy):
+		k.Log(err)
 		k.spoilt.Store(true)
 	case !errors.Is(err, messages.ErrExhausted):
 		k.Error(err)
