@@ -95,7 +95,10 @@ func (a *Allocator) Withdraw(name string, from any) {
 // cent of Config.Wait.
 func (a *Allocator) Tick() {
 	for _, t := range a.queue.due(a.cfg.Clock()) {
-		a.update(t, func(now time.Duration) { t.failParked(now, ErrNoSegment) })
+		a.update(t, func(now time.Duration) {
+			t.busy.position.visit = takenOut
+			t.failParked(now, ErrNoSegment)
+		})
 	}
 }
 

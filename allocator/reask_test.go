@@ -109,6 +109,20 @@ func TestNotNow(t *testing.T) {
 	}
 }
 
+// TestSilenceAfterNotNow: a load that was postponed once, and then gets no
+// answer, is requested again every second, and its requests end at their
+// deadline.
+func TestSilenceAfterNotNow(t *testing.T) {
+	h := &loadLog{harness: strict(allocator.Config{Wait: 10 * time.Second})}
+	r := h.request("order", 1)
+	h.NotNow("order", h.send(t).Seq)
+	h.asked = nil
+	h.until(4500 * time.Millisecond)
+	h.want(t, "[1s 2s 3s 4s]")
+	h.until(10100 * time.Millisecond)
+	r.wantErr(t, allocator.ErrNoSegment)
+}
+
 // TestNotNowOfAStrictTag: the pause outlives the load, whose requests go away
 // before its end. The next load is requested then.
 func TestNotNowOfAStrictTag(t *testing.T) {

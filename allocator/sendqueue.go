@@ -86,6 +86,10 @@ type position struct {
 	visit time.Duration // 0: none
 }
 
+// takenOut is the visit of a tag that due has returned, so that settle puts it
+// back even if it is to be visited at the same time again.
+const takenOut = -1
+
 func newSendQueue(patience time.Duration) sendQueue {
 	return sendQueue{patience: patience, places: fewestPlaces, ready: make(chan struct{}, 1)}
 }
@@ -127,7 +131,8 @@ func (q *sendQueue) settle(t *tag) {
 	b.position, b.replies = want, nil
 }
 
-// due takes out the tags that have to be visited by now.
+// due takes out the tags that have to be visited by now. The caller sets their
+// visit to takenOut.
 func (q *sendQueue) due(now time.Duration) (tags []*tag) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
