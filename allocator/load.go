@@ -41,7 +41,7 @@ type load struct {
 	direct bool   // the load stream does not take it
 	queued int    // refusals of the load stream, which holds an event of the tag
 
-	// The end of a rest; if idle, no refill begins sooner.
+	// The end of a rest, present or next; if idle, no refill begins sooner.
 	due      time.Duration
 	rests    int // in a row, since a grant or a refusal
 	refusal  refusal
@@ -119,7 +119,7 @@ func (a *Allocator) advanceLoad(t *tag, now time.Duration) {
 	case l.state == idle && t.wantsLoad(now, a.cfg.MaxStep):
 		t.beginLoad(a.seq.Add(1), now, a.cfg.MaxStep)
 	case l.state == open && now-l.sent >= a.cfg.ReAsk && l.rests > 0: // as before
-		l.state, l.due = resting, l.sent+l.pause(a.cfg.ReAsk)
+		l.state = resting
 	case l.state == open && now-l.sent >= a.cfg.ReAsk:
 		l.behind = min(now-l.wanted, maxBehind)
 		l.state, l.need = waiting, forever
@@ -233,6 +233,9 @@ func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool)
 	case !again && l.state == waiting:
 		a.queue.take(sending{l.seq, t.lane(), now})
 		l.state, l.sent, l.second, l.direct = open, now, false, false
+		if l.rests > 0 { // also for the next load, if this one is given up
+			l.due = now + l.pause(a.cfg.ReAsk)
+		}
 	case again && l.state == open:
 	default:
 		return Load{}, false

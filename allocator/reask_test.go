@@ -159,6 +159,24 @@ func TestNotNowOfAStrictTag(t *testing.T) {
 	}
 }
 
+// TestNotNowAndImpatientCallers: callers of a strict tag that give up before
+// the loader answers do not end its pause, which counts from the sending.
+func TestNotNowAndImpatientCallers(t *testing.T) {
+	h := &loadLog{harness: strict(allocator.Config{})}
+	r := h.request("order", 1)
+	h.NotNow("order", h.send(t).Seq)
+	h.asked = nil
+	h.until(1010 * time.Millisecond)
+	h.NotNow("order", h.seq)
+	h.Withdraw("order", r)
+	for h.now < 10*time.Second {
+		r = h.request("order", 1)
+		h.until(h.now + 200*time.Millisecond)
+		h.Withdraw("order", r)
+	}
+	h.want(t, "[1s 3s 5s 7s 9s]")
+}
+
 // TestLoadSaysHowMuchItIsNeeded: a load shows the runway whenever it is sent.
 func TestLoadSaysHowMuchItIsNeeded(t *testing.T) {
 	h := order(1000)
