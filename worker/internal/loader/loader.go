@@ -348,11 +348,10 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 		part := granted.Parts[i]
 		l.send(j.event, loadmsg.Grant{First: part.First, End: part.End, Step: granted.Step, Order: granted.Order})
 	}
-	if len(rest) > 0 { // the last numbers of a trend tag
-		err = store.ErrExhausted
-		l.refuse(name, rest, granted.Order, resultOf(err), err)
+	if len(rest) > 0 { // near the end of a trend tag's numbers
+		return l.load(ctx, name, rest)
 	}
-	return nil, err
+	return nil, nil
 }
 
 // refuse answers jobs with a refusal of the store.

@@ -550,6 +550,35 @@ func TestLastIDs(t *testing.T) {
 	}
 }
 
+// boundStore reserves 15 IDs at most, as a row does near a bound that only the
+// database knows.
+type boundStore struct{ *fakeStore }
+
+func (s boundStore) Reserve(_ context.Context, tag string, wants []store.Want) (store.Reservation, error) {
+	first := max(1, s.next[tag])
+	granted, err := store.Segment{First: first, End: min(first+15, 41)}.Divide(store.Trend, 10, wants)
+	if err == nil {
+		s.next[tag] = granted.End()
+	}
+	return granted, err
+}
+
+// TestPartsThatAreMissing: a load without a part of a reservation is refused
+// only once the store has no IDs left.
+func TestPartsThatAreMissing(t *testing.T) {
+	w := newFakeWorker(Config{
+		Store: boundStore{newFakeStore()}, Prefix: "ids", MaxStep: 100, Timeout: DefaultTimeout, Log: zap.NewNop(),
+	}, &fakeTemplates{})
+	var jobs []job
+	for n := range uint64(7) {
+		jobs = append(jobs, job{event: numbered(n+1, "order", 10, 0)})
+	}
+	left, err := w.l.load(t.Context(), "order", jobs)
+	if got := w.answered(); len(left) > 0 || got["grant"] != 5 || got["refused"] != 2 {
+		t.Errorf("answers: %v, left %v, %v; want all 40 IDs granted to five loads", got, left, err)
+	}
+}
+
 // recreatedStore has a tag that was made again with another order and step.
 type recreatedStore struct{ *fakeStore }
 
