@@ -37,6 +37,7 @@ type load struct {
 
 	parked bool   // requests were, when it was sent
 	second bool   // it was sent once more since
+	failed bool   // this sending was answered with TagFails
 	repeat repeat // for the queue, to send it once more
 	direct bool   // the load stream does not take it
 	queued int    // refusals of the load stream, which holds an event of the tag
@@ -232,7 +233,7 @@ func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool)
 	switch {
 	case !again && l.state == waiting:
 		a.queue.take(sending{l.seq, t.lane(), now})
-		l.state, l.sent, l.second, l.direct = open, now, false, false
+		l.state, l.sent, l.second, l.failed, l.direct = open, now, false, false, false
 		if l.rests > 0 { // also for the next load, if this one is given up
 			l.due = now + l.pause(a.cfg.ReAsk)
 		}
@@ -349,8 +350,8 @@ func (a *Allocator) setOrder(t *tag, s Answer) {
 // that. Parked requests continue to wait, and further requests do not end the
 // rest. Another such answer to the same sending counts for nothing.
 func (t *tag) rest(now, reAsk time.Duration) {
-	if l := &t.busy.load; l.state != resting {
-		l.rests = min(l.rests+1, maxRests)
+	if l := &t.busy.load; !l.failed {
+		l.rests, l.failed = min(l.rests+1, maxRests), true
 		l.state, l.due = resting, now+l.pause(reAsk)
 	}
 }

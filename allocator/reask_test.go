@@ -123,6 +123,27 @@ func TestSilenceAfterNotNow(t *testing.T) {
 	r.wantErr(t, allocator.ErrNoSegment)
 }
 
+// TestLateNotNow: the pause grows although the loader answers long after each
+// sending, as it does for a row that hangs.
+func TestLateNotNow(t *testing.T) {
+	const call = 3 * time.Second
+	h := &loadLog{harness: strict(allocator.Config{Wait: time.Hour})}
+	h.request("order", 1)
+	seq := h.send(t).Seq
+	h.asked = nil
+	calls := 0
+	for ; h.now < 5*time.Minute; calls++ {
+		h.until(h.now + call) // sendings of that time join the call
+		h.NotNow("order", seq)
+		for h.at = nil; len(h.at) == 0 && h.now < 5*time.Minute; {
+			h.until(h.now + 50*time.Millisecond)
+		}
+	}
+	if h.Loading() != 1 || calls > 25 {
+		t.Errorf("%d calls in 5 minutes, want one each 16 s in the end", calls)
+	}
+}
+
 // TestNotNowOfAStrictTag: the pause outlives the load, whose requests go away
 // before its end. The next load is requested then.
 func TestNotNowOfAStrictTag(t *testing.T) {
