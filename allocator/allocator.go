@@ -84,15 +84,15 @@ func (a *Allocator) takeOrPark(t *tag, r Request, now time.Duration) ([]store.Se
 }
 
 // Withdraw drops the parked request of that From without a reply, unless its
-// reply is due already. IDs that were loaded for it go to the
-// requests behind it.
+// reply is due already. IDs that were loaded for it go to the requests behind
+// it.
 func (a *Allocator) Withdraw(name string, from any) {
 	a.updateTag(name, func(t *tag, _ time.Duration) { t.withdraw(from) })
 }
 
 // Tick fails requests whose deadline has passed, and makes loads that brought
-// no grant wait to be sent again. Deadlines are as exact as Tick is frequent: call it every few per
-// cent of Config.Wait.
+// no grant wait to be sent again. Deadlines are as exact as Tick is frequent:
+// call it every few per cent of Config.Wait.
 func (a *Allocator) Tick() {
 	for _, t := range a.queue.due(a.cfg.Clock()) {
 		a.update(t, func(now time.Duration) {

@@ -7,8 +7,8 @@
 // [Allocator.TakeOrPark], which answers, refuses or parks it. A single
 // goroutine receives from [Allocator.Ready], and after every event it sends the
 // replies that [Allocator.Replies] returns, and the loads that [Allocator.Send]
-// returns, one at a time. [Allocator.Answer] takes the fate of a load. Time comes
-// from Config.Clock; [Allocator.Tick] has to be called many times a
+// returns, one at a time. [Allocator.Answer] takes the fate of a load. Time
+// comes from Config.Clock; [Allocator.Tick] has to be called many times a
 // second, and [Allocator.DropIdle] once a minute.
 //
 // The first request for a name creates its tag here. A tag is unknown until its

@@ -253,8 +253,8 @@ func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool)
 	}, true
 }
 
-// Answer takes a loader's answer to load seq, or the fate of its sending. It
-// frees the load's place, whatever became of the tag.
+// Answer takes a loader's answer to load seq, or the fate of its sending. An
+// answer frees the load's place, whatever became of the tag, except StoreFails.
 func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 	if answer.Later == StoreFails {
 		return v // no answer: the load stays open
@@ -262,11 +262,7 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 	if answer.Later != Queued && answer.Later != NotSent {
 		a.queue.answer(seq, a.cfg.Clock())
 	}
-	t, ok := a.tags.Load(name)
-	if !ok {
-		return v
-	}
-	a.update(t, func(now time.Duration) {
+	a.updateTag(name, func(t *tag, now time.Duration) {
 		l := &t.busy.load
 		switch current := seq != 0 && seq == l.seq; {
 		case answer.Valid():

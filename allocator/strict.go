@@ -64,8 +64,7 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 }
 
 // giveUpLoad ends the open load of a strict or unknown tag if all its requests
-// are gone. Otherwise the next request would wait until that load is requested
-// again.
+// are gone. Otherwise the next request would wait until that load is sent again.
 func (t *tag) giveUpLoad() {
 	l := &t.busy.load
 	if len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {

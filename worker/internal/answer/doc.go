@@ -11,7 +11,7 @@
 // A handler never blocks: it replies from a buffer, refuses, or parks the
 // request in the allocator. The owner of the allocator calls the method Reply
 // of a parked request's From, once, with the result of
-// [allocator.Allocator.Effects].
+// [allocator.Allocator.Replies].
 //
 // # Invariants
 //

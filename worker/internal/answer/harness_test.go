@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { natstest.Main(m) }
 // maxBatch is the maximum of IDs per request in tests.
 const maxBatch = 500
 
-// memory is an allocator whose effects the test applies, by calling work. The
-// tag order has IDs from 1.
+// memory is an allocator whose replies and loads the test takes, by calling
+// work. The tag order has IDs from 1.
 type memory struct {
 	*allocator.Allocator
 	*answer.Answerer

@@ -17,8 +17,8 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// lookup reserves for tags, including those that are new to this loader. A new
-// tag may be in the store, a template may create it, or it does not exist.
+// lookup reserves for tags that are new to this loader and to the worker. Such a
+// tag is in the store, or a template creates it, or it does not exist.
 //
 // Callers can make names up, so names that prove not to exist are limited:
 // missesBurst at once, then missesPerSecond. Above that, no unknown name
