@@ -122,7 +122,7 @@ func newGhostHunt(t *testing.T) *ghostHunt {
 // open opens the member.
 func (g *ghostHunt) open() (member, error) {
 	service := micro.Config{Name: snowflakeServiceName, Version: "0.0.1", QueueGroup: "ids"}
-	c, err := openEndpoint(g.base, service, "snowflake", "ids.snowflake", newQueueDelay(natstest.Patience), held{gate: g.gate})
+	c, err := openEndpoint(g.base, service, "snowflake", "ids.snowflake", &queueDelay{limit: natstest.Patience}, held{gate: g.gate})
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func TestCutsLoseNoRequest(t *testing.T) {
 func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	t.Helper()
 	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
-	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+	if err := Provision(t.Context(), Config{JetStream: js}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := register.Open(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix})
@@ -312,7 +312,7 @@ func (m moments) loseWorkerID(s *workerID) {
 		s.group.answerWith(nil)
 		m.wait(20)
 		if g := s.state.Load().Generator; g != nil {
-			s.group.answerWith(snowflakeRequests{s.process, g})
+			s.group.answerWith(snowflakeRequests{s.entrance, g})
 		}
 	}
 }

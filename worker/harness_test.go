@@ -80,6 +80,9 @@ func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, erro
 
 // start makes a process with a function, and starts it.
 func start(ctx context.Context, cfg worker.Config, newProcess func(context.Context, worker.Config) (*worker.Process, error)) (*worker.Process, error) {
+	if err := worker.Provision(ctx, cfg); err != nil {
+		return nil, err
+	}
 	p, err := newProcess(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -215,10 +215,15 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	return explained
 }
 
-// openProcess opens the store if the role needs one, and creates the process.
+// openProcess creates what is missing, opens the store if the role needs one,
+// and makes the process.
 func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *worker.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error { return worker.Provision(ctx, cfg) })
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case cfg.Role.Loads():
 		segments, err := d.openStore(ctx, cfg)
@@ -239,16 +244,10 @@ func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *w
 	return process, err
 }
 
-// openStore opens the store of a loader: the register, which it creates if it
-// is missing, and the table. Close the store once nothing is in flight.
+// openStore opens the store of a loader: the register and the table. Close the
+// store once nothing is in flight.
 func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Store, err error) {
 	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
-		if err := worker.Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
-			return err
-		}
-		if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
-			return err
-		}
 		segments, err = d.cfg.source.Open(ctx, register.Config{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Log: cfg.Log})
 		return err
 	})

@@ -50,17 +50,22 @@ func whileRaised(c jetstream.StreamConfig) error {
 	return nil
 }
 
-// Create creates the bucket if it is missing and the installation had none
-// before, and records its identity in the installation's config. An existing
-// bucket is not changed.
+// Create creates the installation's config bucket and the register, each if it
+// is missing and the installation had none before, and records the register's
+// identity, see [Record]. Existing buckets are not changed.
 func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, replicas int) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	config := agreement.Bucket(p, replicas, kv.HasEntries(BucketName(p)))
-	if err := kv.Ensure(ctx, js, config, Bucket(p, replicas)); err != nil {
+	if err := kv.Ensure(ctx, js, agreement.Bucket(p, replicas), Bucket(p, replicas)); err != nil {
 		return err
 	}
+	return Record(ctx, js, p)
+}
+
+// Record records the identity of the bucket in the installation's config. Both
+// buckets must exist.
+func Record(ctx context.Context, js jetstream.JetStream, p messages.Prefix) error {
 	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil {
 		return err

@@ -174,6 +174,9 @@ func (s *countedStore) Reserve(ctx context.Context, tag string, wants []store.Wa
 
 // startProcess makes a process and starts it.
 func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, error) {
+	if err := worker.Provision(ctx, cfg); err != nil {
+		return nil, err
+	}
 	p, err := worker.New(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,6 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker"
 )
 
 func TestMain(m *testing.M) { natstest.Main(m) }
@@ -53,7 +52,6 @@ func newInstallation(t *testing.T) *installation {
 	source, err := backend.Parse("jetstream", "")
 	must(t, err)
 	i := &installation{T: t, js: js, source: source}
-	must(t, worker.Provision(t.Context(), js, prefix, 1))
 	must(t, register.Create(t.Context(), js, prefix, 1))
 	agreed, err := agreement.Open(t.Context(), js, prefix)
 	must(t, err)
