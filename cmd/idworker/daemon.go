@@ -183,8 +183,9 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	if domain == "" && d.at.Context != "" {
 		domain = "*" // the context may set it
 	}
-	need := rights.Join(d.cfg.examined.Role.Needs(cfg.Prefix), doctor.Role(rights.Admin).Needs(cfg.Prefix)) // what is missing is created
-	own := natsconn.OwnOf(need, domain)
+	own := natsconn.OwnOf(func() rights.Rights {
+		return rights.Join(d.cfg.examined.Role.Needs(cfg.Prefix), doctor.Role(rights.Admin).Needs(cfg.Prefix)) // what is missing is created
+	}, domain)
 	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", natsconn.OwnSubscriptions, cfg.Log); err != nil {
 		return err
 	}

@@ -21,8 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/status"
-	"github.com/idworker/idworker/internal/connlimit"
-	"github.com/idworker/idworker/internal/hostheader"
+	"github.com/idworker/idworker/internal/httpguard"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
@@ -189,11 +188,11 @@ func startHTTP(ctx context.Context, address string, names []string, handler http
 	if err != nil {
 		return nil, nil, err
 	}
-	connections := connlimit.New(httpConnections)
+	connections := httpguard.New(httpConnections)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !hostheader.Trusted(r.Host, names) {
-				http.Error(w, hostheader.Refusal+" with --allow-host", http.StatusForbidden)
+			if !httpguard.Trusted(r.Host, names) {
+				http.Error(w, httpguard.Refusal+" with --allow-host", http.StatusForbidden)
 				return
 			}
 			handler.ServeHTTP(w, r)

@@ -68,14 +68,14 @@ func OwnAny(rights.Violation) bool { return true }
 // OwnSubscriptions is the Own of a connection that publishes only replies.
 func OwnSubscriptions(v rights.Violation) bool { return v.Subscribe }
 
-// OwnOf returns the Own of a connection that needs these rights, in a JetStream
-// domain; "" is the account's own, and * any.
-func OwnOf(need rights.Rights, domain string) Own {
+// OwnOf returns the Own of a connection with these needs, in a JetStream domain;
+// "" is the account's own, and * any. It calls needs for each violation.
+func OwnOf(needs func() rights.Rights, domain string) Own {
 	return func(v rights.Violation) bool {
 		if parts := strings.SplitN(v.Subject, ".", 4); len(parts) == 4 && domain != "" && subject.Covers("$JS."+domain+".API", strings.Join(parts[:3], ".")) {
 			v.Subject = "$JS.API." + parts[3]
 		}
-		return v.Subscribe || need.Includes(v.Subject)
+		return v.Subscribe || needs().Includes(v.Subject)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestOwn(t *testing.T) {
 		{"*", `Publish to "_INBOX.caller.1"`, false},
 	} {
 		v, ok := rights.ViolationOf(fmt.Errorf("%w: Permissions Violation for %s", nats.ErrPermissionViolation, test.violation))
-		if got := OwnOf(need, test.domain)(v); !ok || got != test.want {
+		if got := OwnOf(func() rights.Rights { return need }, test.domain)(v); !ok || got != test.want {
 			t.Errorf("%s in domain %q: own %v, want %v", test.violation, test.domain, got, test.want)
 		}
 	}
@@ -86,7 +86,7 @@ func TestWhenDenied(t *testing.T) {
 		}}}
 	})
 	core, logs := observer.New(zapcore.InfoLevel)
-	own := OwnOf(rights.Publish("forbidden", "$JS.API.STREAM.INFO.KV_b"), "hub")
+	own := OwnOf(func() rights.Rights { return rights.Publish("forbidden", "$JS.API.STREAM.INFO.KV_b") }, "hub")
 	conn := ns.Connect(t, append(Stay("test", own, zap.New(core)), nats.UserInfo("u", "p"))...)
 	within := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(t.Context(), natstest.Patience)

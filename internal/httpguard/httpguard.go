@@ -1,9 +1,10 @@
-// Package connlimit bounds the connections of an HTTP server.
+// Package httpguard protects an HTTP server: it bounds the connections, and
+// recognizes requests that pages of other sites make, see [Trusted].
 //
-//	conns := connlimit.New(256)
-//	server := &http.Server{ConnState: conns.Note, ConnContext: connlimit.WithConn}
+//	conns := httpguard.New(256)
+//	server := &http.Server{ConnState: conns.Note, ConnContext: httpguard.WithConn}
 //	err := server.Serve(conns.Listen(listener))
-package connlimit
+package httpguard
 
 import (
 	"container/list"
@@ -11,6 +12,10 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/net/netutil"
@@ -140,4 +145,30 @@ func (s *Connections) Counts() (open, busy int, evicted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open), len(s.open) - s.strangers.Len() - s.idle.Len(), s.evicted
+}
+
+// Refusal is the text of the answer, with status 403, to a request with an
+// untrusted Host header.
+const Refusal = "untrusted Host header; allowed are localhost, this machine's name, IP addresses and configured names"
+
+// Trusted reports whether a Host header is empty, an IP address, a name of this
+// machine, or in names. Any other one may come from DNS rebinding: a page that
+// gives its own name this machine's address. To a browser, such a page and this
+// server are the same site, so the page may read the answers. Every HTTP server
+// of a process refuses these requests, unless its callers need a token or it is
+// public on purpose.
+func Trusted(host string, names []string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if host == "" || strings.EqualFold(host, "localhost") {
+		return true
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	own, err := os.Hostname()
+	return err == nil && strings.EqualFold(host, own) ||
+		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, name) })
 }
