@@ -25,10 +25,41 @@ func (r *report) goFile(name, text string) {
 	for _, group := range parsed.Comments {
 		r.comment(files, group, lines)
 	}
-	if !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "testing/") {
+	if strings.HasSuffix(name, "_test.go") {
+		return
+	}
+	for _, d := range parsed.Decls {
+		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.TYPE {
+			r.types(files, d.Specs)
+		}
+	}
+	if !strings.HasPrefix(name, "testing/") {
 		ast.Inspect(parsed, func(n ast.Node) bool { r.node(files, n); return true })
 	}
 }
+
+// types collects the exported types by name, except aliases.
+func (r *report) types(files *token.FileSet, specs []ast.Spec) {
+	for _, spec := range specs {
+		t, ok := spec.(*ast.TypeSpec)
+		if !ok || !t.Name.IsExported() || t.Assign != token.NoPos || everyPackageHas[t.Name.Name] {
+			continue
+		}
+		at := place(files.Position(t.Pos()))
+		if first, found := r.typeAt[t.Name.Name]; found {
+			r.fault(at, "type %s is also at %s; one name, one thing", t.Name.Name, first)
+			continue
+		}
+		if r.typeAt == nil {
+			r.typeAt = make(map[string]string)
+		}
+		r.typeAt[t.Name.Name] = at
+	}
+}
+
+// everyPackageHas are names that mean the same in each package: what it is
+// given, and what it counts.
+var everyPackageHas = map[string]bool{"Config": true, "Figures": true}
 
 func (r *report) comment(files *token.FileSet, group *ast.CommentGroup, lines []string) {
 	prose := group.Text() // without directives

@@ -60,6 +60,7 @@ type report struct {
 	commentLines, wide       int
 	counts                   [10]int // of rates
 	pageWords                int
+	typeAt                   map[string]string // exported, by name
 	logs, errors, help       []message
 	sentences, longSentences int
 }
