@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -82,7 +83,7 @@ type Lift struct {
 // by returns the number for a tag, or 0: the highest of those that match.
 func (r *Raising) by(tag string) (n int64) {
 	for _, l := range r.Lifts {
-		if templates.Matches(l.Pattern, tag) {
+		if subject.Covers(l.Pattern, tag) {
 			n = max(n, l.By)
 		}
 	}
@@ -465,7 +466,7 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	err := segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
 		plan.count(tag, next, raise)
 		for i, l := range r.Lifts {
-			used[i] = used[i] || templates.Matches(l.Pattern, tag.Name)
+			used[i] = used[i] || subject.Covers(l.Pattern, tag.Name)
 		}
 		if limit > 0 && next > limit && tag.Step > 0 {
 			narrow.Add(tag.Name)

@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -94,12 +95,12 @@ func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[st
 		if template != nil {
 			made[template.Pattern]++
 		}
-		if pattern == "" && template == nil || pattern != "" && templates.Matches(pattern, tag.Name) {
+		if pattern == "" && template == nil || pattern != "" && subject.Covers(pattern, tag.Name) {
 			list.Tags = append(list.Tags, tag)
 		}
 	}
 	for _, template := range all {
-		if pattern == "" || templates.Overlap(pattern, template.Pattern) {
+		if pattern == "" || subject.Overlap(pattern, template.Pattern) {
 			list.Templates = append(list.Templates, template)
 		}
 	}
