@@ -127,7 +127,7 @@ func checkMostSpecific(t *testing.T, l List, found *Template, tag string) {
 		t.Fatalf("%s: found %s", tag, found.Pattern)
 	}
 	for _, other := range l {
-		if subject.Covers(other.Pattern, tag) && (found == nil || !covers(other.Pattern, found.Pattern)) {
+		if subject.Covers(other.Pattern, tag) && (found == nil || !subject.Covers(other.Pattern, found.Pattern)) {
 			t.Fatalf("%s: found %v, but %s matches too, of %v", tag, found, other.Pattern, l)
 		}
 	}
