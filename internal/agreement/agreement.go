@@ -40,10 +40,7 @@ func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resou
 // HasKey is the evidence that a key was agreed on, for a bucket that must have
 // existed before.
 func HasKey(prefix messages.Prefix, key string) kv.Evidence {
-	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
-		if !missing {
-			return "", nil
-		}
+	return func(ctx context.Context, js jetstream.JetStream) (string, error) {
 		if _, found, err := Lookup(ctx, js, prefix, key); err != nil || found {
 			return fmt.Sprintf("bucket %s has the key %s", BucketName(prefix), key), err
 		}

@@ -150,8 +150,8 @@ func (s *Store) restart(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.overtake()
 	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.evidence = evidence{}
-	s.evidence.adopt(found)
+	s.record = record{}
+	s.record.adopt(found)
 	s.stopped, s.proven = nil, false
 	return nil
 }
@@ -358,7 +358,7 @@ func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
 		if found.mark != mark {
 			return unmarked(found)
 		}
-		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.id, nuid.Next())); err != nil {
+		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.ID, nuid.Next())); err != nil {
 			return err
 		}
 		delete(meta, metaRaising)
@@ -419,7 +419,7 @@ func (s State) Knows(decisions []string) bool {
 // Look returns the state of a register. It changes nothing.
 func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.id, Decisions: found.decisions, Entries: found.entries}
+	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.ID, Decisions: found.decisions, Entries: found.entries}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}
