@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -18,16 +19,15 @@ import (
 // hold is a process's tenure of a worker ID, from claim to release. All fields
 // but hi belong to one goroutine.
 type hold struct {
-	cfg      *Config
-	worker   int64
-	id       string // marks the entries as ours
-	host     string // only for readers of the leases
-	since    time.Time
-	clock    *ownClock
-	identity string // of the clock bucket
-	others   others
-	uses     *useLog
-	woken    chan struct{} // a heartbeat is due at once
+	cfg    *Config
+	worker int64
+	id     string // marks the entries as ours
+	host   string // only for readers of the leases
+	since  time.Time
+	clock  *ownClock
+	others others
+	uses   *useLog
+	woken  chan struct{} // a heartbeat is due at once
 	// The connection was lost, or the clock jumped, since the last heartbeat
 	// that succeeded.
 	doubt bool
@@ -306,18 +306,13 @@ func (h *hold) checkOthers(ctx context.Context, lo int64) error {
 // bucket. A heartbeat needs no such check: only the bucket of the claim has
 // this hold's entry.
 func (h *hold) checkSameBucket(ctx context.Context) error {
-	identity, err := readIdentity(ctx, h.fence.bucket)
-	if err == nil && identity != h.identity {
-		err = fmt.Errorf("%w: identity of bucket %s changed from %.100q to %.100q",
-			ErrClockLost, ClockBucketName(h.cfg.Prefix), h.identity, identity)
-	}
+	_, err := h.clock.checkBucket(ctx, h.fence.bucket, h.fence.known, h.fence.known.Last)
 	return err
 }
 
 // checkForward makes sure that the clock bucket has not regressed.
-func (h *hold) checkForward(ctx context.Context, read reading) error {
-	last, err := h.clock.checkForward(ctx, read, h.fence.reached)
-	h.fence.reached = max(h.fence.reached, last)
+func (h *hold) checkForward(ctx context.Context, read reading) (err error) {
+	h.fence.known, err = h.clock.checkForward(ctx, h.fence.known, kv.Position{ID: h.fence.known.ID, Last: read.last})
 	return err
 }
 
@@ -344,7 +339,7 @@ func (h *hold) leaseValue(number string) []byte {
 		Clock:    h.clock.time().UnixMilli(),
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
-		Seq:      h.fence.reached,
+		Seq:      h.fence.known.Last,
 		Fence:    fenceLength(h.cfg.TTL).Milliseconds(),
 
 		Installation: h.cfg.Installation,

@@ -151,7 +151,7 @@ func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
 	lost := h.renewUntilLost(ctx)
 	m.current.Store(nil)
-	m.reached = max(m.reached, h.fence.reached)
+	m.reached = max(m.reached, h.fence.known.Last)
 	if ctx.Err() != nil {
 		return h.release()
 	}
@@ -202,4 +202,25 @@ const (
 func (m *Manager) seekPause(attempt int) time.Duration {
 	longest := min(m.cfg.TTL/firstSeeksPerTTL<<min(attempt, 10), m.cfg.TTL/laterSeeksPerTTL)
 	return longest/2 + rand.N(longest/2)
+}
+
+// Figures are the figures of a [Manager].
+type Figures struct {
+	// ClockDiff is the lead of this clock over the server's at the latest
+	// comparison: at a heartbeat, or before a claim.
+	ClockDiff time.Duration
+
+	// Reserved is the time from now to the end of the fence: about the TTL
+	// after a heartbeat, or 15 s if the TTL is shorter. It is negative if
+	// heartbeats have failed for too long, and 0 without a worker ID.
+	Reserved time.Duration
+}
+
+// Figures returns the present figures. It may be called from any goroutine.
+func (m *Manager) Figures() Figures {
+	f := Figures{ClockDiff: time.Duration(m.clockDiff.Load())}
+	if h := m.current.Load(); h != nil {
+		f.Reserved = m.cfg.Layout.TimeAt(h.hi.Load()).Sub(h.clock.time())
+	}
+	return f
 }

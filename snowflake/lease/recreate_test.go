@@ -230,7 +230,8 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 		p.net.set(func() { p.net.dead = true })
 		restore()
 		m := q.manager()
-		m.cfg.TTL, m.longestFence = shortTTL, longestFence(w.workers.list())
+		m.cfg.TTL = shortTTL
+		m.longestFence, _ = remembered(w.workers.list())
 		m.pauseClaims(&ClockBackError{})
 		for m.claimsPaused() != nil {
 			time.Sleep(100 * time.Millisecond)

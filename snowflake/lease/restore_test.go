@@ -250,7 +250,7 @@ func TestClockBucketGoesBack(t *testing.T) {
 			w, _, h, restore := holder(t)
 			restore()
 			m := w.process("q", 2).manager()
-			if _, err := m.seek(t.Context()); !errors.As(err, &back) || back.Known <= back.Last || back.Known > h.fence.reached {
+			if _, err := m.seek(t.Context()); !errors.As(err, &back) || back.Known <= back.Last || back.Known > h.fence.known.Last {
 				t.Errorf("%v", err)
 			}
 		})
