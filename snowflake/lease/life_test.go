@@ -20,14 +20,16 @@ func TestCleanStopHandsOverAtOnce(t *testing.T) {
 		w := newWorld()
 		runManager(t, w.process("has the other one", 1).manager()).waitHeld(t)
 		last, worker := int64(-1), int64(-1)
-		for i := range uint64(4) { // each uses 200 ms more than have passed
+		for i := range uint64(4) { // each uses some seconds more than have passed
 			began := time.Now()
-			r := runManager(t, w.process(fmt.Sprint(i), 2+i).manager())
+			p := w.process(fmt.Sprint(i), 2+i)
+			p.ahead = time.Minute
+			r := runManager(t, p.manager())
 			s := r.waitHeld(t)
 			if took := time.Since(began); took > queryTime+time.Second {
 				t.Errorf("took %v", took)
 			}
-			ranges, err := s.Generator.NextN(nil, 512*200)
+			ranges, err := s.Generator.NextN(nil, 512*5000)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,8 +74,13 @@ func TestAllTaken(t *testing.T) {
 		if len(seen) != 64 {
 			t.Fatalf("%d worker IDs are held by 64", len(seen))
 		}
-		r := runManager(t, w.process("one too many", 64).manager())
+		late := w.process("one too many", 64)
+		before := w.workers.writeCount()
+		r := runManager(t, late.manager())
 		r.waitFor(t, ErrNoWorkerID)
+		if n := w.workers.writeCount() - before; n > 0 || late.net.calls > 15 {
+			t.Errorf("%d writes and %d calls to find that all are taken", n, late.net.calls)
+		}
 		if text := r.state().Err.Error(); !strings.Contains(text, "of 64, 64 are leased") {
 			t.Error(text)
 		}
