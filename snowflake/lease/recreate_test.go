@@ -244,10 +244,12 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 		m := q.manager()
 		m.cfg.Worker = &h.worker
 		_, err := m.admit(t.Context(), m.newClock())
-		for m.pauseClaims(err); err != nil; time.Sleep(100 * time.Millisecond) {
+		for err != nil {
+			m.pauseClaims(err)
+			time.Sleep(100 * time.Millisecond)
 			var got *hold
 			if got, err = m.seek(t.Context()); err == nil && w.layout.Timestamp(mustNext(t, got.gen)) < h.hi.Load() {
-				t.Errorf("q begins at %v, p may issue until %v", w.layout.TimeAt(got.gen.Last()), w.layout.TimeAt(h.hi.Load()))
+				t.Errorf("q begins at %v, p may issue until %v", w.layout.TimeAt(w.layout.Timestamp(mustNext(t, got.gen))), w.layout.TimeAt(h.hi.Load()))
 			}
 		}
 	})
