@@ -91,6 +91,8 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 			claim(w, key)
 			_, _ = w.workers.write(bucketEntry{key: key, deleted: true}, lease(w, key).revision)
 		}},
+		{name: "somebody wrote it", away: shortTTL / 3, meanwhile: claim},
+		{name: "it is not even JSON", away: shortTTL / 3, meanwhile: func(w *world, key string) { w.workers.put(bucketEntry{key: key}) }},
 		{name: "gone before its time", away: shortTTL / 3, meanwhile: func(w *world, key string) { w.workers.expire(key) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

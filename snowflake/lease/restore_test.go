@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,7 +81,7 @@ func TestClockBucketGoesBack(t *testing.T) {
 			h, _, _ := faultyHold(t, w.process("p", 1))
 			restore := w.clocks.rewind() // the hold's entry is the last
 			mustSeek(t, w.process("q", 2).manager())
-			if err := h.checkForward(t.Context(), reading{last: w.clocks.sequence()}); err != nil {
+			if err := h.checkForward(t.Context(), reading{last: of(w.clocks, &w.clocks.last)}); err != nil {
 				t.Fatal(err)
 			}
 			restore()
@@ -134,30 +133,4 @@ func TestClockBucketGoesBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestStaleReplyIsNotALoss: an old answer about the stream is requested again.
-func TestStaleReplyIsNotALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		h, _, _ := faultyHold(t, w.process("p", 1))
-		h.clock.server = &staleServer{server: h.clock.server}
-		if err := heartbeat(t, h); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// staleServer gives an old answer first.
-type staleServer struct {
-	server
-	asked bool
-}
-
-func (s *staleServer) state(ctx context.Context) (serverState, error) {
-	a, err := s.server.state(ctx)
-	if !s.asked {
-		s.asked, a.last = true, 0
-	}
-	return a, err
 }

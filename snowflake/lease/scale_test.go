@@ -120,30 +120,6 @@ func TestHeartbeatsSpread(t *testing.T) {
 	})
 }
 
-// TestLostLeaseIsClaimedAgain: a process whose lease is gone claims the worker
-// ID that it had, at once, although its fence reached ahead.
-func TestLostLeaseIsClaimedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.layout = wide
-		w.use(t, 100)
-		p := w.process("p", 1)
-		defer p.start(t.Context())()
-		time.Sleep(time.Minute)
-		first := p.holding()
-		last := mustNext(t, first)
-		w.workers.expire(fmt.Sprint(w.layout.WorkerID(last)))
-		time.Sleep(modelTTL/beatsPerTTL + maxAbsent*modelTTL/retriesPerTTL + time.Second)
-		again := p.holding()
-		if again == nil || again == first {
-			t.Fatal("the loss was not noticed, or nothing was claimed")
-		}
-		if id := mustNext(t, again); w.layout.WorkerID(id) != w.layout.WorkerID(last) || id <= last {
-			t.Errorf("worker ID %d after %d, ID %d after %d", w.layout.WorkerID(id), w.layout.WorkerID(last), id, last)
-		}
-	})
-}
-
 // TestTTLLowered: a process loses its worker ID when the TTL becomes shorter
 // than the time between its heartbeats. It claims the worker ID again with the
 // new TTL, and keeps it. A process that notices nothing keeps its worker ID.

@@ -14,49 +14,6 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestServerRestarts: if JetStream returns before the fence ends, nothing is
-// lost, and the clock bucket is still the same. A missing bucket of leases can
-// be created again then.
-func TestServerRestarts(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	js := provision(t, net)
-	cfg := config(js)
-	r := run(t, cfg)
-	g := r.waitHeld(t).Generator
-	began := time.Now()
-	hi := reserved(t, cfg)
-	net.Stop()
-	net.Restart()
-	natstest.Eventually(t, "more time", func() bool { return reserved(t, cfg).After(hi) })
-	// The last heartbeat before the stop may have begun a TTL ago.
-	if away := time.Since(began); r.state().Generator != g && away < fenceLength(testTTL)-testTTL {
-		t.Errorf("the worker ID was lost after %v: %v", away, r.all())
-	}
-	r.waitID(t)
-	r.end()
-
-	if err := js.DeleteKeyValue(t.Context(), WorkersBucketName(prefix)); err != nil {
-		t.Fatal(err)
-	}
-	net.Restart()
-	cfg.JS = provision(t, net)
-	run(t, cfg).waitHeld(t)
-}
-
-// reserved is the end of the time given away for the only worker ID.
-func reserved(t *testing.T, cfg Config) time.Time {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // retried
-	defer cancel()
-	list, _, err := List(ctx, cfg.JS, prefix)
-	if err != nil || len(list) != 1 {
-		t.Logf("%v, %v", list, err)
-		return time.Time{}
-	}
-	return list[0].Reserved
-}
-
 // TestClusterLosesItsLeader: three replicas report conflicts differently, and
 // the clock bucket must be recognized when another server leads it.
 func TestClusterLosesItsLeader(t *testing.T) {
