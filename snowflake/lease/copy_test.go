@@ -28,7 +28,7 @@ func duplicate[T any](from *T) *T {
 
 // copyHold returns a copy of a hold that uses the connections of m. The caller
 // makes sure that the hold is not used during the call.
-func copyHold(h *hold, m *Manager) *hold {
+func copyHold(h *holder, m *Manager) *holder {
 	c := duplicate(h)
 	c.cfg = &m.cfg
 	c.gen = duplicate(h.gen)
@@ -43,7 +43,7 @@ func copyHold(h *hold, m *Manager) *hold {
 
 // copyHolder copies a process that holds a worker ID, at a point where its own
 // goroutine calls. It returns the copy and its hold; nil without a worker ID.
-func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *hold) {
+func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *holder) {
 	running := p.running.Load()
 	if running == nil || running.current.Load() == nil {
 		return nil, nil, nil

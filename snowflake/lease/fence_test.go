@@ -60,7 +60,7 @@ func (f *faulty) get(ctx context.Context, key string) (bucketEntry, error) {
 }
 
 // faultyHold is a hold of p whose later writes fail as the test sets.
-func faultyHold(t *testing.T, p *process) (h *hold, leases, clocks *faulty) {
+func faultyHold(t *testing.T, p *process) (h *holder, leases, clocks *faulty) {
 	t.Helper()
 	m := p.manager()
 	leases, clocks = &faulty{bucket: m.workers}, &faulty{bucket: m.clocks}
@@ -68,7 +68,7 @@ func faultyHold(t *testing.T, p *process) (h *hold, leases, clocks *faulty) {
 	return mustSeek(t, m), leases, clocks
 }
 
-func mustSeek(t *testing.T, m *Manager) *hold {
+func mustSeek(t *testing.T, m *Manager) *holder {
 	t.Helper()
 	if on, ok := m.others.(*connected); ok && on.back == nil { // as Run does
 		stop, err := m.others.serve(&m.uses)

@@ -43,8 +43,8 @@ type Manager struct {
 	others  others
 	uses    useLog
 
-	clockDiff atomic.Int64         // nanoseconds
-	current   atomic.Pointer[hold] // nil while no worker ID is held
+	clockDiff atomic.Int64           // nanoseconds
+	current   atomic.Pointer[holder] // nil while no worker ID is held
 
 	// The rest belongs to one goroutine.
 	previous     int64         // the latest worker ID; -1 before the first
@@ -144,7 +144,7 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 
 // keep keeps a hold until it is lost or ctx ends, reports its beginning and its
 // loss, and returns an error if its release failed.
-func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
+func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error {
 	log := m.cfg.Log.With(zap.String("worker_id", h.lease.key))
 	log.Info("worker ID claimed")
 	m.current.Store(h)

@@ -246,7 +246,7 @@ func TestAskedOnAServer(t *testing.T) {
 		t.Fatalf("while another one holds it: %v, %v", h, err)
 	}
 	first.end()
-	var h *hold
+	var h *holder
 	natstest.Eventually(t, "the worker ID", func() (got bool) {
 		var err error
 		h, err = second.seek(t.Context())

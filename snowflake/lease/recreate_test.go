@@ -249,7 +249,7 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 		for err != nil {
 			m.pauseClaims(err)
 			time.Sleep(100 * time.Millisecond)
-			var got *hold
+			var got *holder
 			if got, err = m.seek(t.Context()); err == nil && w.layout.Timestamp(mustNext(t, got.gen)) < h.hi.Load() {
 				t.Errorf("q begins at %v, p may issue until %v", w.layout.TimeAt(w.layout.Timestamp(mustNext(t, got.gen))), w.layout.TimeAt(h.hi.Load()))
 			}

@@ -27,7 +27,7 @@ func (s *fakeStore) rewind() func() {
 	}
 }
 
-func heartbeat(t *testing.T, h *hold) error {
+func heartbeat(t *testing.T, h *holder) error {
 	t.Helper()
 	time.Sleep(modelTTL / 3)
 	return h.renew(t.Context(), time.Now().Add(modelTTL))
@@ -37,7 +37,7 @@ func heartbeat(t *testing.T, h *hold) error {
 // ID is claimed before all lost time is past.
 func TestClockBucketGoesBack(t *testing.T) {
 	var back *ClockBackError
-	holder := func(t *testing.T) (*world, *process, *hold, func()) {
+	holder := func(t *testing.T) (*world, *process, *holder, func()) {
 		w := newWorld()
 		p := w.process("p", 1)
 		h, _, _ := faultyHold(t, p)

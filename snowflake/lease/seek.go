@@ -23,7 +23,7 @@ const listsPerSeek = 10
 
 // seek claims a free worker ID and returns the hold. ErrNoWorkerID may also
 // mean that other processes were faster each time.
-func (m *Manager) seek(ctx context.Context) (*hold, error) {
+func (m *Manager) seek(ctx context.Context) (*holder, error) {
 	for lists := 1; ; lists++ {
 		h, err := m.seekOnce(ctx)
 		if !errors.Is(err, ErrLost) {
@@ -38,7 +38,7 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 
 // seekOnce claims a worker ID that is free now. ErrLost means that other
 // processes were faster.
-func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
+func (m *Manager) seekOnce(ctx context.Context) (*holder, error) {
 	if err := m.claimsPaused(); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 
 // claimOne claims a worker ID that is free according to f. ErrLost means that
 // another process was faster.
-func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *ownClock, admitted admission) (*hold, error) {
+func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *ownClock, admitted admission) (*holder, error) {
 	worker, err := m.choose(f, admitted.leases, now)
 	if err != nil {
 		return nil, err
@@ -96,10 +96,10 @@ func (m *Manager) choose(f idTable, leases []bucketEntry, now int64) (int64, err
 
 // newHold returns a hold that has claimed nothing yet. Its claim succeeds only
 // if the entries of the worker ID still are as they were listed.
-func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted admission) *hold {
+func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted admission) *holder {
 	id := nuid.Next()
 	key := key(m.cfg.Layout, m.cfg.Datacenter, worker)
-	h := &hold{
+	h := &holder{
 		cfg:     &m.cfg,
 		worker:  worker,
 		id:      id,
