@@ -46,23 +46,17 @@ func (e *OlderError) Problem() (problem.Kind, []any) {
 // were deleted.
 func HasEntries(bucket string) Evidence {
 	return func(ctx context.Context, js jetstream.JetStream) (string, error) {
-		return Entries(ctx, js, bucket)
+		s, err := js.Stream(ctx, StreamName(bucket))
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return "", nil
+		case err != nil:
+			return "", fmt.Errorf("bucket %s: %w", bucket, err)
+		case s.CachedInfo().State.Msgs == 0:
+			return "", nil
+		}
+		return fmt.Sprintf("bucket %s is not empty (entries: %d)", bucket, s.CachedInfo().State.Msgs), nil
 	}
-}
-
-// Entries describes the number of entries of a bucket; "" if it has none.
-func Entries(ctx context.Context, js jetstream.JetStream, bucket string) (string, error) {
-	s, err := js.Stream(ctx, StreamName(bucket))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("bucket %s: %w", bucket, err)
-	}
-	if n := s.CachedInfo().State.Msgs; n > 0 {
-		return fmt.Sprintf("bucket %s is not empty (entries: %d)", bucket, n), nil
-	}
-	return "", nil
 }
 
 // find looks up the stream. A missing stream is an [*OlderError] if there is

@@ -1,8 +1,8 @@
 package kv
 
-// Position is how far the stream of a bucket has come. Whoever has seen one can
-// tell later whether a bucket is still the same, and not older: identities are
-// random, and a sequence only rises.
+// Position is how far the stream of a bucket has come. A process that has seen
+// one detects later that a bucket is another, or older: identities are random,
+// and a sequence only rises.
 type Position struct {
 	ID   string `json:"id,omitempty"` // identity; empty if unknown
 	Last uint64 `json:"seen"`         // highest sequence
@@ -14,9 +14,9 @@ type Relation int
 // The relations.
 const (
 	NoEvidence Relation = iota // nothing is known
-	Same                      // the bucket, and at least as far
-	WentBack                  // the bucket, or one of unknown identity, but not as far
-	Another                   // a bucket with another identity, or none
+	Same                       // the bucket, and at least as far
+	WentBack                   // the bucket, or one of unknown identity, but not as far
+	Another                    // a bucket with another identity, or none
 )
 
 // Judge compares a position that was found with one that was known when the
@@ -33,6 +33,7 @@ func (known Position) Judge(found Position) Relation {
 	return Same
 }
 
-// Confirms reports whether the answer to a write, its revision, is that of the
-// bucket, or of one that has come further. Known is as of the write's sending.
+// Confirms reports whether the answer to a write, its revision, may be that of
+// the bucket. If not, the bucket went back. The position is as of the write's
+// sending.
 func (known Position) Confirms(revision uint64) bool { return revision > known.Last }

@@ -139,24 +139,6 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestLeaseNamesItsFence under the JSON name of the TTL, for which older
-// versions wait.
-func TestLeaseNamesItsFence(t *testing.T) {
-	for ttl, want := range map[time.Duration]time.Duration{shortTTL: minFence, modelTTL: modelTTL} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.workers.setLifetime(ttl)
-			h := mustSeek(t, w.process("p", 1).manager())
-			if v, err := decodeLease(w.workers.latest(h.lease.key)); err != nil || time.Duration(v.Fence)*time.Millisecond != want {
-				t.Errorf("TTL %v: the lease names %d ms, want %v", ttl, v.Fence, want)
-			}
-			if got := w.layout.TimeAt(h.hi.Load()).Sub(h.since).Round(time.Second); got != want {
-				t.Errorf("TTL %v: the fence reaches %v, want %v", ttl, got, want)
-			}
-		})
-	}
-}
-
 // lagging is a bucket with a server that has not seen the latest writes, and has
 // expired all leases. It refuses a number of writes, or answers none.
 type lagging struct {
