@@ -50,10 +50,7 @@ func bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resou
 // HasKey is the evidence that a key was agreed on, for a bucket that must have
 // existed before.
 func HasKey(prefix messages.Prefix, key string) kv.Evidence {
-	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
-		if !missing {
-			return "", nil
-		}
+	return func(ctx context.Context, js jetstream.JetStream) (string, error) {
 		if _, found, err := Lookup(ctx, js, prefix, key); err != nil || found {
 			return fmt.Sprintf("bucket %s has the key %s", BucketName(prefix), key), err
 		}
@@ -136,9 +133,8 @@ func LookupID(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 var ErrInstallation = errors.New("the installation has no readable ID")
 
 // Installation returns the random ID of the installation, and its creation
-// time. The first call creates both, also in an installation that is older than
-// such IDs. The creation time is the bucket's, so that an old installation does
-// not pass for new.
+// time. The first call creates both. The creation time is the bucket's, so that
+// an installation whose ID was lost does not pass for new.
 func (a *Agreement) Installation(ctx context.Context) (id string, created time.Time, err error) {
 	value, found, err := a.Find(ctx, InstallationKey)
 	if err == nil && !found {

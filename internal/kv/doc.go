@@ -25,7 +25,13 @@
 // change; [List] stops at the end. [WithRetry] repeats a call while a stream
 // has no leader.
 //
+// # Still the same, and not older
+//
+// A [Position] is the identity of a bucket and its highest sequence. Register,
+// witness and leases compare positions by [Position.Judge], and the answers to
+// writes by [Position.Confirms]; what follows is their own decision.
+//
 // Files: resource.go (the interface, and the three kinds), older.go (evidence),
-// cell.go (single keys), feed.go and gate.go (whole buckets), retry.go,
-// version.go (the oldest server).
+// position.go, cell.go (single keys), feed.go and gate.go (whole buckets),
+// retry.go, version.go (the oldest server).
 package kv

@@ -70,12 +70,12 @@ func Record(ctx context.Context, js jetstream.JetStream, p messages.Prefix) erro
 	if err != nil {
 		return err
 	}
-	if found.id == "" {
+	if found.ID == "" {
 		return fmt.Errorf("bucket %s: %w", BucketName(p), ErrNoIdentity)
 	}
 	agreed, err := agreement.Open(ctx, js, p)
 	if err == nil {
-		_, err = agreed.Agree(ctx, ConfigKey, found.id)
+		_, err = agreed.Agree(ctx, ConfigKey, found.ID)
 	}
 	return err
 }

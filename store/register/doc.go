@@ -46,7 +46,7 @@
 // have cached. A stream that was only unreachable, and holds all that was seen,
 // needs no decision.
 //
-// A [Witness] keeps the same evidence in a file, for the next start.
+// A [Witness] keeps the same record in a file, for the next start.
 // docs/proofs/register.md has the argument, docs/spec/register.pml the model.
 // evidence.go compares, watch.go polls and concludes, store.go reads and writes
 // entries, reserve.go and rows.go serve loaders, admin.go serves

@@ -68,14 +68,14 @@ func (l *lifting) entries(ctx context.Context, rows map[string]store.Tag) error 
 			return err
 		}
 		before := l.written
-		if err := l.pass(ctx, rows, missing, from, found.last); err != nil {
+		if err := l.pass(ctx, rows, missing, from, found.Last); err != nil {
 			return err
 		}
 		now, err := l.remote.poll(ctx)
-		if err != nil || now.last == found.last+l.written-before {
+		if err != nil || now.Last == found.Last+l.written-before {
 			return err
 		}
-		from = found.last + 1
+		from = found.Last + 1
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/storetest"
 )
@@ -49,8 +50,8 @@ func heldWorld(t *testing.T) (w *world, held *Store, server *heldServer) {
 	w = newWorld(t, 1, 0)
 	w.server.loss, w.ordered = 0, false
 	for n := range heldTags {
-		w.server.now.last++
-		w.server.keys[heldTag(n)] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.last}
+		w.server.now.Last++
+		w.server.keys[heldTag(n)] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.Last}
 	}
 	w.server.now.entries = uint64(len(w.server.keys))
 	held = w.loader(0)
@@ -300,11 +301,11 @@ func TestSuspend(t *testing.T) {
 		var asleep time.Duration
 		s.now = func() time.Time { return time.Now().Add(asleep) }
 		w.mustReserve(s, "a")
-		w.server.now.id = "another"
+		w.server.now.ID = "another"
 		asleep = time.Hour
-		before := w.server.now.last
-		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.last != before {
-			t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.last, before)
+		before := w.server.now.Last
+		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.Last != before {
+			t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.Last, before)
 		}
 	})
 }
@@ -337,7 +338,7 @@ func TestHighestFloor(t *testing.T) {
 				t.Errorf("decision %s: %v", decision, err)
 			}
 			again := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
-			again.evidence = evidence{ID: "made", First: math.MaxInt64}
+			again.record = record{Position: kv.Position{ID: "made"}, First: math.MaxInt64}
 			if err := again.start(t.Context()); err != nil {
 				t.Errorf("a start after decision %s: %v", decision, err)
 			}

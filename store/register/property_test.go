@@ -121,8 +121,8 @@ func newWorld(t *testing.T, seed uint64, tables int) *world {
 		w.tables = append(w.tables, newFakeTable(seed+uint64(n), 0.02, tags...))
 	}
 	for _, tag := range tags {
-		w.server.now.last++
-		w.server.keys[tag] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.last}
+		w.server.now.Last++
+		w.server.keys[tag] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.Last}
 	}
 	w.server.now.entries = uint64(len(tags))
 	return w
@@ -218,7 +218,7 @@ func TestRaisedHalfway(t *testing.T) {
 		}
 		again := func() (*Store, error) { // as with a witness
 			s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
-			s.evidence = before.evidence.clone()
+			s.record = before.record.clone()
 			return s, s.start(t.Context())
 		}
 		w.server.putBack(0, 0, true)

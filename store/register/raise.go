@@ -150,8 +150,8 @@ func (s *Store) restart(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.overtake()
 	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.evidence = evidence{}
-	s.evidence.adopt(found)
+	s.record = record{}
+	s.record.adopt(found)
 	s.stopped, s.proven = nil, false
 	return nil
 }
@@ -358,7 +358,7 @@ func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
 		if found.mark != mark {
 			return unmarked(found)
 		}
-		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.id, nuid.Next())); err != nil {
+		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.ID, nuid.Next())); err != nil {
 			return err
 		}
 		delete(meta, metaRaising)
@@ -399,8 +399,8 @@ func (s *Store) change(ctx context.Context, do func(meta map[string]string, foun
 	return nil
 }
 
-// State is what a register's stream shows of its decisions, and of the time.
-type State struct {
+// Summary is what a register's stream shows of its decisions, and of the time.
+type Summary struct {
 	Missing bool
 	Floor   int64     // lowest first ID of names without an entry
 	Marked  int64     // target of an unfinished raise; 0 if there is none
@@ -412,14 +412,14 @@ type State struct {
 }
 
 // Knows reports whether the register has all of these decisions.
-func (s State) Knows(decisions []string) bool {
+func (s Summary) Knows(decisions []string) bool {
 	return !slices.ContainsFunc(decisions, func(d string) bool { return !slices.Contains(s.Decisions, d) })
 }
 
 // Look returns the state of a register. It changes nothing.
-func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
+func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (Summary, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.id, Decisions: found.decisions, Entries: found.entries}
+	st := Summary{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.ID, Decisions: found.decisions, Entries: found.entries}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}

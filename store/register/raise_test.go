@@ -55,7 +55,7 @@ func (s site) lastSequence() uint64 {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return found.last
+	return found.Last
 }
 
 // TestRaiseWaitsForPermits: the register was restored and is raised at once. A

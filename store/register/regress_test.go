@@ -198,7 +198,7 @@ func TestRegressions(t *testing.T) {
 func (s *Store) counted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.evidence.Entries >= 3
+	return s.record.Entries >= 3
 }
 
 func (s site) put(key, value string) {
@@ -646,9 +646,9 @@ func TestWitnessWhileAway(t *testing.T) {
 	go func() { defer close(ended); running.Run(ctx) }()
 	for _, h := range []*Store{stopped, running} {
 		h.mu.Lock()
-		seen := h.evidence.Seen
+		seen := h.record.Last
 		h.mu.Unlock()
-		natstest.Eventually(t, "the grant is noted", func() bool { return h.cfg.Witness.evidence(h.bucket).Seen == seen })
+		natstest.Eventually(t, "the grant is noted", func() bool { return h.cfg.Witness.record(h.bucket).Last == seen })
 	}
 	cancel()
 	<-ended

@@ -235,12 +235,12 @@ func (s *Store) Lowest() int64 { return s.lowest(store.Tag{}) }
 func (s *Store) lowest(tag store.Tag) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	decided := s.evidence.Decided
+	decided := s.record.Decided
 	unused := !decided.IsZero() && tag.Earliest.After(decided)
 	if unused || tag.Earliest.Equal(store.NeverUsed) {
 		return 1
 	}
-	return max(1, s.evidence.First)
+	return max(1, s.record.First)
 }
 
 // Floor polls the register, and returns [Store.Lowest] and the time of the
@@ -250,5 +250,5 @@ func (s *Store) Floor(ctx context.Context) (lowest int64, decided time.Time, err
 	err = s.poll(ctx, true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(1, s.evidence.First), s.evidence.Decided, err
+	return max(1, s.record.First), s.record.Decided, err
 }

@@ -60,7 +60,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	cache    map[string]storedEntry // latest entries read or written; never lower
-	evidence evidence
+	record   record
 	polled   permit // the last good poll
 	doubts   int    // raised by every event that a poll has to follow before the next write
 	epoch    int    // raised by every event that discards the writes in flight
@@ -103,9 +103,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		if err := w.Compare(ctx, cfg.JetStream, cfg.Prefix, cfg.Beside...); err != nil {
 			return nil, err
 		}
-		s.evidence = w.evidence(s.bucket)
+		s.record = w.record(s.bucket)
 	}
-	s.evidence.ID = want
+	s.record.ID = want
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
@@ -143,22 +143,22 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	s.replicas = max(1, found.replicas)
-	decided, wrong := s.evidence.judge(s.bucket, found, s.evidence.Seen)
+	decided, wrong := s.record.assess(s.bucket, found, s.record.Last)
 	switch {
 	case decided && wrong == nil:
-		s.evidence.adopt(found)
-		return s.acceptWitness(ctx, s.evidence.clone())
+		s.record.adopt(found)
+		return s.acceptWitness(ctx, s.record.clone())
 	case wrong != nil && found.raising:
 		_ = s.stop(wrong, false)
 		return nil
 	case wrong != nil:
 		return wrong
 	}
-	s.evidence.adopt(found)
+	s.record.adopt(found)
 	return s.note(ctx)
 }
 
-func (s *Store) acceptWitness(ctx context.Context, e evidence) error {
+func (s *Store) acceptWitness(ctx context.Context, e record) error {
 	if s.cfg.Witness == nil {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (s *Store) remember(epoch int, tag string, r storedEntry) error {
 	if s.epoch != epoch {
 		return errOvertaken
 	}
-	s.evidence.Seen = max(s.evidence.Seen, r.revision)
+	s.record.Last = max(s.record.Last, r.revision)
 	if r.exists() && r.revision > s.cache[tag].revision {
 		s.cache[tag] = r
 	}
@@ -253,12 +253,12 @@ type permit struct {
 	reconnects uint64
 	doubts     int
 	epoch      int
-	seen       uint64
+	seen       kv.Position
 }
 
 // sending returns the present state. The caller holds the lock.
 func (s *Store) sending() permit {
-	return permit{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.evidence.Seen}
+	return permit{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.record.Position}
 }
 
 // permit returns the state in which a write may be sent. The last poll returned
@@ -271,7 +271,7 @@ func (s *Store) permit(ctx context.Context) (permit, error) {
 	for age := pollEvery; ; age = pollAge / 2 {
 		s.mu.Lock()
 		now := s.polled
-		now.seen = s.evidence.Seen
+		now.seen = s.record.Position
 		valid := s.permits(now, age)
 		wrong, proven := s.stopped, s.proven
 		s.mu.Unlock()
@@ -303,7 +303,7 @@ func (s *Store) permits(p permit, age time.Duration) bool {
 // only the first answers prove the regression. The later ones are discarded.
 func (s *Store) write(ctx context.Context, p permit, tag string, r storedEntry) error {
 	s.mu.Lock()
-	p.seen = s.evidence.Seen
+	p.seen = s.record.Position
 	doubted := p.doubts != s.doubts
 	s.mu.Unlock()
 	if doubted {
@@ -328,8 +328,8 @@ func (s *Store) write(ctx context.Context, p permit, tag string, r storedEntry) 
 // revision. After an error the write counts for nothing.
 func (s *Store) confirm(p permit, revision uint64) error {
 	switch {
-	case revision <= p.seen:
-		return s.prove(p.epoch, &store.RegressionError{Bucket: s.bucket, Seen: p.seen, Found: revision})
+	case !p.seen.Confirms(revision):
+		return s.prove(p.epoch, &store.RegressionError{Bucket: s.bucket, Seen: p.seen.Last, Found: revision})
 	case s.late(p):
 		s.doubt()
 		return errLate

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/store"
 )
@@ -49,7 +50,7 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// note writes the evidence to the witness: of the register even while JetStream
+// note writes the record to the witness: of the register even while JetStream
 // is unreachable, because the latest grants may precede an outage, and of the
 // buckets in Beside their present state.
 func (s *Store) note(ctx context.Context) error {
@@ -60,7 +61,7 @@ func (s *Store) note(ctx context.Context) error {
 	defer s.noting.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	all := make(map[string]evidence)
+	all := make(map[string]record)
 	var away error
 	for _, bucket := range s.cfg.Beside {
 		found, err := pollLeader(ctx, s.cfg.JetStream, bucket)
@@ -68,10 +69,10 @@ func (s *Store) note(ctx context.Context) error {
 			away = errors.Join(away, err)
 			continue
 		}
-		all[bucket] = evidence{Seen: max(found.last, s.cfg.Witness.evidence(bucket).Seen)}
+		all[bucket] = record{Position: kv.Position{Last: max(found.Last, s.cfg.Witness.record(bucket).Last)}}
 	}
 	s.mu.Lock()
-	all[s.bucket] = s.evidence.clone()
+	all[s.bucket] = s.record.clone()
 	s.mu.Unlock()
 	return errors.Join(s.cfg.Witness.note(all), away)
 }
@@ -144,7 +145,7 @@ func (s *Store) judge(ctx context.Context, found poll, p permit) error {
 		s.short = 0
 	}
 	s.replicas = max(1, found.replicas)
-	decided, wrong := s.evidence.judge(s.bucket, found, p.seen)
+	decided, wrong := s.record.assess(s.bucket, found, p.seen.Last)
 	if s.proven && !decided && wrong == nil {
 		wrong = s.stopped
 	}
@@ -165,8 +166,9 @@ func (s *Store) judge(ctx context.Context, found poll, p permit) error {
 	if s.proven { // since the poll was sent
 		return s.stopped
 	}
-	s.evidence.ID, s.evidence.Seen, s.evidence.Entries = found.id, max(s.evidence.Seen, found.last), found.entries
-	s.evidence.First = max(s.evidence.First, found.first)
+	found.Last = max(found.Last, s.record.Last) // more may have been written since
+	s.record.Position, s.record.Entries = found.Position, found.entries
+	s.record.First = max(s.record.First, found.first)
 	s.polled, s.full = p, found.full
 	s.resume()
 	return nil
@@ -283,7 +285,7 @@ func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.R
 	}
 	if wrong := new(store.RegressionError); errors.As(err, &wrong) {
 		s.mu.Lock()
-		s.evidence.learn(found) // or a restart would take it for a new decision
+		s.record.learn(found) // or a restart would take it for a new decision
 		s.short = wrong.Short
 		s.mu.Unlock()
 		s.log.Error("register was not raised enough", zap.Error(err), zap.Int64("raise_by", wrong.Short))
@@ -297,12 +299,12 @@ func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.R
 	if err != nil {
 		return err
 	}
-	// A note in between would write the evidence of before the decision over
+	// A note in between would write the record of before the decision over
 	// what the witness has accepted.
 	s.noting.Lock()
 	defer s.noting.Unlock()
 	s.mu.Lock()
-	accepted := s.evidence.clone()
+	accepted := s.record.clone()
 	s.mu.Unlock()
 	accepted.adopt(found)
 	if err := s.acceptWitness(ctx, accepted); err != nil {
@@ -314,7 +316,7 @@ func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.R
 		return errOvertaken
 	}
 	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.evidence, s.decided = accepted, epoch
+	s.record, s.decided = accepted, epoch
 	s.polled = p
 	s.resume()
 	return nil

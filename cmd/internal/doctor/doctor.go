@@ -345,7 +345,7 @@ func (d *Doctor) raise(ctx context.Context) []Finding {
 	if stream := kv.StreamName(register.BucketName(d.Prefix)); !d.Role.Needs(d.Prefix).Includes(rights.StreamInfo(stream)) {
 		return nil
 	}
-	state, err := query(ctx, d, func(ctx context.Context) (register.State, error) {
+	state, err := query(ctx, d, func(ctx context.Context) (register.Summary, error) {
 		return register.Look(ctx, d.JetStream, d.Prefix)
 	})
 	if err != nil || state.Marked == 0 {

@@ -25,7 +25,7 @@ import (
 // known is what an installation knows about its earlier raises and the time. A
 // restore can take away any part of it, so the highest counts.
 type known struct {
-	state register.State
+	state register.Summary
 	local func() time.Time
 
 	floor  told[int64]      // the highest floor
