@@ -17,7 +17,7 @@ import (
 func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 100
-		f := &Feed{msgs: make(chan *nats.Msg), gone: make(chan struct{}), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), pending: entries}
+		f := &Feed{msgs: make(chan *nats.Msg), open: t.Context(), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), pending: entries}
 		ctx, cancel := context.WithCancel(t.Context())
 		var sender sync.WaitGroup
 		defer sender.Wait()
