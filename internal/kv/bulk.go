@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/idworker/idworker/internal/streamread"
 )
@@ -72,16 +72,15 @@ func (b *Bucket) UpdateMany(ctx context.Context, changes []Change) []Written {
 
 func (b *Bucket) writeSingly(ctx context.Context, changes []Change) []Written {
 	done := make([]Written, len(changes))
-	var writers sync.WaitGroup
-	places := make(chan struct{}, singles)
+	var writers errgroup.Group
+	writers.SetLimit(singles)
 	for i, c := range changes {
-		places <- struct{}{}
-		writers.Go(func() {
-			defer func() { <-places }()
+		writers.Go(func() error {
 			done[i].Revision, done[i].Err = b.Update(ctx, c.Key, c.Value, c.Revision)
+			return nil
 		})
 	}
-	writers.Wait()
+	_ = writers.Wait() // each change has its own error
 	return done
 }
 

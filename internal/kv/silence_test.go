@@ -47,5 +47,11 @@ func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
 		if _, err := f.Next(t.Context()); !f.CaughtUp() || !errors.Is(err, ErrFeedEnded) || time.Since(began) != maxSilence {
 			t.Errorf("%v after %v of silence, want an end after %v", err, time.Since(began), maxSilence)
 		}
+		for _, delivery := range []uint64{entries, entries + 2} { // twice; one is lost
+			if _, err := f.decode(&nats.Msg{Subject: "$KV.b.x"}, &nats.MsgMetadata{Sequence: nats.SequencePair{Consumer: delivery}}); !errors.Is(err, ErrFeedEnded) {
+				t.Errorf("delivery %d after %d: %v", delivery, entries, err)
+			}
+			f.delivered = entries
+		}
 	})
 }
