@@ -33,9 +33,9 @@ func TestUpdateMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var changes []kv.Change
+			var changes []kv.Write
 			for n := range kv.MaxBatch {
-				changes = append(changes, kv.Change{Key: fmt.Sprint("k", n), Value: []byte("1")})
+				changes = append(changes, kv.Write{Key: fmt.Sprint("k", n), Value: []byte("1")})
 			}
 			revisions := make(map[string]uint64)
 			for _, round := range []string{"created", "updated", "one is stale"} {
