@@ -18,7 +18,7 @@ func TestUpdateMany(t *testing.T) {
 	for _, atomic := range []bool{true, false} {
 		t.Run(fmt.Sprintf("atomic %v", atomic), func(t *testing.T) {
 			t.Parallel()
-			js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+			js := openJetStream(t)
 			natstest.CreateBucket(t, js, "b")
 			stream, err := js.Stream(t.Context(), kv.StreamName("b"))
 			if err != nil {

@@ -24,11 +24,7 @@ type feeds struct {
 }
 
 func newFeeds(t *testing.T) feeds {
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := feeds{T: t, js: js}
+	f := feeds{T: t, js: openJetStream(t)}
 	f.make()
 	return f
 }
