@@ -119,7 +119,7 @@ func (f *fakeServer) each(ctx context.Context, visit func(tag string, e listed, 
 }
 
 // updateMany is for administrators, who do not use a fake.
-func (f *fakeServer) updateMany(context.Context, []kv.Change) []kv.Written { panic("unused") }
+func (f *fakeServer) updateMany(context.Context, []kv.Write) []kv.Written { panic("unused") }
 
 func (f *fakeServer) reconnects() uint64 {
 	f.mu.Lock()

@@ -102,7 +102,7 @@ func (s *Store) importBatch(ctx context.Context, list []store.Tag, here []import
 	if err != nil {
 		return err
 	}
-	var changes []kv.Change
+	var changes []kv.Write
 	var of []int
 	for i, tag := range list {
 		had := here[i].entry(tag.Order)
@@ -112,7 +112,7 @@ func (s *Store) importBatch(ctx context.Context, list []store.Tag, here []import
 		}
 		set(&list[i], e)
 		if e != had.entry {
-			changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: had.revision})
+			changes = append(changes, kv.Write{Key: tag.Name, Value: e.encode(), Revision: had.revision})
 			of = append(of, i)
 		}
 	}

@@ -143,7 +143,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 	if err != nil {
 		return err
 	}
-	var changes []kv.Change
+	var changes []kv.Write
 	var lifts []lift
 	for _, t := range batch {
 		if bad := checkName(t.Name); bad != nil {
@@ -156,7 +156,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 			l.done(t, 0)
 			continue
 		}
-		changes = append(changes, kv.Change{Key: t.Name, Value: e.encode(), Revision: t.entry.revision})
+		changes = append(changes, kv.Write{Key: t.Name, Value: e.encode(), Revision: t.entry.revision})
 		lifts = append(lifts, t)
 	}
 	for i, w := range l.remote.updateMany(ctx, changes) {

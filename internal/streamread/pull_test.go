@@ -16,13 +16,13 @@ func TestOnlyTheNextMessageCounts(t *testing.T) {
 		"delivered twice":  {Consumer: "c", Sequence: nats.SequencePair{Consumer: 3, Stream: 30}},
 		"another consumer": {Consumer: "d", Sequence: nats.SequencePair{Consumer: 4, Stream: 31}},
 	} {
-		f := &feed{consumer: "c", delivered: 3}
-		if _, err := f.receive(&nats.Msg{}, &meta); !errors.Is(err, errUnreliable) {
+		p := &puller{consumer: "c", delivered: 3}
+		if _, err := p.receive(&nats.Msg{}, &meta); !errors.Is(err, errUnreliable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f := &feed{consumer: "c", delivered: 3}
-	if msg, err := f.receive(&nats.Msg{}, &nats.MsgMetadata{Consumer: "c", Sequence: nats.SequencePair{Consumer: 4, Stream: 31}}); err != nil || msg.Sequence != 31 {
+	p := &puller{consumer: "c", delivered: 3}
+	if msg, err := p.receive(&nats.Msg{}, &nats.MsgMetadata{Consumer: "c", Sequence: nats.SequencePair{Consumer: 4, Stream: 31}}); err != nil || msg.Sequence != 31 {
 		t.Errorf("%+v, %v", msg, err)
 	}
 }

@@ -35,8 +35,8 @@ var errQuiet = errors.New("consumer delivers no messages")
 // errUnreliable means that the consumer has ended, or has lost a message.
 var errUnreliable = errors.New("consumer out of sync")
 
-// feed is a consumer with its open requests.
-type feed struct {
+// puller is a consumer with its open requests.
+type puller struct {
 	conn     *nats.Conn
 	stream   jetstream.Stream
 	consumer string
@@ -55,24 +55,24 @@ type feed struct {
 	pending uint64
 }
 
-// openFeed creates a consumer that begins at a sequence.
-func openFeed(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*feed, error) {
+// openPuller creates a consumer that begins at a sequence.
+func openPuller(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*puller, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	f := &feed{conn: js.Conn(), stream: stream, consumer: nuid.Next(), from: from, arrived: make(chan *nats.Msg, 4*batch)}
-	f.requests = APISubject(js, "CONSUMER.MSG.NEXT."+stream.CachedInfo().Config.Name+"."+f.consumer)
-	f.inbox = f.conn.NewInbox()
+	p := &puller{conn: js.Conn(), stream: stream, consumer: nuid.Next(), from: from, arrived: make(chan *nats.Msg, 4*batch)}
+	p.requests = APISubject(js, "CONSUMER.MSG.NEXT."+stream.CachedInfo().Config.Name+"."+p.consumer)
+	p.inbox = p.conn.NewInbox()
 	var err error
 	// Not SubscribeSync: NextMsg turns an event with the header Status: 503
 	// into an error.
-	if f.sub, err = f.conn.ChanSubscribe(f.inbox, f.arrived); err != nil {
+	if p.sub, err = p.conn.ChanSubscribe(p.inbox, p.arrived); err != nil {
 		return nil, err
 	}
-	if f.pending, err = createConsumer(ctx, stream, f.consumer, filter, from); err != nil {
-		_ = f.sub.Unsubscribe() // fails only if the connection is closed
+	if p.pending, err = createConsumer(ctx, stream, p.consumer, filter, from); err != nil {
+		_ = p.sub.Unsubscribe() // fails only if the connection is closed
 		return nil, err
 	}
-	return f, nil
+	return p, nil
 }
 
 // createConsumer creates a consumer that begins at a sequence, and returns the
@@ -105,54 +105,54 @@ func Count(ctx context.Context, stream jetstream.Stream, filter string, from uin
 	return n, err
 }
 
-func (f *feed) close() {
-	_ = f.sub.Unsubscribe()
+func (p *puller) close() {
+	_ = p.sub.Unsubscribe()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	// If this fails, the server deletes it after orphanAge.
-	_ = f.stream.DeleteConsumer(ctx, f.consumer)
+	_ = p.stream.DeleteConsumer(ctx, p.consumer)
 }
 
 // next returns the next message to arrive, and waits for quietAfter at most. It
 // returns nil for a status of the server.
-func (f *feed) next(ctx context.Context) (*Message, error) {
-	if err := f.request(); err != nil {
+func (p *puller) next(ctx context.Context) (*Message, error) {
+	if err := p.request(); err != nil {
 		return nil, err
 	}
-	msg, err := f.await(ctx)
+	msg, err := p.await(ctx)
 	if err != nil {
 		return nil, err
 	}
 	meta, err := msg.Metadata()
 	if err != nil {
-		return nil, f.receiveStatus(msg)
+		return nil, p.receiveStatus(msg)
 	}
-	return f.receive(msg, meta)
+	return p.receive(msg, meta)
 }
 
 // request requests more messages once half of them have arrived.
-func (f *feed) request() error {
-	if f.requested > batch {
+func (p *puller) request() error {
+	if p.requested > batch {
 		return nil
 	}
 	n, limit := batch, fmt.Sprintf(`,"max_bytes":%d`, batchBytes)
-	if f.oversized {
-		n, limit, f.oversized = 1, "", false
+	if p.oversized {
+		n, limit, p.oversized = 1, "", false
 	}
-	f.requested += n
+	p.requested += n
 	ask := fmt.Sprintf(`{"batch":%d,"expires":%d%s}`, n, orphanAge, limit)
-	return f.conn.PublishRequest(f.requests, f.inbox, []byte(ask))
+	return p.conn.PublishRequest(p.requests, p.inbox, []byte(ask))
 }
 
 // await waits for the next message to arrive.
-func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
+func (p *puller) await(ctx context.Context) (*nats.Msg, error) {
 	select {
-	case msg := <-f.arrived:
+	case msg := <-p.arrived:
 		return msg, nil
 	default:
 	}
 	select {
-	case msg := <-f.arrived:
+	case msg := <-p.arrived:
 		return msg, nil
 	case <-time.After(quietAfter):
 		return nil, errQuiet
@@ -162,16 +162,16 @@ func (f *feed) await(ctx context.Context) (*nats.Msg, error) {
 }
 
 // receive accepts a message of the stream.
-func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) {
-	if meta.Consumer != f.consumer || meta.Sequence.Consumer != f.delivered+1 || meta.Sequence.Stream < f.from {
+func (p *puller) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) {
+	if meta.Consumer != p.consumer || meta.Sequence.Consumer != p.delivered+1 || meta.Sequence.Stream < p.from {
 		return nil, fmt.Errorf("%w: message %d is delivery %d, after delivery %d and message %d", errUnreliable,
-			meta.Sequence.Stream, meta.Sequence.Consumer, f.delivered, f.from-1)
+			meta.Sequence.Stream, meta.Sequence.Consumer, p.delivered, p.from-1)
 	}
-	f.from = meta.Sequence.Stream + 1
-	f.delivered++
-	f.bytes += msg.Size()
-	f.requested = max(f.requested-1, 0)
-	f.pending = meta.NumPending
+	p.from = meta.Sequence.Stream + 1
+	p.delivered++
+	p.bytes += msg.Size()
+	p.requested = max(p.requested-1, 0)
+	p.pending = meta.NumPending
 	return &Message{
 		Subject: msg.Subject, Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Header: msg.Header, Data: msg.Data,
 		Malformed: msg.Header == nil && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data),
@@ -180,12 +180,12 @@ func (f *feed) receive(msg *nats.Msg, meta *nats.MsgMetadata) (*Message, error) 
 
 // receiveStatus accepts a status of the server: a request or the consumer has
 // ended.
-func (f *feed) receiveStatus(msg *nats.Msg) error {
+func (p *puller) receiveStatus(msg *nats.Msg) error {
 	left, err := strconv.Atoi(msg.Header.Get("Nats-Pending-Messages"))
 	if err != nil {
 		return fmt.Errorf("%w: %s %s", errUnreliable, msg.Header.Get("Status"), msg.Header.Get("Description"))
 	}
-	f.requested = max(f.requested-left, 0)
-	f.oversized = left == batch && strings.Contains(msg.Header.Get("Description"), "MaxBytes")
+	p.requested = max(p.requested-left, 0)
+	p.oversized = left == batch && strings.Contains(msg.Header.Get("Description"), "MaxBytes")
 	return nil
 }
