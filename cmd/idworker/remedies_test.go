@@ -190,7 +190,14 @@ func remediesOfCounters(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
 	}
-	raise(s.at("serve"))
+	// Nothing but a raise makes the register again.
+	const missing = "bucket ids_register is missing"
+	for part, code := range map[string]int{"all": exitFailure, "ids": exitFailure, "enrich": exitOK} {
+		if r := s.at("provision --part " + part); r.code != code || code != exitOK && !strings.Contains(r.stderr, missing) {
+			t.Errorf("provision --part %s: %+v", part, r)
+		}
+	}
+	raise(s.at("serve", witness...))
 	s.must("provision")
 	s.must("tag import " + exported)
 	s.serve(witness...)
@@ -226,6 +233,7 @@ func remediesOfFolder(t *testing.T) {
 		do    func(data, backup, other string)
 	}{
 		{"put back", nil, func(data, backup, _ string) { copies(t, data, backup) }},
+		{"put back twice", nil, func(data, backup, _ string) { copies(t, data, backup) }},
 		{"put back, with another prefix", []string{"--prefix", "mine"}, func(data, backup, _ string) { copies(t, data, backup) }},
 		{"empty", nil, func(data, _, _ string) { copies(t, data, t.TempDir()) }},
 		{"no witness", nil, func(data, _, _ string) { _ = os.Remove(data + ".witness") }},
@@ -259,6 +267,17 @@ func remediesOfFolder(t *testing.T) {
 			serves(data, given)
 			serves(other, make(map[int64]bool))
 			c.do(data, backup, other)
+			if c.name == "put back twice" { // the same number twice could repeat IDs
+				by := []string{"tag", "raise", "--all", "--by", "1000000000", "--yes", "--data", data}
+				if r := command(t, by...); r.code != exitOK {
+					t.Fatalf("raise by a number: %+v", r)
+				}
+				serves(data, given)
+				c.do(data, backup, other)
+				if r := command(t, by...); r.code != exitUsage || !strings.Contains(r.stderr, "an earlier raise was undone") || !strings.Contains(r.stderr, "idworker tag raise --all;") {
+					t.Errorf("the same number again: %+v", r)
+				}
+			}
 			refused := command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeAddress(t), "--data", data}, c.flags)...)
 			remedy := strings.TrimSpace("idworker tag raise --all --data " + data + " " + strings.Join(c.flags, " "))
 			args := append(named(t, refused, remedy), "--yes")
