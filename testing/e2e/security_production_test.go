@@ -60,6 +60,7 @@ func TestProduction(t *testing.T) {
 		{"enrichers", s.enrichers, false},
 		{"bench", s.bench, true},
 		{"nobody acts for another", s.nobodyActsForAnother, true},
+		{"a wrong inbox stops no worker", s.wrongInbox, true},
 		{"restart of the server", s.restart, false},
 		{"leaving for another installation", s.leaving, false},
 		{"stop", s.stop, false},

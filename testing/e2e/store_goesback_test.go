@@ -40,7 +40,8 @@ type registerSite struct {
 // stay in order, granting stops, and workers serve from their buffers. A single
 // command brings everything back without a restart.
 //
-// What happens at rest is tested in cmd/idworker, TestRemedies.
+// TestRemedies in cmd/idworker covers a register that is put back or deleted at
+// rest.
 func TestRegisterGoesBack(t *testing.T) {
 	t.Parallel()
 	s := startRegisterSite(t)
