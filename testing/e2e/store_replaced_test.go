@@ -173,14 +173,14 @@ func TestRestoreAfterRaiseWasLost(t *testing.T) {
 	given.check(t)
 }
 
-// TestRestoreFolder: the data folder of the embedded server is lost, with or
-// without its witness, and in its place there is none, or that of a new
-// installation. No ID comes that was handed out before the restore.
+// TestRestoreFolder: the data folder of the embedded server is lost, with its
+// witness, and in its place there is that of a new installation. No ID comes
+// that was handed out before the restore.
 func TestRestoreFolder(t *testing.T) {
 	t.Parallel()
 	data, backup := filepath.Join(t.TempDir(), "ids"), filepath.Join(t.TempDir(), "backup")
 	v := newLostVolume("")
-	live := func(t *testing.T, tags []string, installations int, commands ...func()) {
+	live := func(tags []string, installations int, commands ...func()) {
 		t.Helper()
 		server := startServer(t, data, append([]string{"--lease-ttl", "15s"}, folderSteps...)...) // a lost lease has to end
 		v.url = server.url
@@ -190,40 +190,16 @@ func TestRestoreFolder(t *testing.T) {
 		v.take(t, tags, installations)
 		server.stop(syscall.SIGTERM)
 	}
-	live(t, volumeTags, 1, func() { v.deploy(t); v.take(t, volumeTags, 1); must(t, "backup", backup, "--server", v.url) })
-	live(t, volumeTags, 1)
-	remove := func(t *testing.T, paths ...string) {
-		t.Helper()
-		for _, path := range paths {
-			if err := os.RemoveAll(path); err != nil {
-				t.Fatal(err)
-			}
-		}
+	live(volumeTags, 1, func() { v.deploy(t); v.take(t, volumeTags, 1); must(t, "backup", backup, "--server", v.url) })
+	live(volumeTags, 1)
+	if err := errors.Join(os.RemoveAll(data), os.RemoveAll(data+".witness")); err != nil {
+		t.Fatal(err)
 	}
+	live(laterTags, 2, func() { v.deploy(t, "later") })
 	restore := []string{"restore", backup, "--data", data, "--yes"}
-	restored := func(t *testing.T, tags []string, more ...string) {
-		t.Helper()
-		if r := must(t, append(restore, more...)...); !strings.Contains(r.stdout, data+" can be served again") {
-			t.Errorf("restore says:\n%s", r.stdout)
-		}
-		live(t, tags, 1)
+	id := v.refused(t, restore, " tags")
+	if r := must(t, append(restore, "--replace-installation", id)...); !strings.Contains(r.stdout, data+" can be served again") {
+		t.Errorf("restore says:\n%s", r.stdout)
 	}
-	witness := data + ".witness"
-	if _, all := restores(); all { // it waits for most of a minute
-		t.Run("the folder", func(t *testing.T) {
-			remove(t, data)
-			refuses(t, settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data), remedy)
-			restored(t, volumeTags)
-		})
-	}
-	t.Run("the folder and its witness", func(t *testing.T) {
-		remove(t, data, witness)
-		restored(t, append(volumeTags[:3:3], "chat.3"))
-	})
-	t.Run("a new installation", func(t *testing.T) {
-		remove(t, data, witness)
-		live(t, laterTags, 2, func() { v.deploy(t, "later") })
-		id := v.refused(t, restore, " tags")
-		restored(t, allTags, "--replace-installation", id)
-	})
+	live(allTags, 1)
 }
