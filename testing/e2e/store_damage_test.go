@@ -103,7 +103,7 @@ func (f *folder) live(end syscall.Signal) {
 		f.take(client, tag)
 	}
 	copied := make(chan error, 1)
-	go func() { // files come and go meanwhile
+	go func() { // files come and go
 		_ = os.RemoveAll(f.older)
 		_, err := exec.Command("cp", "-a", dataIn(f.path), f.older).CombinedOutput()
 		copied <- err
