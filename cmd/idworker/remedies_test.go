@@ -206,6 +206,9 @@ func remediesOfCounters(t *testing.T) {
 			t.Errorf("provision --part %s: %+v", part, r)
 		}
 	}
+	if _, err := js.KeyValue(t.Context(), "ids_register"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("there is a bucket again: %v", err)
+	}
 	raise(s.at("serve", witness...))
 	s.must("provision")
 	s.must("tag import " + exported)
