@@ -74,7 +74,7 @@ func remediesOfInstallation(t *testing.T) {
 	s.must("tag create chat.> --template --max-tags 1")
 	s.answered("get chat.a")
 	s.answered("get chat.a.x")
-	s.remedied("get chat.b --timeout 5s", "idworker tag set 'chat.*' --max-tags N", "N", "5")
+	s.remedied("get chat.b --timeout 1s", "idworker tag set 'chat.*' --max-tags N", "N", "5")
 	s.remedied("get new", "idworker tag create new")
 	s.remedied("tag create order --if-missing --step 11", "idworker tag set 'order' --step 11")
 	s.remedied("tag create order --if-missing --first 5000", "idworker tag raise order --next 5000")
