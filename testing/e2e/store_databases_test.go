@@ -103,7 +103,7 @@ func (s *databaseSite) comesAndGoes(t *testing.T) {
 	as.mustRun(t, "tag", "create", "strict", "--order", "strict")
 	as.succeeds(t, "get", "strict")
 	shown := func() (all []string) {
-		if _, body := fetch(t, address, "/readyz"); strings.Contains(body, "store fails") {
+		if _, body := fetch(t, address, "/readyz"); strings.HasPrefix(body, "ready, but ") {
 			all = append(all, "readyz")
 		}
 		if metricsOf(t, address).get("idworker_store_outage") == 1 {
