@@ -1,11 +1,42 @@
 package main
 
 import (
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
+
+// TestJetStreamDomain: a process at a leaf node keeps everything in the hub's
+// JetStream, and commands look there.
+func TestJetStreamDomain(t *testing.T) {
+	t.Parallel()
+	port := freeport.Get(t)
+	hub := natstest.Start(t, func(o *server.Options) {
+		o.JetStreamDomain = "hub"
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", port
+	})
+	leaf := natstest.Start(t, func(o *server.Options) {
+		o.JetStreamDomain = "leaf"
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)}}}}
+	})
+	natstest.Eventually(t, "the leaf node is connected", func() bool { return leaf.Running().NumLeafNodes() == 1 })
+	s := &site{T: t, nats: leaf, url: leaf.URL()}
+	s.serve("--js-domain", "hub")
+	s.answered("tag create order --js-domain hub --if-missing")
+	s.answered("get order")
+	s.must("workers --js-domain hub")
+	for net, want := range map[*natstest.Server]int{hub: 5, leaf: 0} {
+		if info, err := net.Running().Jsz(nil); err != nil || info.Streams != want {
+			t.Errorf("%d streams, want %d: %v", info.Streams, want, err)
+		}
+	}
+}
 
 // TestSnowflakeRegion: an installation for snowflake IDs only is provisioned,
 // serves, and is in order without a register or load stream.

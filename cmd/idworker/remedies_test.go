@@ -23,7 +23,7 @@ import (
 // reply; idworker tag rm after a failed message to workers;
 // idworker provision --replicas 3, which cmd/internal/doctor covers; and
 // idworker restore and idworker provision --new --installation, which
-// cmd/internal/backup and pin_test.go cover.
+// TestRestoreFolder, cmd/internal/backup and pin_test.go cover.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	t.Run("an installation", remediesOfInstallation)
@@ -74,7 +74,7 @@ func remediesOfInstallation(t *testing.T) {
 	s.must("tag create chat.> --template --max-tags 1")
 	s.answered("get chat.a")
 	s.answered("get chat.a.x")
-	s.remedied("get chat.b --timeout 5s", "idworker tag set 'chat.*' --max-tags N", "N", "5")
+	s.remedied("get chat.b --timeout 1s", "idworker tag set 'chat.*' --max-tags N", "N", "5")
 	s.remedied("get new", "idworker tag create new")
 	s.remedied("tag create order --if-missing --step 11", "idworker tag set 'order' --step 11")
 	s.remedied("tag create order --if-missing --first 5000", "idworker tag raise order --next 5000")
@@ -147,24 +147,30 @@ func remediesOfCounters(t *testing.T) {
 	t.Parallel()
 	s, js := bareSite(t)
 	witness := []string{"--witness", filepath.Join(t.TempDir(), "witness")}
-	last := int64(0)
-	higher := func(command string) {
+	last := make(map[string]int64) // by tag
+	higher := func(get string) {
 		t.Helper()
-		ids := s.ids(s.answered(command).stdout)
-		if ids[0] <= last {
-			t.Errorf("DUPLICATE: %s: %d, after IDs up to %d", command, ids[0], last)
+		tag, _, _ := strings.Cut(get, " ")
+		ids := s.ids(s.answered("get " + get).stdout)
+		if ids[0] <= last[tag] {
+			t.Errorf("DUPLICATE: %d of %s, after IDs up to %d", ids[0], tag, last[tag])
 		}
-		last = ids[len(ids)-1]
+		last[tag] = ids[len(ids)-1]
 	}
 	s.serve(witness...)
 	s.answered("tag create order --step 10")
-	s.must("tag create chat.* --template")
-	higher("get order 500")
+	s.must("tag create chat.* --template --step 10")
+	s.must("tag create day.* --template --step 10")
+	higher("order 500")
+	higher("chat.before")
 	older := natstest.TakeSnapshot(t, js.Conn(), "KV_ids_register")
 	// From buffers at first.
 	for at := registerAt(t, js); registerAt(t, js) == at; {
-		higher("get order 500")
+		higher("order 500")
 	}
+	higher("chat.after")
+	higher("day.after")
+	s.must("tag rm day.* --yes")
 	s.stop()
 	older.Restore(t, js.Conn())
 	raise := func(refused result) {
@@ -172,8 +178,11 @@ func remediesOfCounters(t *testing.T) {
 		s.must(strings.Join(named(t, refused, "idworker tag raise --all"), " ") + " --yes")
 	}
 	raise(s.at("serve", witness...))
+	s.must("tag create day.* --template --step 10")
 	s.serve(witness...)
-	higher("get order")
+	for _, tag := range []string{"order", "chat.before", "chat.after", "day.after"} {
+		higher(tag)
+	}
 
 	exported := writeFile(t, s.must("tag export"))
 	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
@@ -184,17 +193,27 @@ func remediesOfCounters(t *testing.T) {
 	})
 	raise(s.at("doctor"))
 	s.must("tag import " + exported)
-	higher("get order")
-	s.answered("get chat.a")
+	higher("order")
+	higher("chat.after")
 	s.stop()
 	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
 	}
-	raise(s.at("serve"))
+	// Nothing but a raise makes the register again.
+	const missing = "bucket ids_register is missing"
+	for part, code := range map[string]int{"all": exitFailure, "ids": exitFailure, "enrich": exitOK} {
+		if r := s.at("provision --part " + part); r.code != code || code != exitOK && !strings.Contains(r.stderr, missing) {
+			t.Errorf("provision --part %s: %+v", part, r)
+		}
+	}
+	if _, err := js.KeyValue(t.Context(), "ids_register"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("there is a bucket again: %v", err)
+	}
+	raise(s.at("serve", witness...))
 	s.must("provision")
 	s.must("tag import " + exported)
 	s.serve(witness...)
-	higher("get order")
+	higher("order")
 }
 
 // remediesOfStore does not run idworker tag export, because it has no database.
@@ -226,6 +245,7 @@ func remediesOfFolder(t *testing.T) {
 		do    func(data, backup, other string)
 	}{
 		{"put back", nil, func(data, backup, _ string) { copies(t, data, backup) }},
+		{"put back twice", nil, func(data, backup, _ string) { copies(t, data, backup) }},
 		{"put back, with another prefix", []string{"--prefix", "mine"}, func(data, backup, _ string) { copies(t, data, backup) }},
 		{"empty", nil, func(data, _, _ string) { copies(t, data, t.TempDir()) }},
 		{"no witness", nil, func(data, _, _ string) { _ = os.Remove(data + ".witness") }},
@@ -240,25 +260,23 @@ func remediesOfFolder(t *testing.T) {
 			root := t.TempDir()
 			data, backup, other := filepath.Join(root, "data"), filepath.Join(root, "backup"), filepath.Join(root, "other")
 			given := make(map[int64]bool)
-			serves := func(data string, given map[int64]bool) {
-				t.Helper()
-				address := freeAddress(t)
-				s := &site{T: t, url: "nats://" + address}
-				s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, c.flags)...)
-				s.answered("tag create order --if-missing", c.flags...) // it may be lost
-				for _, id := range s.ids(s.answered("get order 50", c.flags...).stdout) {
-					if given[id] {
-						t.Errorf("DUPLICATE: %d", id)
-					}
-					given[id] = true
-				}
-				s.stop()
-			}
+			serves := func(data string, given map[int64]bool) { t.Helper(); servesFolder(t, data, given, c.flags...) }
 			serves(data, given)
 			copies(t, backup, data)
 			serves(data, given)
 			serves(other, make(map[int64]bool))
 			c.do(data, backup, other)
+			if c.name == "put back twice" { // the same number twice could repeat IDs
+				by := []string{"tag", "raise", "--all", "--by", "1000000000", "--yes", "--data", data}
+				if r := command(t, by...); r.code != exitOK {
+					t.Fatalf("raise by a number: %+v", r)
+				}
+				serves(data, given)
+				c.do(data, backup, other)
+				if r := command(t, by...); r.code != exitUsage || !strings.Contains(r.stderr, "an earlier raise was undone") || !strings.Contains(r.stderr, "idworker tag raise --all;") {
+					t.Errorf("the same number again: %+v", r)
+				}
+			}
 			refused := command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeAddress(t), "--data", data}, c.flags)...)
 			remedy := strings.TrimSpace("idworker tag raise --all --data " + data + " " + strings.Join(c.flags, " "))
 			args := append(named(t, refused, remedy), "--yes")
@@ -267,6 +285,47 @@ func remediesOfFolder(t *testing.T) {
 			}
 			serves(data, given)
 		})
+	}
+}
+
+// servesFolder serves a folder, takes IDs that were not given before, and then a
+// backup.
+func servesFolder(t *testing.T, data string, given map[int64]bool, flags ...string) (backup string) {
+	t.Helper()
+	address := freeAddress(t)
+	s := &site{T: t, url: "nats://" + address}
+	s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, flags)...)
+	defer s.stop()
+	s.answered("tag create order --if-missing", flags...) // it may be lost
+	for _, id := range s.ids(s.answered("get order 50", flags...).stdout) {
+		if given[id] {
+			t.Errorf("DUPLICATE: %d", id)
+		}
+		given[id] = true
+	}
+	backup = filepath.Join(t.TempDir(), "backup")
+	s.must("backup "+backup, flags...)
+	return backup
+}
+
+// TestRestoreFolder: a data folder is lost, with its witness or without, and
+// restored from a backup. No ID comes that was handed out before.
+func TestRestoreFolder(t *testing.T) {
+	t.Parallel()
+	data, given := filepath.Join(t.TempDir(), "data"), make(map[int64]bool)
+	backup := servesFolder(t, data, given)
+	servesFolder(t, data, given)
+	for _, lost := range [][]string{{data}, {data, data + ".witness"}} {
+		for _, path := range lost {
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := command(t, "restore", backup, "--data", data, "--yes")
+		if r.code != exitOK || !strings.Contains(r.stdout, data+" can be served again") {
+			t.Fatalf("restore: %+v", r)
+		}
+		servesFolder(t, data, given)
 	}
 }
 

@@ -108,7 +108,8 @@ func jsonErrors(s *site) {
 // TestNumbersRunOutWithAClearError uses up tags that begin just below 2^63.
 func TestNumbersRunOutWithAClearError(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "--max-step", "10", "--max-batch", "10")
+	page := freeAddress(t)
+	s := newSite(t, "--max-step", "10", "--max-batch", "10", "--http", page)
 	const first = math.MaxInt64 - 30
 	s.must("tag create last --step 5 --max-step 10 --first 9223372036854775777")
 	last, exhausted := int64(first-1), result{}
@@ -146,6 +147,19 @@ func TestNumbersRunOutWithAClearError(t *testing.T) {
 				t.Errorf("%s of a tag that is used up: %+v, want exit code %d", line, r, exitExhausted)
 			}
 		}
+	}
+	for _, line := range []string{"tag ls", "status", "doctor"} {
+		natstest.Eventually(t, line+" names the exhausted tag", func() bool {
+			for text := range strings.Lines(s.at(line).stdout) {
+				if strings.Contains(text, "last") && strings.Contains(text, "exhausted") {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	if metrics := fetch(page, "/metrics"); !strings.Contains(metrics, fmt.Sprintf("state=\"exhausted\"} %d\n", 1+tries)) {
+		t.Errorf("metrics have no exhausted tags:\n%s", metrics)
 	}
 	// If a tag is used up halfway, the IDs before that are printed, and the
 	// error has their number.

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -128,35 +127,6 @@ func TestLifeOfATemplate(t *testing.T) {
 	for tag, order := range map[string]string{"chat.1": "trend", "chat.4": "strict"} {
 		if ls := s.must("tag ls " + tag); !strings.Contains(ls, " "+order+" ") {
 			t.Errorf("%s is not %s:\n%s", tag, order, ls)
-		}
-	}
-}
-
-// TestRestoreWithTemplates: a restored backup lacks a tag that a template
-// created afterwards. After the documented restore, none of its IDs is issued
-// again.
-func TestRestoreWithTemplates(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	c := asker{t, s.nats.Connect(t)}
-	s.must("tag create order --step 10")
-	s.must("tag create chat.* --template --step 10")
-	s.must("tag create day.* --template --step 10")
-	js := natstest.JetStream(t, s.nats.Connect(t))
-	c.next("order")
-	c.next("chat.before")
-	backup := natstest.TakeSnapshot(t, js.Conn(), "KV_"+register.BucketName(messages.DefaultPrefix))
-	c.next("chat.after")
-	c.next("day.after")
-	s.must("tag rm day.* --yes")
-	s.stop()
-	backup.Restore(t, js.Conn())
-	s.must("tag raise --all --by 1000000")
-	s.must("tag create day.* --template --step 10")
-	s.serve()
-	for _, tag := range []string{"order", "chat.before", "chat.after", "day.after", "chat.new"} {
-		if id := c.next(tag); id <= 1_000_000 {
-			t.Errorf("%s: %d after a raise by a million", tag, id)
 		}
 	}
 }

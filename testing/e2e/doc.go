@@ -8,10 +8,10 @@
 //
 //	cli_       the first minutes of a newcomer, commands that need a process, HTTP
 //	client_    callers unaffected by restarts, kills and pauses of workers; Node.js
-//	segment_   bad requests; on demand, overload and unknown tags
-//	store_     MySQL and PostgreSQL, moving counters, leaving Leaf, raises, a data folder's life,
-//	           backups restored under load, into a new installation, killed in the middle
-//	cluster_   three NATS servers as in the docs, a leaf node
+//	segment_   bad requests, strict order; on demand, overload and unknown tags
+//	store_     MySQL and PostgreSQL, and their replicas; moving counters, leaving Leaf; a register or
+//	           data folder that regresses; backups restored under load, into a new installation
+//	cluster_   three NATS servers as in the docs
 //	enrich_    enrichers that are killed at every step
 //	status_    status agrees with /metrics on a bad day
 //	security_  nats.conf: each user has the rights it needs and no more; no secret shows

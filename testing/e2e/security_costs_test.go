@@ -204,11 +204,9 @@ func (a attacker) dial() (net.Conn, error) {
 	return conn, nil
 }
 
-// TestLimitsOfCallers: the server refuses callers' requests beyond the limits
-// of nats.conf.
-func TestLimitsOfCallers(t *testing.T) {
-	t.Parallel()
-	server := startProduction(t, natsConf)
+// limitsOfCallers: the server refuses callers' requests beyond the limits of
+// nats.conf.
+func limitsOfCallers(t *testing.T, server *production) {
 	r := dialProtocol(t, server.address, userNamed("order"))
 	for i := 0; r.send(fmt.Sprintf("SUB _INBOX_caller.order.> %d", i)) == ""; i++ {
 		if i >= 100 {

@@ -135,7 +135,8 @@ func allows(right, subject, group string) bool {
 }
 
 // TestRolesMayDoWhatTheyNeedAndNoMore tries every subject in every way as every
-// user: the rights of its role are allowed, and everything else is refused.
+// user: the rights of its role are allowed, and everything else is refused. So
+// are requests beyond the limits.
 func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	server := startProduction(t, natsConf)
@@ -164,6 +165,7 @@ func TestRolesMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		}
 	}
 	t.Logf("permissions: %d/%d as they should be (%d users, %d subjects, %d uses)", good, all, len(users), len(subjects), len(uses))
+	limitsOfCallers(t, server)
 }
 
 // onlyUsers: without a user's name and password there is no login.

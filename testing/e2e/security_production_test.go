@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loadmsg"
@@ -20,7 +19,6 @@ import (
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker"
 )
 
 const natsConf = "../../nats.conf"
@@ -60,8 +58,8 @@ func TestProduction(t *testing.T) {
 		{"enrichers", s.enrichers, false},
 		{"bench", s.bench, true},
 		{"nobody acts for another", s.nobodyActsForAnother, true},
+		{"a wrong inbox stops no worker", s.wrongInbox, true},
 		{"restart of the server", s.restart, false},
-		{"leaving for another installation", s.leaving, false},
 		{"stop", s.stop, false},
 		{"replies stay in their account", s.repliesStay, false},
 	} {
@@ -415,39 +413,4 @@ func (s *site) loadsByStream() uint64 {
 		return 0 // JetStream has just started
 	}
 	return stream.CachedInfo().State.LastSeq
-}
-
-// leaving: workers and a loader detect an older installation, leave, and report
-// why.
-func (s *site) leaving(t *testing.T) {
-	report, _ := json.Marshal(worker.Report{Instance: "W0", Serving: true})
-	answer, err := json.Marshal(micro.Stats{
-		ServiceIdentity: micro.ServiceIdentity{Name: worker.ProcessServiceName, ID: "W0", Version: "0.0.1", Metadata: map[string]string{
-			"instance": "W0", "installation": "older", "created": "2001-01-01T00:00:00Z", "role": "loader", "prefix": "ids",
-		}},
-		Endpoints: []*micro.EndpointStats{{Data: report}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A loader of it has the same rights. micro.AddService of nats.go v1.55.0
-	// has a data race with a STATS request that arrives before it returns.
-	older := s.connect("loader")
-	for _, subject := range []string{"ids.process.loader", "$SRV.PING." + worker.ProcessServiceName, "$SRV.STATS." + worker.ProcessServiceName} {
-		if _, err := older.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(answer) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, p := range []*process{s.loader, s.worker, s.second} {
-		natstest.Eventually(t, p.name+" leaves", func() bool { return strings.Contains(p.stderr.String(), "standing by for an older installation") })
-	}
-	reports, err := worker.AskReports(t.Context(), s.connect("admin"), messages.DefaultPrefix, []string{s.loader.instance(), s.worker.instance(), s.second.instance()})
-	if err != nil || len(reports) != 4 {
-		t.Errorf("%d reports, %v", len(reports), err)
-	}
-	for _, r := range reports {
-		if r.Instance != "W0" && !strings.Contains(r.Stats.LeftFor, "older (since 2001-01-01") {
-			t.Errorf("the report of %s: %+v", r.Instance, r)
-		}
-	}
 }

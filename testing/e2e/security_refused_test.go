@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // confWith is nats.conf with parts of it replaced.
@@ -85,6 +89,39 @@ func (s *site) nobodyActsForAnother(t *testing.T) {
 	}
 	if now := s.must("orders-admin", "provision", "--part", "enrich").stdout; now != streams {
 		t.Errorf("somebody wrote who may not:\n%s\nwas:\n%s", now, streams)
+	}
+}
+
+// wrongInbox: a caller's requests name an inbox to which no worker may reply,
+// thousands of times a second. Workers start beside it, serve others, and log
+// the caller's mistake once.
+func (s *site) wrongInbox(t *testing.T) {
+	wrong := s.connect("caller")
+	stop, asking := make(chan struct{}), sync.WaitGroup{}
+	t.Cleanup(func() { close(stop); asking.Wait() })
+	asking.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for i := range 50 {
+				// A JetStream request, too, would be another process's.
+				for _, inbox := range []string{"_INBOX.x", "$JS.API.STREAM.INFO.OTHER"} {
+					_ = wrong.PublishRequest("ids.segment.order", fmt.Sprint(inbox, ".", n*50+i), nil)
+				}
+			}
+			time.Sleep(20 * time.Millisecond) // 5,000 a second
+		}
+	})
+	for range tier.Pick(2, 12) {
+		w := s.serve("worker", "--role", "worker")
+		s.must("order", "get", "order")
+		w.stop(syscall.SIGTERM)
+		if n := w.says("reply to a caller denied"); n > 2 { // of each connection, once a minute
+			t.Errorf("logged the caller's mistake %d times", n)
+		}
 	}
 }
 

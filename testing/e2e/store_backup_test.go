@@ -287,106 +287,93 @@ func (b *backedUp) serve(t *testing.T, loaders, workers int) {
 }
 
 // TestRestore: register and configuration are lost or put back under load, in
-// some rounds the database too, and the early backup is restored. No ID comes
-// twice, the strict tag's stay in order, the Go client reports no error, and all
-// processes serve again without a restart.
+// some rounds the database too, and the early backup is restored. In one site
+// the restore is killed at some moment, and run again. No ID comes twice, the
+// strict tag's stay in order, the Go client reports no error, and all processes
+// serve again without a restart.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	const jetStream, mariaDB, both = "JetStream", "MariaDB", "MariaDB restored too"
 	rounds, all := restores()
-	for i, site := range []struct {
-		name  string
-		start func(*testing.T, *backedUp)
-		gate  []string // stores in make test-all
+	for i, run := range []struct {
+		site, store string
+		start       func(*testing.T, *backedUp)
+		many        int  // tags, so that a restore has a middle, and is killed there
+		onDemand    bool // TestClusterLosesAllServers restores three servers, too
 	}{
-		{"embedded", embeddedSite, []string{jetStream}},
-		{"one server", serverSite, []string{mariaDB, both}},
-		{"three servers", clusterSite, []string{jetStream}},
+		{site: "one server", store: mariaDB, start: serverSite},
+		{site: "embedded, killed", store: jetStream, start: embeddedSite, many: 1000},
+		{site: "one server", store: both, start: serverSite},
+		{site: "embedded", store: mariaDB, start: embeddedSite, onDemand: true},
+		{site: "three servers", store: jetStream, start: clusterSite, onDemand: true},
+		{site: "three servers", store: both, start: clusterSite, onDemand: true},
 	} {
-		stores := site.gate
-		if all {
-			stores = []string{jetStream, mariaDB, both}
+		if run.onDemand && !all {
+			continue
 		}
-		for _, st := range stores {
-			t.Run(site.name+", "+st, func(t *testing.T) {
-				t.Parallel()
-				var db *dbtest.DB
-				if st != jetStream {
-					db = databases[0].with(t)
-					db.Exec(t, "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''") // templates need it
+		t.Run(run.site+", "+run.store, func(t *testing.T) {
+			t.Parallel()
+			var db *dbtest.DB
+			if run.store != jetStream {
+				db = databases[0].with(t)
+				db.Exec(t, "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''") // templates need it
+			}
+			b := startBackedUp(t, run.start, db, run.many)
+			for round := range rounds {
+				loss := losses[(i+1+round)%len(losses)]
+				if run.many > 0 {
+					loss = losses[0]
 				}
-				b := startBackedUp(t, site.start, db, 0)
-				for round := range rounds {
-					loss := losses[(round+i)%len(losses)]
-					t.Run(fmt.Sprintf("%d %s", round+1, loss.name), func(t *testing.T) {
-						users := b.use(t)
-						loss.lose(b, t)
-						if b.random.IntN(2) == 0 {
-							b.stopped(t)
-						}
-						if st == both {
-							b.putDatabaseBack(t, b.dumps[loss.dump])
-						}
+				t.Run(fmt.Sprintf("%d %s", round+1, loss.name), func(t *testing.T) {
+					users := b.use(t)
+					loss.lose(b, t)
+					if b.random.IntN(2) == 0 {
+						b.stopped(t)
+					}
+					if run.store == both {
+						b.putDatabaseBack(t, b.dumps[loss.dump])
+					}
+					if run.many > 0 {
+						b.restoreKilled(t, round)
+					}
+					b.restore(t)
+					if run.many > 0 && round == 0 { // twice within a minute
+						losses[1].lose(b, t)
 						b.restore(t)
-						users.more(100)
-						users.finish()
-						b.resumes(t)
-						b.whole(t)
-					})
-				}
-				b.finish(t)
-			})
-		}
+					}
+					users.more(100)
+					users.finish()
+					b.resumes(t)
+					b.whole(t)
+				})
+			}
+			b.finish(t)
+		})
 	}
 }
 
-// TestRestoreKilled: a restore is killed at some moment, and run again, twice.
-// Nothing comes twice, and all tags are back.
-func TestRestoreKilled(t *testing.T) {
-	t.Parallel()
-	rounds := 2
-	if _, all := restores(); all {
-		rounds = 10
-	}
+// The stores of an installation that is restored.
+const jetStream, mariaDB, both = "JetStream", "MariaDB", "MariaDB restored too"
+
+// restoreKilled kills a restore at a moment that depends on the round.
+func (b *backedUp) restoreKilled(t *testing.T, round int) {
+	t.Helper()
 	const most = 7 * time.Second // a restore takes about as long
-	b := startBackedUp(t, serverSite, nil, 2000)
+	began, moment := time.Now(), time.Duration(b.random.Int64N(int64(most)))
+	exists := func(stream string) bool { _, err := b.js.Stream(t.Context(), stream); return err == nil }
 	stages := []struct {
 		name    string
-		reached func(*testing.T) bool
+		reached func() bool
 	}{
-		{"a tag is back", func(t *testing.T) bool { return b.revision(t, "many.0") > 0 }},
-		{"the register is back", func(t *testing.T) bool { _, err := b.js.Stream(t.Context(), registerBucket); return err == nil }},
-		{"at any time", nil},
-		{"the configuration is back", func(t *testing.T) bool { _, err := b.js.Stream(t.Context(), configBucket); return err == nil }},
-		{"at any time", nil},
+		{"a tag is back", func() bool { return b.revision(t, "many.0") > 0 }},
+		{"the register is back", func() bool { return exists(registerBucket) }},
+		{"a random moment", func() bool { return time.Since(began) >= moment }},
+		{"the configuration is back", func() bool { return exists(configBucket) }},
 	}
-	for round := range rounds {
-		stage := stages[round%len(stages)]
-		t.Run(fmt.Sprintf("%d %s", round+1, stage.name), func(t *testing.T) {
-			users := b.use(t)
-			losses[0].lose(b, t)
-			began, moment := time.Now(), time.Duration(b.random.Int64N(int64(most)))
-			killed := b.launch(t, "restore", b.dir, "--yes", "--server", b.url)
-			natstest.Eventually(t, stage.name, func() bool {
-				if stage.reached == nil {
-					return time.Since(began) >= moment || killed.hasEnded()
-				}
-				return stage.reached(t) || killed.hasEnded()
-			})
-			killed.kill()
-			t.Logf("killed after %v", time.Since(began))
-			b.restore(t)
-			if round%3 == 0 { // twice within a minute
-				losses[1].lose(b, t)
-				b.restore(t)
-			}
-			users.more(100)
-			users.finish()
-			b.resumes(t)
-			b.whole(t)
-		})
-	}
-	b.finish(t)
+	stage := stages[round%len(stages)]
+	killed := b.launch(t, "restore", b.dir, "--yes", "--server", b.url)
+	natstest.Eventually(t, stage.name, func() bool { return stage.reached() || killed.hasEnded() })
+	killed.kill()
+	t.Logf("%s: killed after %v", stage.name, time.Since(began))
 }
 
 // revision returns the revision of a tag's entry in the register, 0 if there is

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,14 +24,14 @@ import (
 // hour and is for people who change the data folder.
 var offsets = flag.Int("e2e.offsets", 1, "places in each file of the data folder to damage")
 
-// TestNoDuplicateFromDamagedDataFolder damages the data folder of a stopped
-// server in every way that a disk, a full volume or a person can, and starts it
-// again, twice, as people do. Each time it has to refuse, or to hand out no ID
-// that was handed out before.
+// TestDataFolder damages the data folder of a stopped server in every way that a
+// disk, a full volume or a person can, and starts it again, twice, as people do.
+// Each time it has to refuse, or to hand out no ID that was handed out before. A
+// copy that was made while the server ran is refused, and served after a raise.
 //
 // A soak does everything to each of three folders. Otherwise it is ten samples,
 // by a seed.
-func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
+func TestDataFolder(t *testing.T) {
 	t.Parallel()
 	var s settings
 	if tier.IsSoak() { // hundreds of processes
@@ -46,7 +47,7 @@ func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 		{"killed in its second life", func(f *folder) { f.live(syscall.SIGTERM); f.live(syscall.SIGKILL) }},
 	}[tier.Pick(2, 0):] {
 		t.Run(history.name, func(t *testing.T) {
-			f := &folder{t: t, settings: s, path: filepath.Join(t.TempDir(), "[data]"), highest: make(map[string]int64)}
+			f := &folder{t: t, settings: s, path: filepath.Join(t.TempDir(), "[data]"), older: filepath.Join(t.TempDir(), "older"), highest: make(map[string]int64)}
 			history.make(f)
 			all := damages(t, f.path, *offsets)
 			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -54,6 +55,7 @@ func TestNoDuplicateFromDamagedDataFolder(t *testing.T) {
 				all = all[:10]
 			}
 			f.tryAll(append(all, damage{name: "nothing"}))
+			t.Run("put back", f.putBack)
 		})
 	}
 }
@@ -82,6 +84,7 @@ type folder struct {
 	t        *testing.T
 	settings settings
 	path     string
+	older    string           // copy of the data folder, made while the server ran
 	highest  map[string]int64 // tag → highest ID
 }
 
@@ -97,9 +100,23 @@ func (f *folder) live(end syscall.Signal) {
 		if f.highest[tag] == 0 {
 			f.settings.run(f.t, "tag", "create", "--server", server.url, tag, "--step", "10")
 		}
-		for range 8 {
-			ranges := client.get(f.t, tag, 100)
-			f.highest[tag] = ranges[len(ranges)-1].Last
+		f.take(client, tag)
+	}
+	copied := make(chan error, 1)
+	go func() { // files come and go
+		_ = os.RemoveAll(f.older)
+		_, err := exec.Command("cp", "-a", dataIn(f.path), f.older).CombinedOutput()
+		copied <- err
+	}()
+	for copying := true; copying; {
+		select {
+		case err := <-copied:
+			f.t.Logf("copied: %v", err)
+			copying = false
+		default:
+		}
+		for _, tag := range folderTags {
+			f.take(client, tag)
 		}
 	}
 	if end == syscall.SIGKILL {
@@ -108,6 +125,33 @@ func (f *folder) live(end syscall.Signal) {
 		return
 	}
 	server.stop(end)
+}
+
+// take takes IDs of several reservations.
+func (f *folder) take(client requester, tag string) {
+	f.t.Helper()
+	for range 8 {
+		ranges := client.get(f.t, tag, 100)
+		f.highest[tag] = ranges[len(ranges)-1].Last
+	}
+}
+
+// putBack puts the older copy back.
+func (f *folder) putBack(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "[put back]")
+	data, highest := dataIn(path), maps.Clone(f.highest)
+	if err := errors.Join(os.CopyFS(path, os.DirFS(f.path)), os.RemoveAll(data), os.CopyFS(data, os.DirFS(f.older))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		refuses(t, f.settings.launch(t, "serve", "--listen", freeAddress(t), "--data", data),
+			"old copy", "bucket ids_register is at sequence ", ", was at ", remedy+" --data '"+data+"'")
+	}
+	raiseAll(t, "--data", data)
+	for range 2 {
+		f.start(t, data, highest, true)
+	}
 }
 
 // tryAll tries every damage on a copy of its own, and starts a server on that

@@ -54,7 +54,7 @@ func TestDatabases(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			s := &databaseSite{database: d, db: d.with(t, "'order', 1, 100"), url: natstest.Start(t).URL()}
-			t.Run("comes later", s.comesLater)
+			t.Run("comes later, and is away for a while", s.comesAndGoes)
 			t.Run("names the remedy", s.namesTheRemedy)
 			t.Run("user who may only read", s.reader)
 			t.Run("is away", s.isAway)
@@ -82,47 +82,69 @@ func (s *databaseSite) as(dsn string) settings {
 	return settings{env: []string{"IDWORKER_STORE=" + dsn, "NATS_URL=" + s.url}}
 }
 
-// comesLater starts idworker before its database, where nothing has ever been
-// served.
-func (s *databaseSite) comesLater(t *testing.T) {
+// comesAndGoes starts idworker before its database, where nothing has ever been
+// served. Later the database is away while requests for a strict tag fail. All
+// that showed the outage shows its end, although no further request comes.
+func (s *databaseSite) comesAndGoes(t *testing.T) {
 	proxy := dbtest.StartProxy(t, s.db.Addr())
 	proxy.Refuse()
-	p := s.as(s.db.DSNVia(proxy)).startWorker(t, s.url)
-	get := func() result { return run(t, "get", "--server", s.url, "order") }
-	if r := get(); r.code != exitTryLater {
+	as, address := s.as(s.db.DSNVia(proxy)), freeAddress(t)
+	p := as.startWorker(t, s.url, "--http", address, "--wait", "200ms")
+	if r := as.run(t, "get", "order"); r.code != exitTryLater {
 		t.Errorf("get without a database: %+v", r)
 	}
 	natstest.Eventually(t, "the log says so", func() bool { return p.says("database does not answer") > 0 })
 	proxy.Accept()
-	natstest.Eventually(t, "IDs are there", func() bool { return get().code == exitOK })
-	p.stop(syscall.SIGTERM)
-	p.showsNoPassword()
+	as.succeeds(t, "get", "order")
 	if n := p.says("database does not answer"); n != 1 {
 		t.Errorf("logged that the database does not answer %d times", n)
 	}
+
+	as.mustRun(t, "tag", "create", "strict", "--order", "strict")
+	as.succeeds(t, "get", "strict")
+	shown := func() (all []string) {
+		if _, body := fetch(t, address, "/readyz"); strings.HasPrefix(body, "ready, but ") {
+			all = append(all, "readyz")
+		}
+		if metricsOf(t, address).get("idworker_store_outage") == 1 {
+			all = append(all, "metrics")
+		}
+		for _, command := range []string{"status", "doctor"} {
+			if r := as.run(t, command); strings.Contains(r.stdout, "has failed for") {
+				all = append(all, command)
+			}
+		}
+		return all
+	}
+	works := p.says("store works again")
+	proxy.Refuse()
+	for range 3 {
+		as.run(t, "get", "strict", "--timeout", "1s")
+	}
+	natstest.Eventually(t, "readyz, metrics, status and doctor show the outage", func() bool { return len(shown()) == 4 })
+	proxy.Accept()
+	natstest.Eventually(t, "none shows it", func() bool { return len(shown()) == 0 })
+	if n := p.says("store works again") - works; n != 1 {
+		t.Errorf("the log says %d times that the store works again", n)
+	}
+	p.stop(syscall.SIGTERM)
+	p.showsNoPassword()
 }
 
 // namesTheRemedy starts idworker on databases that cannot be used. Each error
 // names the remedy, and no password, whether the DSN came by environment or
-// file.
+// file. cmd/internal/backend tests malformed DSNs.
 func (s *databaseSite) namesTheRemedy(t *testing.T) {
 	s.db.Exec(t, "CREATE TABLE other (biz_tag varchar(128), max_id bigint)")
 	user := s.user(t, s.db, "n", "SELECT")
-	scheme, rest, _ := strings.Cut(s.db.DSNFor(user, canary), "://")
 	inFile := false
 	for name, test := range map[string]struct {
-		dsn, table string
-		code       int
-		says       string
+		dsn, table, says string
 	}{
-		"no scheme":        {rest, "leaf_alloc", exitUsage, "mysql://user:password@tcp(host:port)/db"},
-		"unknown scheme":   {"oracle://" + rest, "leaf_alloc", exitUsage, "postgres://user:password@host:port/db"},
-		"malformed DSN":    {scheme + "://u:" + canary + "@:::/db", "leaf_alloc", exitUsage, "malformed DSN, want " + scheme + "://"},
-		"malformed table":  {s.db.DSN(), "a b", exitUsage, "malformed table name"},
-		"wrong password":   {s.db.DSNFor(user, canary+"x"), "leaf_alloc", exitFailure, "user or password refused; check the DSN"},
-		"missing table":    {s.db.DSN(), "missing", exitFailure, "--migrate creates it"},
-		"missing columns":  {s.db.DSN(), "other", exitFailure, "needs the columns biz_tag, max_id and step"},
-		"missing database": {strings.Replace(s.db.DSN(), "/"+s.db.Name(), "/no_such_database", 1), "leaf_alloc", exitFailure, "no such database; create it or check the DSN"},
+		"wrong password":   {s.db.DSNFor(user, canary+"x"), "leaf_alloc", "user or password refused; check the DSN"},
+		"missing table":    {s.db.DSN(), "missing", "--migrate creates it"},
+		"missing columns":  {s.db.DSN(), "other", "needs the columns biz_tag, max_id and step"},
+		"missing database": {strings.Replace(s.db.DSN(), "/"+s.db.Name(), "/no_such_database", 1), "leaf_alloc", "no such database; create it or check the DSN"},
 	} {
 		for _, command := range []string{"serve", "tag ls"} {
 			as, args := settings{}, append(strings.Fields(command), "--server", s.url, "--table", test.table)
@@ -131,8 +153,8 @@ func (s *databaseSite) namesTheRemedy(t *testing.T) {
 			} else {
 				as = on(test.dsn)
 			}
-			code, says := test.code, test.says
-			if command == "tag ls" && code != exitUsage && (test.table != "leaf_alloc" || name == "missing database") {
+			code, says := exitFailure, test.says
+			if command == "tag ls" && (test.table != "leaf_alloc" || name == "missing database") {
 				code, says = exitUsage, "uses another store" // before it looks for the table or the database
 			}
 			p := as.launch(t, args...)
@@ -216,6 +238,15 @@ func (s *databaseSite) rowsComeAndGo(t *testing.T) {
 		})
 	}
 	fails(messages.ErrUnavailable)
+	for _, command := range []string{"status", "doctor"} {
+		natstest.Eventually(t, command+" names the tag", func() bool {
+			_ = as.run(t, "get", "invoice", "--timeout", "500ms")
+			return strings.Contains(as.run(t, command).stdout, "tag invoice: cannot be granted")
+		})
+	}
+	if n := w.says("cannot grant tag"); n != 1 {
+		t.Errorf("the log names the tag %d times, want once", n)
+	}
 	as.mustRun(t, "tag", "rm", "invoice", "--yes")
 	fails(messages.ErrNoTag)
 

@@ -1,47 +1,66 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tier"
 )
 
-// registerSite is a NATS server of the operator's, and processes on it.
+// registerSite is a NATS server of the operator's, and processes on it, under
+// the load of a trend tag and a strict tag.
 type registerSite struct {
-	net   *natstest.Server
-	data  string // of the server
-	js    jetstream.JetStream
-	load  *callers
-	calm  ledger // of a tag that lasts in memory
-	stops int    // of granting, so far
+	net    *natstest.Server
+	data   string // of the server
+	js     jetstream.JetStream
+	load   *callers
+	strict *strictCallers
+	calm   ledger // of a tag that lasts in memory
+	stops  int    // of granting, so far
 
-	workers, loaders []*process
-	status           []string // where the loaders serve HTTP
-	witnesses        []string // of the loaders
+	loaders   []*process
+	status    []string // where the loaders serve HTTP
+	witnesses []string // of the loaders
 }
 
-// TestRegisterGoesBack: the register is damaged under running processes or
-// between two runs, and no ID comes twice: granting stops, or does not begin.
-// Workers serve from their buffers, and a single command brings everything back
-// without a restart.
+// TestRegisterGoesBack: the register is put back or deleted, and raised at
+// awkward moments, under running processes. No ID comes twice, the strict tag's
+// stay in order, granting stops, and workers serve from their buffers. A single
+// command brings everything back without a restart.
+//
+// TestRemedies in cmd/idworker covers a register that is put back or deleted at
+// rest.
 func TestRegisterGoesBack(t *testing.T) {
 	t.Parallel()
 	s := startRegisterSite(t)
-	t.Run("JetStream is put back under load", s.putBack)
-	t.Run("the bucket is deleted under load", s.deleted)
-	t.Run("the bucket is put back at rest", s.putBackAtRest)
-	t.Run("the bucket is deleted at rest", s.deletedAtRest)
-	t.Run("the bucket is made by hand", s.madeByHand)
+	part := func(name string, f func(*testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			f(t)
+			s.resumes(t)
+		})
+	}
+	part("JetStream is put back", s.putBack)
+	part("the bucket is deleted", s.deleted)
+	for round := range tier.Pick(1, 20) {
+		part(fmt.Sprintf("raised by two commands, %d", round+1), s.raisedByTwo)
+	}
+	part("a raise is killed", s.raiseKilled)
+	s.load.finish()
+	s.strict.finish()
+	s.load.ledgers.check(t)
+	s.strict.check()
 }
 
 func startRegisterSite(t *testing.T) *registerSite {
@@ -53,14 +72,16 @@ func startRegisterSite(t *testing.T) *registerSite {
 		address, witness := freeAddress(t), filepath.Join(t.TempDir(), "witness")
 		s.status, s.witnesses = append(s.status, address), append(s.witnesses, witness)
 		s.loaders = append(s.loaders, startWorker(t, s.net.URL(), append(folderSteps, "--role", "loader", "--http", address, "--witness", witness)...))
-		s.workers = append(s.workers, startWorker(t, s.net.URL(), append(folderSteps, "--role", "worker")...))
+		startWorker(t, s.net.URL(), append(folderSteps, "--role", "worker")...)
 	}
 	createTag(t, s.net.URL(), "order", "--step", "10")
 	createTag(t, s.net.URL(), "calm", "--step", "200")
-	heldByAll(t, s.net.URL(), "calm", len(s.workers))
+	must(t, "tag", "create", "--server", s.net.URL(), strictTag, "--step", "10", "--order", "strict")
+	heldByAll(t, s.net.URL(), "calm", 2)
 	s.load = startCallers(t, s.net.URL(), load{
 		callers: 4, tags: []string{"order"}, maxBatch: 50, timeout: askAgain, retry: func(error) bool { return true }, // the server will be away
 	})
+	s.strict = startStrictCallers(t, s.net.URL(), 2, nats.MaxReconnects(-1))
 	return s
 }
 
@@ -71,7 +92,7 @@ func (s *registerSite) putBack(t *testing.T) {
 	noted(t, s.js, s.witnesses...)
 	s.copyData(t, s.data, backup)
 	s.stopsGranting(t)
-	s.goesOn(t)
+	raiseAll(t, "--server", s.net.URL())
 }
 
 // copyData copies the server's data while it does not run.
@@ -85,16 +106,80 @@ func (s *registerSite) copyData(t *testing.T, to, from string) {
 }
 
 func (s *registerSite) deleted(t *testing.T) {
-	s.deleteBucket(t)
-	s.stopsGranting(t)
-	s.goesOn(t)
-}
-
-func (s *registerSite) deleteBucket(t *testing.T) {
-	t.Helper()
 	if err := s.js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
 	}
+	s.stopsGranting(t)
+	raiseAll(t, "--server", s.net.URL())
+}
+
+// refuses waits until a process has ended. It has to have refused to serve,
+// with all of those texts.
+func refuses(t *testing.T, p *process, says ...string) {
+	t.Helper()
+	if p.servesOrEnds() {
+		t.Errorf("idworker %s serves, want a refusal with %q", p.name, says)
+		p.kill()
+		return
+	}
+	last := p.stderr.Tail()
+	if code := p.cmd.ProcessState.ExitCode(); code != exitFailure {
+		t.Errorf("exit code %d, want %d", code, exitFailure)
+	}
+	for _, text := range says {
+		if !strings.Contains(last, text) {
+			t.Errorf("does not say %q:\n%s", text, last)
+		}
+	}
+}
+
+// registerAt is the last sequence of the register.
+func registerAt(t testing.TB, js jetstream.JetStream) uint64 {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), registerBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.LastSeq
+}
+
+// moreGrants waits until some ranges were granted. Callers may live on memory
+// for a while.
+func moreGrants(t testing.TB, js jetstream.JetStream) {
+	t.Helper()
+	target := registerAt(t, js) + 5
+	natstest.Eventually(t, "ranges are granted", func() bool { return registerAt(t, js) >= target })
+}
+
+// noted waits until witnesses hold all that is in the register by now: a
+// restore takes longer than the second between two notes.
+func noted(t testing.TB, js jetstream.JetStream, witnesses ...string) {
+	t.Helper()
+	at := registerAt(t, js)
+	natstest.Eventually(t, "the witnesses are up to date", func() bool {
+		for _, path := range witnesses {
+			var seen map[string]struct{ Seen uint64 }
+			data, err := os.ReadFile(path)
+			if err != nil || json.Unmarshal(data, &seen) != nil || seen["ids_register"].Seen < at {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// raiseAll raises all tags by the time, and returns the lowest first ID of new
+// tags.
+func raiseAll(t testing.TB, where ...string) int64 {
+	t.Helper()
+	r := must(t, append([]string{"tag", "raise", "--all", "--yes", "--json"}, where...)...)
+	var raised struct {
+		Floor int64 `json:",string"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &raised); err != nil || raised.Floor <= 0 {
+		t.Fatalf("tag raise: %v\n%s", err, r.stdout)
+	}
+	return raised.Floor
 }
 
 // remedy is the command that every report of a regressed register names.
@@ -143,17 +228,11 @@ func (s *registerSite) granted(t *testing.T) (n float64) {
 	return n
 }
 
-// goesOn raises all tags, after which the processes grant again as they are.
-func (s *registerSite) goesOn(t *testing.T) {
-	t.Helper()
-	raiseAll(t, "--server", s.net.URL())
-	s.resumes(t)
-}
-
 // resumes waits until the processes grant again.
 func (s *registerSite) resumes(t *testing.T) {
 	t.Helper()
 	s.load.more(2000)
+	s.strict.more(20)
 	for _, address := range s.status {
 		natstest.Eventually(t, "a loader is ready", func() bool {
 			code, _ := fetch(t, address, "/readyz")
@@ -164,79 +243,75 @@ func (s *registerSite) resumes(t *testing.T) {
 	s.calm.check(t)
 }
 
-func (s *registerSite) putBackAtRest(t *testing.T) {
-	backup := natstest.TakeSnapshot(t, s.js.Conn(), registerBucket)
-	moreGrants(t, s.js)
-	noted(t, s.js, s.witnesses...)
-	s.load.finish()
-	for _, p := range append(s.workers, s.loaders...) {
-		p.stop(syscall.SIGTERM)
-	}
-	backup.Restore(t, s.js.Conn())
-	s.refused(t, true, "bucket ids_register is at sequence ", ", was at ", remedy)
-	raiseAll(t, "--server", s.net.URL())
-	s.serves(t)
-}
-
-// refused starts a loader with or without a witness, twice, since people start
-// a refused process again.
-func (s *registerSite) refused(t *testing.T, witness bool, says ...string) {
-	t.Helper()
-	for range 2 {
-		args := []string{"serve", "--server", s.net.URL()}
-		if witness {
-			args = append(args, "--witness", s.witnesses[0])
-		}
-		refuses(t, settings{}.launch(t, args...), says...)
-	}
-}
-
-// serves runs a process for a while.
-func (s *registerSite) serves(t *testing.T) {
-	t.Helper()
-	p := startWorker(t, s.net.URL(), "--witness", s.witnesses[0])
-	client := dial(t, s.net.URL())
-	for range 20 {
-		s.load.ledgers["order"].add(client.get(t, "order", 100))
-	}
-	s.load.ledgers.check(t)
-	p.stop(syscall.SIGTERM)
-}
-
-// deletedAtRest: nothing recreates a bucket that the installation had, until an
-// operator decides where to continue. Tags then begin above all IDs handed out.
-func (s *registerSite) deletedAtRest(t *testing.T) {
-	s.deleteBucket(t)
-	const missing = "bucket ids_register is missing"
-	s.refused(t, true, missing, remedy)
-	s.refused(t, false, missing, remedy)
-	for part, code := range map[string]int{"all": exitFailure, "ids": exitFailure, "enrich": exitOK} {
-		if r := run(t, "provision", "--server", s.net.URL(), "--part", part); r.code != code || code != exitOK && !strings.Contains(r.stderr, missing) {
-			t.Errorf("provision --part %s (%d): %s", part, r.code, r.stderr)
+// raisedByTwo runs two commands at the same time. Both end, and at least one
+// succeeds.
+func (s *registerSite) raisedByTwo(t *testing.T) {
+	raise := []string{"tag", "raise", "--all", "--yes", "--server", s.net.URL()}
+	commands := []*process{settings{}.launch(t, raise...), settings{}.launch(t, raise...)}
+	succeeded := 0
+	for _, p := range commands {
+		switch code := p.wait(); {
+		case code == exitOK:
+			succeeded++
+		case !strings.Contains(p.stderr.String(), "another command is raising all tags"):
+			t.Errorf("exit code %d: %s", code, p.stderr.Tail())
 		}
 	}
-	if _, err := s.js.KeyValue(t.Context(), "ids_register"); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		t.Errorf("there is a bucket again: %v", err)
+	if succeeded == 0 {
+		t.Error("neither command succeeded")
 	}
-	s.beginsAbove(t)
 }
 
-func (s *registerSite) madeByHand(t *testing.T) {
-	s.deleteBucket(t)
-	natstest.CreateBucket(t, s.js, "ids_register")
-	for _, witness := range []bool{true, false} {
-		s.refused(t, witness, "bucket ids_register: it has no identity", remedy)
+// raiseKilled kills the command after its first lift. Nothing is granted until
+// it runs again.
+func (s *registerSite) raiseKilled(t *testing.T) {
+	const tags = 5_000
+	var list strings.Builder
+	for i := range tags {
+		fmt.Fprintf(&list, "many.%d 1000 %d\n", i, i+1)
 	}
-	s.beginsAbove(t)
-}
-
-// beginsAbove raises an empty register. Its tags have to be created again, and
-// begin above all IDs that were issued.
-func (s *registerSite) beginsAbove(t *testing.T) {
-	t.Helper()
-	first := strconv.FormatInt(raiseAll(t, "--server", s.net.URL()), 10)
-	if r := must(t, "tag", "create", "--server", s.net.URL(), "order", "--step", "10"); !strings.Contains(r.stdout, "first ID "+first+", because") {
-		t.Errorf("a tag that may have been lost: %s; want its first ID %s", r.stdout, first)
+	settings{stdin: list.String()}.mustRun(t, "tag", "import", "--server", s.net.URL())
+	register, err := s.js.KeyValue(t.Context(), "ids_register")
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.serves(t)
+	written := func() uint64 {
+		entry, err := register.Get(t.Context(), "many.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entry.Revision()
+	}
+	for tries, middle := 0, false; !middle; tries++ {
+		if tries == 10 {
+			t.Fatal("no mark is left of a raise that was killed")
+		}
+		before := written()
+		command := settings{}.launch(t, "tag", "raise", "--all", "--yes", "--server", s.net.URL())
+		natstest.Eventually(t, "a tag is raised", func() bool { return written() > before || command.hasEnded() })
+		command.kill()
+		stream, err := s.js.Stream(t.Context(), registerBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		middle = stream.CachedInfo().Config.Metadata["idworker_raising"] != "" // or it has ended before
+	}
+	for _, address := range s.status {
+		natstest.Eventually(t, "a loader grants nothing any more", func() bool {
+			return metricsOf(t, address).get("idworker_store_stopped") == 1
+		})
+	}
+	first := raiseAll(t, "--server", s.net.URL())
+	raised := 0
+	for _, line := range must(t, "tag", "export", "--server", s.net.URL()).lines() {
+		if f := strings.Fields(line); strings.HasPrefix(line, "many.") {
+			if next, err := strconv.ParseInt(f[2], 10, 64); err != nil || next < first {
+				t.Fatalf("not raised to %d: %s", first, line)
+			}
+			raised++
+		}
+	}
+	if raised != tags {
+		t.Errorf("%d tags are exported, want %d", raised, tags)
+	}
 }

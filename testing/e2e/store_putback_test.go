@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"fmt"
+	"net"
+	"strings"
 	"testing"
 
 	"github.com/idworker/idworker/testing/dbtest"
@@ -11,27 +14,30 @@ import (
 
 // tableSite is workers and loaders on tables of Leaf's, under load.
 type tableSite struct {
-	load   *callers
-	status []string // where the loaders serve HTTP
+	url     string
+	load    *callers
+	loaders []*process
+	status  []string // where they serve HTTP
 }
 
 // startTableSite starts a loader for each DSN.
 func startTableSite(t *testing.T, tags []string, dsns ...string) *tableSite {
 	t.Helper()
-	s := new(tableSite)
-	url := natstest.Start(t).URL()
+	s := &tableSite{url: natstest.Start(t).URL()}
 	for _, dsn := range dsns {
 		address := freeAddress(t)
 		s.status = append(s.status, address)
-		on(dsn).startWorker(t, url, append(folderSteps, "--role", "loader", "--http", address)...)
+		s.loaders = append(s.loaders, on(dsn).startWorker(t, s.url, append(folderSteps, "--role", "loader", "--http", address)...))
 	}
 	for range 2 {
-		startWorker(t, url, append(folderSteps, "--role", "worker")...)
+		startWorker(t, s.url, append(folderSteps, "--role", "worker")...)
 	}
 	for _, tag := range tags {
-		heldByAll(t, url, tag, 2)
+		heldByAll(t, s.url, tag, 2)
 	}
-	s.load = startCallers(t, url, load{callers: 4, tags: tags, maxBatch: 50})
+	s.load = startCallers(t, s.url, load{
+		callers: 4, tags: tags, maxBatch: 50, timeout: askAgain, retry: lost, // the database will be away
+	})
 	return s
 }
 
@@ -53,56 +59,59 @@ func (s *tableSite) more(t *testing.T) {
 	s.load.more(1000)
 }
 
-// TestDatabaseIsPutBack: an old copy of the database, a replica that had fallen
-// behind, takes its place under load, again and again. No ID comes twice, and
-// service goes on without an administrator.
-func TestDatabaseIsPutBack(t *testing.T) {
+// TestDatabasePair: an old copy of the database, a replica that had fallen
+// behind, takes its place under load, again and again. Then the primary becomes
+// read-only and lives on, and its name leads to the promoted replica. No ID comes
+// twice, service goes on without an administrator, and status names the server.
+func TestDatabasePair(t *testing.T) {
 	t.Parallel()
 	for _, d := range []struct {
-		name  string
-		start func(testing.TB) *dbtest.Pair
-		leaftest.Dialect
-	}{{"MariaDB", dbtest.StartMariaDBPair, leaftest.MySQL}, {"PostgreSQL", dbtest.StartPostgresPair, leaftest.Postgres}} {
+		name string
+		*leaftest.Backend
+	}{{"MariaDB", &leaftest.MySQLBackend}, {"PostgreSQL", &leaftest.PostgresBackend}} {
 		t.Run(d.name, func(t *testing.T) {
-			tags := []string{"order", "invoice"}
-			pair := d.start(t)
+			t.Parallel()
+			pair := d.Pair(t)
 			pair.Exec(t, d.Shapes["official"])
-			insert(t, pair.DB, "'order', 1, 10", "'invoice', 1, 10")
-			proxy := dbtest.StartProxy(t, pair.Addr()) // an address that follows the primary
-			s := startTableSite(t, tags, pair.DSNVia(proxy), pair.DSNVia(proxy))
+			var tags []string
+			for n := range 10 {
+				tags = append(tags, fmt.Sprint("tag", n))
+				insert(t, pair.DB, "'"+tags[n]+"', 1, 10")
+			}
+			grant := d.User("loader", canary, "SELECT, INSERT, UPDATE")
+			pair.Exec(t, grant[:len(grant)-1]...)
+			name := dbtest.StartProxy(t, pair.Addr()) // an address that follows the primary
+			dsn := pair.DSNForVia("loader", canary, name)
+			s := startTableSite(t, tags, dsn, dsn)
 			for range tier.Pick(2, 10) {
 				pair.Follow()
 				pair.Cut()
 				s.more(t)
 				before := s.sum(t, "idworker_store_went_back_total", "table")
 				pair.FailOver()
-				proxy.Switch(pair.Addr())
+				name.Switch(pair.Addr())
 				natstest.Eventually(t, "a loader notices", func() bool {
 					return s.sum(t, "idworker_store_went_back_total", "table") > before
 				})
 				s.more(t)
 			}
+			pair.Follow()
+			at := func(server string) bool {
+				_, port, _ := net.SplitHostPort(server)
+				return strings.Contains(run(t, "status", "--server", s.url).stdout, ":"+port+"\n")
+			}
+			natstest.Eventually(t, "status names the primary", func() bool { return at(pair.Addr()) })
+			fails := s.loaders[0].says("store fails")
+			pair.SwitchOver()
+			natstest.Eventually(t, "loads fail at the old primary", func() bool { return s.loaders[0].says("store fails") > fails })
+			name.Turn(pair.Addr())
+			s.more(t)
+			natstest.Eventually(t, "status names the new primary", func() bool { return at(pair.Addr()) })
 			s.load.finish()
 			s.load.ledgers.check(t)
+			for _, l := range s.loaders {
+				l.showsNoPassword()
+			}
 		})
 	}
-}
-
-// TestTwoDatabasesOfOneName: two loaders of an installation have different
-// databases by mistake, of the same name. No ID comes twice.
-func TestTwoDatabasesOfOneName(t *testing.T) {
-	t.Parallel()
-	d := databases[0]
-	one := d.with(t, "'order', 1, 10")
-	other := dbtest.StartMySQL(t).Beside(one)
-	other.Exec(t, d.Shapes["official"])
-	insert(t, other, "'order', 1, 10")
-	s := startTableSite(t, []string{"order"}, one.DSN(), other.DSN())
-	for _, db := range []*dbtest.DB{one, other} {
-		before := maxID(t, db, "order")
-		natstest.Eventually(t, "each database is used", func() bool { return maxID(t, db, "order") > before })
-	}
-	s.more(t)
-	s.load.finish()
-	s.load.ledgers.check(t)
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
@@ -197,37 +196,4 @@ func TestDatacenters(t *testing.T) {
 	}
 	issue("healed")
 	c.check()
-}
-
-// TestSameDatacenter: a second domain with the same datacenter does not start
-// next to the first. If the link comes later, the younger stands by.
-func TestSameDatacenter(t *testing.T) {
-	tier.Release(t)
-	s := newSite(t)
-	s.startGateways(3, 1)
-	s.provision()
-	s.startEdge()
-	s.a.serve("worker", ofHub...)
-	same := []string{"--role", "snowflake", "--layout", "twitter", "--datacenter", "1", "--lease-ttl", leaseTTL}
-	second := s.edge.launch("worker", same...)
-	natstest.Eventually(t, "the second region's process ends", second.HasEnded)
-	const message = "datacenter 1 is taken by another installation on the same subjects"
-	if code := second.Cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(second.Stderr.String(), message) {
-		t.Errorf("exit code %d, want 1 and %q:\n%s", code, message, second.Stderr.Tail())
-	}
-	t.Logf("the second region's process logged:\n%s", second.Stderr.Tail())
-
-	s.links.Cut(leafLink)
-	younger := s.edge.serve("worker", same...)
-	heal := time.Now()
-	if err := s.links.Mend(leafLink); err != nil {
-		t.Fatal(err)
-	}
-	younger.logs("standing by for an older installation")
-	t.Logf("stands by %v after the link came", time.Since(heal).Round(time.Millisecond))
-	natstest.Eventually(t, "the metric shows the conflict", func() bool {
-		return younger.metric("idworker_installation_conflict", "") == 1
-	})
-	s.links.Cut(leafLink)
-	younger.logs("older installation gone, serving again")
 }

@@ -72,6 +72,8 @@ func TestParseErrors(t *testing.T) {
 		"postgres", "postgres://u:" + canary + "@:::/shop", "postgres://u:" + canary + "@tcp(127.0.0.1:1)/shop",
 		"postgres://u:a@" + canary + "@127.0.0.1:1/shop",
 		"postgres://u:a/" + canary + "@127.0.0.1:1/shop",
+		"postgres://u:a@" + canary + ":port/shop",
+		"mysql://u:a@" + canary + ":port/shop",
 		"postgres://u:a%zz" + canary + "@127.0.0.1:1/shop",
 	} {
 		_, err := backend.Parse(dsn, table)

@@ -221,7 +221,7 @@ func TestExportDuringARaise(t *testing.T) {
 	raised("is being raised")
 	i.setMetadata(func(meta map[string]string) { delete(meta, "idworker_raising") })
 	i.open()
-	_, err := tags.RaiseAll(t.Context(), i.js, prefix, i.source, raiseBy(1000))
+	_, err := tags.RaiseAlone(t.Context(), i.js, prefix, i.source, raiseBy(1000))
 	must(t, err)
 	raised("raised during the export")
 	i.open()

@@ -59,7 +59,7 @@ func (i *installation) open() {
 // raise raises all tags.
 func (i *installation) raise(by int64) {
 	i.Helper()
-	_, err := tags.RaiseAll(i.Context(), i.js, prefix, i.source, raiseBy(by))
+	_, err := tags.RaiseAlone(i.Context(), i.js, prefix, i.source, raiseBy(by))
 	must(i.T, err)
 	i.open()
 }
@@ -225,7 +225,7 @@ func TestListWithFloor(t *testing.T) {
 	if err := busy.importText(i.export()); !errors.Is(err, tags.ErrRaiseFirst) {
 		t.Errorf("beside other tags: %v", err)
 	}
-	_, err := tags.RaiseAll(t.Context(), busy.js, prefix, busy.source, tags.Raising{Report: func(tags.Change) {}})
+	_, err := tags.RaiseAlone(t.Context(), busy.js, prefix, busy.source, tags.Raising{Report: func(tags.Change) {}})
 	must(t, err)
 	busy.open()
 	must(t, busy.importText(i.export()))
