@@ -10,6 +10,8 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // DB is an empty database, which is removed when the test ends.
@@ -35,11 +37,11 @@ func (d *DB) DSNFor(user, password string) string {
 	return d.kind.dsn(endpoint{d.at.host, d.at.port, user, password, d.at.params}, d.name)
 }
 
-// DSNVia is the DSN by way of a [Proxy].
-func (d *DB) DSNVia(p *Proxy) string { return d.DSNForVia(d.at.user, d.at.password, p) }
+// DSNVia is the DSN by way of a [proxy.Proxy].
+func (d *DB) DSNVia(p *proxy.Proxy) string { return d.DSNForVia(d.at.user, d.at.password, p) }
 
-// DSNForVia is the DSN for another user by way of a [Proxy].
-func (d *DB) DSNForVia(user, password string, p *Proxy) string {
+// DSNForVia is the DSN for another user by way of a [proxy.Proxy].
+func (d *DB) DSNForVia(user, password string, p *proxy.Proxy) string {
 	host, port, _ := strings.Cut(p.Addr(), ":")
 	return d.kind.dsn(endpoint{host, port, user, password, d.at.params}, d.name)
 }

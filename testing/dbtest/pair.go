@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // Pair is a primary server and an asynchronous replica: commits of the primary
@@ -20,7 +22,7 @@ type Pair struct {
 	how     replication
 
 	servers map[*DB]*fromBinary
-	link    *Proxy // by way of which the replica reaches the primary
+	link    *proxy.Proxy // by way of which the replica reaches the primary
 }
 
 // replication is how a kind of server replicates.
@@ -88,7 +90,7 @@ func (k *kind) pair(t testing.TB, how replication) *Pair {
 	return &Pair{
 		DB: primary, t: t, replica: replica, how: how,
 		servers: map[*DB]*fromBinary{primary: first, replica: second},
-		link:    StartProxy(t, primary.Addr()),
+		link:    proxy.Start(t, primary.Addr()),
 	}
 }
 

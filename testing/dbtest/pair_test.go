@@ -3,6 +3,7 @@ package dbtest
 import (
 	"testing"
 
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -21,7 +22,7 @@ func TestPromotedReplicaLacksWhatWasCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t)
-			proxy := StartProxy(t, p.Addr())
+			proxy := proxy.Start(t, p.Addr())
 			p.Exec(t, "CREATE TABLE t (n INT)")
 			for round := range 3 {
 				p.Exec(t, "INSERT INTO t VALUES (1)")

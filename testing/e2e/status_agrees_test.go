@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // badDay is an installation in trouble: of three workers one is killed, the
@@ -38,7 +38,7 @@ func startBadDay(t *testing.T) *badDay {
 	d := &badDay{t: t, url: ns.URL(), workers: []string{freeAddress(t), freeAddress(t)}, loaders: []string{freeAddress(t), freeAddress(t)}}
 	db := databases[1].with(t)
 	db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) SELECT 'shop-' || n || '.order', 1, 1000 FROM generate_series(1, %d) n", shopTags))
-	proxy := dbtest.StartProxy(t, db.Addr())
+	proxy := proxy.Start(t, db.Addr())
 	killed := startWorker(t, d.url, "--role", "worker")
 	for _, address := range d.workers {
 		startWorker(t, d.url, "--role", "worker", "--http", address)

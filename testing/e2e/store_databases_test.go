@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // canary is a password that must not appear anywhere.
@@ -85,7 +86,7 @@ func (s *databaseSite) as(dsn string) settings {
 // comesLater starts idworker before its database, where nothing has ever been
 // served.
 func (s *databaseSite) comesLater(t *testing.T) {
-	proxy := dbtest.StartProxy(t, s.db.Addr())
+	proxy := proxy.Start(t, s.db.Addr())
 	proxy.Refuse()
 	p := s.as(s.db.DSNVia(proxy)).startWorker(t, s.url)
 	get := func() result { return run(t, "get", "--server", s.url, "order") }

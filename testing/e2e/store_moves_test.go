@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -36,7 +36,7 @@ func TestDatabaseMoves(t *testing.T) {
 			grant := b.pair.User("loader", canary, "SELECT, INSERT, UPDATE")
 			pair.Exec(t, grant[:len(grant)-1]...)
 			pair.Follow()
-			name := dbtest.StartProxy(t, pair.Addr())
+			name := proxy.Start(t, pair.Addr())
 			url := natstest.Start(t).URL()
 			as := settings{env: []string{"IDWORKER_STORE=" + pair.DSNForVia("loader", canary, name), "NATS_URL=" + url}}
 			w := as.startWorker(t, url)
@@ -71,7 +71,7 @@ func TestOutageEndsUnasked(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			db := d.with(t)
-			name := dbtest.StartProxy(t, db.Addr())
+			name := proxy.Start(t, db.Addr())
 			url, address := natstest.Start(t).URL(), freeAddress(t)
 			as := settings{env: []string{"IDWORKER_STORE=" + db.DSNVia(name), "NATS_URL=" + url}}
 			w := as.startWorker(t, url, "--http", address, "--wait", "200ms")

@@ -6,6 +6,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -68,7 +69,7 @@ func TestDatabaseIsPutBack(t *testing.T) {
 			pair := d.start(t)
 			pair.Exec(t, d.Shapes["official"])
 			insert(t, pair.DB, "'order', 1, 10", "'invoice', 1, 10")
-			proxy := dbtest.StartProxy(t, pair.Addr()) // an address that follows the primary
+			proxy := proxy.Start(t, pair.Addr()) // an address that follows the primary
 			s := startTableSite(t, tags, pair.DSNVia(proxy), pair.DSNVia(proxy))
 			for range tier.Pick(2, 10) {
 				pair.Follow()

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -122,7 +122,7 @@ func (b *Backend) testSwitchOver(t *testing.T) {
 	statements := b.User("switched", canary, "SELECT, INSERT, UPDATE")
 	pair.Exec(t, statements[:len(statements)-1]...)
 	pair.Follow()
-	proxy := dbtest.StartProxy(t, pair.Addr())
+	proxy := proxy.Start(t, pair.Addr())
 	s := Open(t, pair.DSNForVia("switched", canary, proxy), "leaf_alloc")
 	ends := make([]int64, tags)
 	reserve := func(when string) {

@@ -14,21 +14,21 @@ import (
 	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/cutter"
 	"github.com/idworker/idworker/testing/process"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // cast is all that runs.
 type cast struct {
 	binaries binaries
-	links    *Links
-	urls     map[string][]string // of the servers, through whose proxies
-	apis     []string            // where the workers answer HTTP, through the callers' proxies
+	links    map[string][]*proxy.Proxy // by whose they are
+	urls     map[string][]string       // of the servers, through whose proxies
+	apis     []string                  // where the workers answer HTTP, through the callers' proxies
 	programs map[string]*Program
 	cluster  *Cluster
 	database *database
-	cutters  map[string]*cutter.Cutter
-	watchers []*nats.Conn // to read grants
+	cutters  map[string]*proxy.Proxy // in front of the links of some
+	watchers []*nats.Conn            // to read grants
 }
 
 // binaries are the programs of the cast.
@@ -56,7 +56,7 @@ func (r *Run) build() (err error) {
 // start brings the cast onto the stage.
 func (r *Run) start() error {
 	r.began = time.Now()
-	r.links, r.urls, r.programs = NewLinks(), make(map[string][]string), make(map[string]*Program)
+	r.links, r.urls, r.programs = make(map[string][]*proxy.Proxy), make(map[string][]string), make(map[string]*Program)
 	r.granted = new(Granted)
 	r.checker = NewChecker(snowflake.Default(), r.granted)
 	r.checker.told = func(violation string) { r.Say("%6.1fs VIOLATION: %s", r.now().Seconds(), violation) }
@@ -69,20 +69,25 @@ func (r *Run) start() error {
 	}
 	for _, name := range linked {
 		for _, address := range r.cluster.addresses {
-			link, err := r.links.Add(name, address)
-			if err != nil {
-				return err
-			}
-			r.urls[name] = append(r.urls[name], "nats://"+link)
+			r.urls[name] = append(r.urls[name], "nats://"+r.link(name, address))
 		}
 	}
-	if err := r.startCutters(); err != nil {
-		return err
+	r.cutters = make(map[string]*proxy.Proxy)
+	for _, name := range cut {
+		r.cutters[name] = proxy.Start(r.T, r.urls[name]...)
+		r.urls[name] = []string{r.cutters[name].URL()}
 	}
 	if err := r.watchGrants(); err != nil {
 		return err
 	}
 	return r.startPrograms()
+}
+
+// link returns the address of a proxy of an owner in front of an address.
+func (r *Run) link(whose, address string) string {
+	p := proxy.Start(r.T, address)
+	r.links[whose] = append(r.links[whose], p)
+	return p.Addr()
 }
 
 // leaseTTL is the time until a dead process's worker ID is reassigned. It may
@@ -220,11 +225,5 @@ func (r *Run) close() {
 	}
 	if r.cluster != nil {
 		r.cluster.close()
-	}
-	for _, c := range r.cutters {
-		c.Close()
-	}
-	if r.links != nil {
-		r.links.Close()
 	}
 }

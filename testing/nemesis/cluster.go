@@ -50,11 +50,7 @@ func (r *Run) startCluster() error {
 	for i, name := range servers {
 		to := []string{fmt.Sprintf("%q", "nats://"+listen[i])} // a server ignores itself, but needs a route to be a cluster
 		for j := range i {
-			link, err := r.links.Add(name+"-"+servers[j], listen[j])
-			if err != nil {
-				return err
-			}
-			to = append(to, fmt.Sprintf("%q", "nats://"+link))
+			to = append(to, fmt.Sprintf("%q", "nats://"+r.link(name+"-"+servers[j], listen[j])))
 		}
 		disk := filepath.Join(r.work, name)
 		c.disks = append(c.disks, disk)

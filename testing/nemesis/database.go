@@ -7,6 +7,7 @@ import (
 
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // database is the store outside JetStream: a primary, and a replica that lags
@@ -14,7 +15,7 @@ import (
 // primary, as an address does that follows it.
 type database struct {
 	pair  *dbtest.Pair
-	proxy *dbtest.Proxy
+	proxy *proxy.Proxy
 
 	fault sync.Mutex // held by the fault that is under way
 }
@@ -34,7 +35,7 @@ func (r *Run) startDatabase() error {
 	default:
 		return fmt.Errorf("no store %q: want jetstream, mysql or postgres", r.Store)
 	}
-	d.proxy = dbtest.StartProxy(r.T, d.pair.Addr())
+	d.proxy = proxy.Start(r.T, d.pair.Addr())
 	d.pair.Follow()
 	r.database = d
 	return nil
@@ -88,7 +89,7 @@ func (d *database) inject(f Fault) (mend func()) {
 		d.proxy.Refuse()
 		return d.proxy.Accept
 	default: // slow
-		d.proxy.Delay(slow)
-		return func() { d.proxy.Delay(0) }
+		d.proxy.Delay(slow, 0)
+		return func() { d.proxy.Delay(0, 0) }
 	}
 }

@@ -20,7 +20,7 @@
 //	callers              request IDs all the time, each kind at its own rate
 //
 // Each process reaches each server, and the database, through a proxy of its
-// own (toxiproxy); all callers share a proxy for each server and for each
+// own; all callers share a proxy for each server and for each
 // worker's HTTP. The second process of each role has the race detector. A
 // process that ends is restarted after a second. Faults set the programs'
 // clocks: package time is compiled with an offset that it reads from a file

@@ -25,9 +25,8 @@ func (r *Run) openAPI() (address string, err error) {
 		return "", err
 	}
 	address = fmt.Sprintf("127.0.0.1:%d", port)
-	link, err := r.links.Add("callers", address)
-	r.apis = append(r.apis, link)
-	return address, err
+	r.apis = append(r.apis, r.link("callers", address))
+	return address, nil
 }
 
 // balancer sends requests to the workers in turn, over connections that it

@@ -2,7 +2,6 @@ package nemesis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // patient is when a run stops to wait for service to come back: it only finds
@@ -107,7 +108,7 @@ func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
 		if strings.HasSuffix(f.Kind, "at a write") {
 			return r.beginWrite(f)
 		}
-		return "", func() error { return r.links.Mend(f.Victim) }, r.beginLink(f)
+		return r.disturb(f, f.Victim)
 	case partServers:
 		return r.beginServers(f)
 	default:
@@ -200,28 +201,35 @@ func (r *Run) beginClock(f Fault) (note string, mend func() error, err error) {
 	return "by " + step.String(), mend, clock.Set(step, 0)
 }
 
-// Streams of a link: its owner sends upstream.
-const (
-	up   = "upstream"
-	down = "downstream"
-)
-
-func (r *Run) beginLink(f Fault) error {
+// disturb disturbs links, whose owners are the clients.
+func (r *Run) disturb(f Fault, owners ...string) (note string, mend func() error, err error) {
+	disturb := func(p *proxy.Proxy) { p.Lose(proxy.Both...) } // cut off, or silent
 	switch f.Kind {
 	case "connections cut":
-		r.links.Cut(f.Victim)
-		return nil
-	case "cut off":
-		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, up, down)
+		disturb = (*proxy.Proxy).Refuse
 	case "hears nothing":
-		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, down)
+		disturb = func(p *proxy.Proxy) { p.Lose(proxy.ToClient) }
 	case "says nothing":
-		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, up)
+		disturb = func(p *proxy.Proxy) { p.Lose(proxy.ToServer) }
+	case "route one way":
+		note = []string{"to the server", "to the client"}[f.Size%2]
+		disturb = func(p *proxy.Proxy) { p.Lose(proxy.Both[f.Size%2]) }
 	case "slow link":
-		return r.links.Disturb(f.Victim, "latency", `"latency": 200, "jitter": 150`, up, down)
-	default: // narrow
-		return r.links.Disturb(f.Victim, "bandwidth", `"rate": 40`, up, down)
+		disturb = func(p *proxy.Proxy) { p.Delay(50*ms, 300*ms) }
+	case "route slow":
+		disturb = func(p *proxy.Proxy) { p.Delay(50*ms, 500*ms) }
+	case "narrow link":
+		disturb = func(p *proxy.Proxy) { p.Narrow(40_000) }
 	}
+	all := func(f func(*proxy.Proxy)) {
+		for _, owner := range owners {
+			for _, p := range r.links[owner] {
+				f(p)
+			}
+		}
+	}
+	all(disturb)
+	return note, func() error { all((*proxy.Proxy).Mend); return nil }, nil
 }
 
 func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) {
@@ -259,8 +267,10 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 		return r.fillDisk(p)
 	case "register put back":
 		return r.beginPutBack()
+	case "server cut off":
+		return r.disturb(f, slices.DeleteFunc(slices.Clone(routes), func(route string) bool { return !strings.Contains(route, f.Victim) })...)
 	default:
-		return r.beginRoutes(f)
+		return r.disturb(f, f.Victim)
 	}
 }
 
@@ -276,29 +286,6 @@ func (r *Run) fillDisk(p *Program) (note string, mend func() error, err error) {
 		p.Release()
 		return err
 	}, nil
-}
-
-func (r *Run) beginRoutes(f Fault) (note string, mend func() error, err error) {
-	disturbed := []string{f.Victim}
-	toxic, attributes, streams := "timeout", `"timeout": 0`, []string{up, down}
-	switch f.Kind {
-	case "server cut off":
-		disturbed = slices.DeleteFunc(slices.Clone(routes), func(route string) bool { return !strings.Contains(route, f.Victim) })
-	case "route one way":
-		streams = streams[f.Size%2 : f.Size%2+1]
-		note = streams[0]
-	case "route slow":
-		toxic, attributes = "latency", `"latency": 300, "jitter": 250`
-	}
-	for _, route := range disturbed {
-		err = errors.Join(err, r.links.Disturb(route, toxic, attributes, streams...))
-	}
-	return note, func() (err error) {
-		for _, route := range disturbed {
-			err = errors.Join(err, r.links.Mend(route))
-		}
-		return err
-	}, err
 }
 
 // sleep waits, and reports whether the context still lasts.

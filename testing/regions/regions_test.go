@@ -110,8 +110,8 @@ func TestCut(t *testing.T) {
 		how   string
 		begin func()
 	}{
-		{gatewayLink, s.b, "cut", func() { s.links.Cut(gatewayLink) }},
-		{leafLink, s.edge, "cut", func() { s.links.Cut(leafLink) }},
+		{gatewayLink, s.b, "cut", func() { s.cut(gatewayLink) }},
+		{leafLink, s.edge, "cut", func() { s.cut(leafLink) }},
 		{gatewayLink, s.b, "frozen", func() { s.freeze(gatewayLink) }},
 		{leafLink, s.edge, "frozen", func() { s.freeze(leafLink) }},
 	} {
@@ -152,9 +152,7 @@ func TestCut(t *testing.T) {
 		}
 
 		c.enter(cut.link + " healed after " + cut.how)
-		if err := s.links.Mend(cut.link); err != nil {
-			t.Fatal(err)
-		}
+		s.mend(cut.link)
 		for _, kind := range kinds {
 			c.sees(cut.far.name, kind, "")
 		}
@@ -190,11 +188,9 @@ func TestDatacenters(t *testing.T) {
 		c.answers(200, s.edge.name, snowflake)
 	}
 	issue("linked")
-	s.links.Cut(leafLink)
+	s.cut(leafLink)
 	issue("cut")
-	if err := s.links.Mend(leafLink); err != nil {
-		t.Fatal(err)
-	}
+	s.mend(leafLink)
 	issue("healed")
 	c.check()
 }
@@ -217,17 +213,15 @@ func TestSameDatacenter(t *testing.T) {
 	}
 	t.Logf("the second region's process logged:\n%s", second.Stderr.Tail())
 
-	s.links.Cut(leafLink)
+	s.cut(leafLink)
 	younger := s.edge.serve("worker", same...)
 	heal := time.Now()
-	if err := s.links.Mend(leafLink); err != nil {
-		t.Fatal(err)
-	}
+	s.mend(leafLink)
 	younger.logs("standing by for an older installation")
 	t.Logf("stands by %v after the link came", time.Since(heal).Round(time.Millisecond))
 	natstest.Eventually(t, "the metric shows the conflict", func() bool {
 		return younger.metric("idworker_installation_conflict", "") == 1
 	})
-	s.links.Cut(leafLink)
+	s.cut(leafLink)
 	younger.logs("older installation gone, serving again")
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/nemesis"
 	"github.com/idworker/idworker/testing/pages"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // leaseTTL is the least that idworker allows.
@@ -43,7 +43,7 @@ type region struct {
 // the domain edge.
 type site struct {
 	t           testing.TB
-	links       *nemesis.Links
+	links       map[string][]*proxy.Proxy
 	dir         string
 	pages       map[string]string // files of docs/regions.md
 	a, b, edge  *region
@@ -54,8 +54,7 @@ const secret = "secret-of-"
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{t: t, links: nemesis.NewLinks(), dir: t.TempDir(), pages: make(map[string]string)}
-	t.Cleanup(s.links.Close)
+	s := &site{t: t, links: make(map[string][]*proxy.Proxy), dir: t.TempDir(), pages: make(map[string]string)}
 	for _, b := range pages.Parse("docs/regions.md", readFile(t, "../../docs/regions.md")).Blocks {
 		if b.File != "" {
 			s.pages[b.File] = strings.Join(b.Lines, "\n") + "\n"
@@ -72,11 +71,9 @@ func freeAddress(t testing.TB) string {
 // behind returns the address of a proxy in front of an address.
 func (s *site) behind(link, address string) string {
 	s.t.Helper()
-	proxy, err := s.links.Add(link, address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return proxy
+	p := proxy.Start(s.t, address)
+	s.links[link] = append(s.links[link], p)
+	return p.Addr()
 }
 
 // list is a list of URLs, as a variable of a configuration file.
@@ -313,10 +310,19 @@ func mkdir(t testing.TB, path string) {
 	}
 }
 
-// freeze makes a link forward nothing, while its connections stay open.
-func (s *site) freeze(link string) {
-	s.t.Helper()
-	if err := s.links.Disturb(link, "timeout", `"timeout": 0`, "upstream", "downstream"); err != nil {
-		s.t.Fatal(err)
+// on does something to all proxies of a link.
+func (s *site) on(link string, do func(*proxy.Proxy)) {
+	for _, p := range s.links[link] {
+		do(p)
 	}
 }
+
+// cut cuts a link, until mend.
+func (s *site) cut(link string) { s.on(link, (*proxy.Proxy).Refuse) }
+
+// freeze makes a link forward nothing, while its connections stay open.
+func (s *site) freeze(link string) {
+	s.on(link, func(p *proxy.Proxy) { p.Lose(proxy.Both...) })
+}
+
+func (s *site) mend(link string) { s.on(link, (*proxy.Proxy).Mend) }
