@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -94,7 +94,7 @@ func TestTriggerOnUpdate(t *testing.T) {
 func TestOnlineSchemaChange(t *testing.T) {
 	db := dbtest.MySQL(t)
 	s := counting(t, db, officialMySQL)
-	var ledger storetest.Ledger
+	var ledger order.Ledger
 	var ours, leafs atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -103,7 +103,7 @@ func TestOnlineSchemaChange(t *testing.T) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			if seg, err := s.Reserve(ctx, "order", 7); err == nil {
-				ledger.Add("order", 7, seg)
+				ledger.AddSegment("order", 7, seg)
 				ours.Add(1)
 			}
 		}
@@ -111,7 +111,7 @@ func TestOnlineSchemaChange(t *testing.T) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			if seg, step, err := leaftest.MySQL.Segment(ctx, db.SQL(), "order"); err == nil {
-				ledger.Add("order", step, seg)
+				ledger.AddSegment("order", step, seg)
 				leafs.Add(1)
 			}
 		}
@@ -268,7 +268,7 @@ func TestUnsafeSettingsOfMySQL(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			srv := dbtest.StartMySQLWith(t, test.args...)
+			srv := dbtest.StartMySQL(t, test.args...)
 			counting(t, srv.DB, officialMySQL)
 			srv.Exec(t, "CREATE USER app@'%' IDENTIFIED BY 'pw'", "GRANT SELECT ON "+srv.Name()+".leaf_alloc TO app@'%'")
 			s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")

@@ -257,7 +257,7 @@ func TestUnsafeSettingsOfPostgres(t *testing.T) {
 	tier.All(t)
 	for fsync, unsafe := range map[string]map[string]string{"on": {}, "off": {"fsync": "off"}} {
 		t.Run("fsync "+fsync, func(t *testing.T) {
-			srv := dbtest.StartPostgresWith(t, "-c", "fsync="+fsync)
+			srv := dbtest.StartPostgres(t, "-c", "fsync="+fsync)
 			counting(t, srv.DB, officialPostgres)
 			srv.Exec(t, "CREATE USER app PASSWORD 'pw'")
 			both := maps.Clone(unsafe)

@@ -34,9 +34,9 @@ var databases = []struct {
 	start func(testing.TB) *dbtest.Server
 }{
 	{"mysql", func(t testing.TB) *dbtest.Server {
-		return dbtest.StartMySQLWith(t, "--innodb-flush-log-at-trx-commit=1")
+		return dbtest.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1")
 	}},
-	{"postgres", func(t testing.TB) *dbtest.Server { return dbtest.StartPostgresWith(t, "-c", "fsync=on") }},
+	{"postgres", func(t testing.TB) *dbtest.Server { return dbtest.StartPostgres(t, "-c", "fsync=on") }},
 }
 
 // BenchmarkRegister measures reservations for 16 tags at once through the

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -23,7 +23,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 	if err := admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 50, Next: 1}); err != nil {
 		t.Fatal(err)
 	}
-	var ledger storetest.Ledger
+	var ledger order.Ledger
 	var ours, leafs atomic.Int64
 	enoughOf := func() bool { return ours.Load() >= enough && leafs.Load() >= enough/10 || t.Failed() }
 	var wg sync.WaitGroup
@@ -43,7 +43,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 					t.Errorf("%v does not lie above %d", seg, last)
 				}
 				last = seg.End
-				ledger.Add("order", step, seg)
+				ledger.AddSegment("order", step, seg)
 				ours.Add(step)
 			}
 		})
@@ -56,7 +56,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 					t.Errorf("Leaf: %v", err)
 					return
 				}
-				ledger.Add("order", step, seg)
+				ledger.AddSegment("order", step, seg)
 				leafs.Add(step)
 			}
 		})
@@ -87,7 +87,7 @@ func (b *Backend) testRemoveBesideLeaf(t *testing.T) {
 		if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}); err != nil {
 			t.Fatal(err)
 		}
-		var ledger storetest.Ledger
+		var ledger order.Ledger
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
@@ -99,7 +99,7 @@ func (b *Backend) testRemoveBesideLeaf(t *testing.T) {
 						}
 						return
 					}
-					ledger.Add("order", step, seg)
+					ledger.AddSegment("order", step, seg)
 				}
 			})
 		}

@@ -18,9 +18,9 @@ import (
 
 // Backend is a kind of database.
 type Backend struct {
-	Database func(testing.TB) *dbtest.DB     // empty, on a shared server
-	Start    func(testing.TB) *dbtest.Server // the test's own
-	Pair     func(testing.TB) *dbtest.Pair   // likewise
+	Database func(testing.TB) *dbtest.DB                // empty, on a shared server
+	Start    func(testing.TB, ...string) *dbtest.Server // the test's own
+	Pair     func(testing.TB) *dbtest.Pair              // likewise
 
 	// Rest is a DSN without a user.
 	Rest func(addr, database string) string

@@ -12,15 +12,15 @@ import (
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/proxy"
-	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
 // load reserves from several handles until stop is called, which waits for
 // them.
 type load struct {
-	ledger storetest.Ledger
+	ledger order.Ledger
 	failed atomic.Int64
 	stop   func()
 }
@@ -47,7 +47,7 @@ func (b *Backend) startLoad(t *testing.T, dsn string) *load {
 						t.Errorf("%v does not lie above %d, which was reserved before", seg, last)
 					}
 					last = seg.End
-					l.ledger.Add("order", step, seg)
+					l.ledger.AddSegment("order", step, seg)
 				}
 			})
 		}

@@ -105,7 +105,7 @@ func (s *Server) Restart() {
 	s.Stop()
 
 	var last string
-	up := poll(func() bool {
+	up := poll(Patience, func() bool {
 		last = s.launch()
 		return last == ""
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 )
 
 // A strict tag gives all that a call wants or nothing, a trend tag what is left.
@@ -58,7 +59,7 @@ func testExhaustion(t *testing.T, open func() store.Store) {
 func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 	const goroutines, each, fit = 4, 10, 25
 	create(t, open(), "order", 10, math.MaxInt64-10*(fit-1)-5)
-	var ledger Ledger
+	var ledger order.Ledger
 	var wg sync.WaitGroup
 	for range goroutines {
 		s := open()
@@ -67,7 +68,7 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 				seg, err := Reserve(patient(t), s, "order", 10)
 				switch {
 				case err == nil:
-					ledger.Add("order", seg.Len(), seg.Segment)
+					ledger.AddSegment("order", seg.Len(), seg.Segment)
 				case !errors.Is(err, store.ErrExhausted):
 					t.Errorf("Reserve: %v, want ErrExhausted", err)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 )
 
 // first makes a tag with its first segment or ends the test.
@@ -57,7 +58,7 @@ func testReserveFirst(t *testing.T, open func() store.Store) {
 // one of them the first.
 func testReserveFirstRace(t *testing.T, open func() store.Store) {
 	const goroutines, rounds = 8, 12
-	var ledger Ledger
+	var ledger order.Ledger
 	var made atomic.Int64
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -78,7 +79,7 @@ func testReserveFirstRace(t *testing.T, open func() store.Store) {
 				default:
 					made.Add(1)
 				}
-				ledger.Add(name, 10, seg.Segment)
+				ledger.AddSegment(name, 10, seg.Segment)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -84,7 +85,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 	each := tier.Pick(20, 100)
 	admin := open()
 	create(t, admin, "order", 10, 1)
-	var ledger Ledger
+	var ledger order.Ledger
 	var wg sync.WaitGroup
 	for g := range handles {
 		reserving, raising := open(), open()
@@ -97,7 +98,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", step, seg.Segment)
+				ledger.AddSegment("order", step, seg.Segment)
 			}
 		})
 		wg.Go(func() {
@@ -117,7 +118,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 				if seg.First < to {
 					t.Errorf("got %v after Raise to %d", seg, to)
 				}
-				ledger.Add("order", 10, seg.Segment)
+				ledger.AddSegment("order", 10, seg.Segment)
 			}
 		})
 	}

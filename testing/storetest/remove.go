@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 )
 
 // remove removes a tag or ends the test.
@@ -79,7 +80,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	const goroutines = 4
 	admin := open()
 	create(t, admin, "order", 10, 1)
-	var ledger Ledger
+	var ledger order.Ledger
 	var removed atomic.Bool
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -95,7 +96,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", 10, seg.Segment)
+				ledger.AddSegment("order", 10, seg.Segment)
 				if late {
 					t.Errorf("got %v of a tag that was removed", seg)
 					return
@@ -105,7 +106,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	}
 	for ledger.Len() < 20 && !t.Failed() {
 		if seg, err := Reserve(patient(t), admin, "order", 1); err == nil {
-			ledger.Add("order", 1, seg.Segment)
+			ledger.AddSegment("order", 1, seg.Segment)
 		} else {
 			t.Errorf("Reserve: %v", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -52,7 +53,7 @@ func testReserveRandom(t *testing.T, open func() store.Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	random := rand.New(rand.NewPCG(1, 2))
-	var ledger Ledger
+	var ledger order.Ledger
 	for range 100 {
 		if random.IntN(4) == 0 {
 			if err := s.SetStep(patient(t), "order", 1+random.Int64N(maxStep)); err != nil {
@@ -60,7 +61,7 @@ func testReserveRandom(t *testing.T, open func() store.Store) {
 			}
 		}
 		step := 1 + random.Int64N(maxStep)
-		ledger.Add("order", step, reserve(t, s, "order", step))
+		ledger.AddSegment("order", step, reserve(t, s, "order", step))
 	}
 	ledger.Check(t)
 	if next := tags(t, s)["order"].Next; next != ledger.End("order") || next != 1+ledger.Sum("order") {
@@ -80,7 +81,7 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 	for _, name := range names {
 		create(t, stores[0], name, 10, 1)
 	}
-	var ledger Ledger
+	var ledger order.Ledger
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
@@ -97,7 +98,7 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 					t.Errorf("%s: %v does not lie above %d, which was reserved before", name, seg, last[name])
 				}
 				last[name] = seg.End
-				ledger.Add(name, step, seg.Segment)
+				ledger.AddSegment(name, step, seg.Segment)
 			}
 		})
 	}
@@ -120,7 +121,7 @@ func testBeginConcurrent(t *testing.T, open func() store.Store) {
 	const goroutines = 24
 	processes := tier.Pick(3, 10)
 	create(t, open(), "order", 10, 1)
-	var ledger Ledger
+	var ledger order.Ledger
 	for range processes {
 		s := open()
 		var wg sync.WaitGroup
@@ -131,7 +132,7 @@ func testBeginConcurrent(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", 10, seg.Segment)
+				ledger.AddSegment("order", 10, seg.Segment)
 			})
 		}
 		wg.Wait()
@@ -148,7 +149,7 @@ func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 	const goroutines, each = 4, 25
 	admin := open()
 	create(t, admin, "order", 10, 1)
-	var ledger Ledger
+	var ledger order.Ledger
 	var wg sync.WaitGroup
 	for range goroutines {
 		s := open()
@@ -159,7 +160,7 @@ func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", 10, seg.Segment)
+				ledger.AddSegment("order", 10, seg.Segment)
 			}
 		})
 	}

@@ -285,7 +285,7 @@ type composeFile struct {
 func TestCompose(t *testing.T) {
 	tier.Release(t)
 	f := read[composeFile](t, "compose.yaml")[0]
-	db := dbtest.StartPostgresWith(t, "-c", "fsync=on")
+	db := dbtest.StartPostgres(t, "-c", "fsync=on")
 	const password = "secret-of-ids"
 	db.Exec(t, "CREATE ROLE ids LOGIN SUPERUSER PASSWORD '"+password+"'", "CREATE DATABASE ids OWNER ids")
 
