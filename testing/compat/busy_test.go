@@ -98,7 +98,7 @@ func (s *busySite) administer(binary, command string) (stdout string) {
 }
 
 // serves starts a process, which serves then.
-func (s *busySite) serves(binary, role string) *process.Process {
+func (s *busySite) serves(binary, role string) *process.Running {
 	s.Helper()
 	return s.start(binary, "\tserving\t", as(role, "serve", "--role", role)...)
 }

@@ -2,7 +2,6 @@ package nemesis
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,7 +95,7 @@ const leaseTTL = "15s"
 
 // startPrograms starts idworker, in all its roles.
 func (r *Run) startPrograms() error {
-	if err := r.idworker("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL); err != nil {
+	if _, err := r.idworker("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL); err != nil {
 		return err
 	}
 	for _, name := range slices.Concat(loaders, workers) {
@@ -105,15 +104,15 @@ func (r *Run) startPrograms() error {
 		}
 	}
 	for _, tag := range append(plainTags[:len(plainTags):len(plainTags)], eventTag) {
-		if err := r.idworker("tag", "create", tag, "--step", "1000"); err != nil {
+		if _, err := r.idworker("tag", "create", tag, "--step", "1000"); err != nil {
 			return err
 		}
 	}
-	if err := r.idworker("tag", "create", templateTags, "--template", "--step", "10"); err != nil {
+	if _, err := r.idworker("tag", "create", templateTags, "--template", "--step", "10"); err != nil {
 		return err
 	}
 	for _, tag := range strictTags {
-		if err := r.idworker("tag", "create", tag, "--order", "strict"); err != nil {
+		if _, err := r.idworker("tag", "create", tag, "--order", "strict"); err != nil {
 			return err
 		}
 	}
@@ -148,7 +147,7 @@ func (r *Run) startEnrichers() error {
 // startProgram starts a process that reaches the servers through its own
 // proxies. The second of each role has the race detector.
 func (r *Run) startProgram(name string, args ...string) error {
-	s := process.Settings{Binary: r.binaries.plain, Env: append(r.storeEnv(name), r.clock(name).env(), "GORACE=atexit_sleep_ms=20")}
+	s := process.Program{Binary: r.binaries.plain, Env: append(r.storeEnv(name), r.clock(name).env(), "GORACE=atexit_sleep_ms=20")}
 	if strings.HasSuffix(name, "2") {
 		s.Binary = r.binaries.race
 	}
@@ -165,22 +164,14 @@ func (r *Run) storeEnv(name string) []string {
 	return []string{"IDWORKER_STORE=" + r.database.dsn()}
 }
 
-// idworker runs a command that has to succeed.
-func (r *Run) idworker(args ...string) error {
+// idworker runs a command that has to succeed, and returns its output.
+func (r *Run) idworker(args ...string) (string, error) {
 	args = append(args, "--server", strings.Join(r.cluster.urls(), ","))
-	p, err := process.Settings{Binary: r.binaries.plain, Env: r.storeEnv("command")}.Launch(args...)
+	p, err := process.Program{Binary: r.binaries.plain, Env: r.storeEnv("command")}.Run(args...)
 	if err != nil {
-		return err
+		return "", err
 	}
-	select {
-	case <-p.Ended:
-	case <-time.After(2 * time.Minute):
-		p.Kill()
-	}
-	if code := p.Cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("idworker %s: exit code %d\n%s%s", strings.Join(args, " "), code, p.Stdout.Tail(), p.Stderr.Tail())
-	}
-	return nil
+	return p.Stdout.String(), nil
 }
 
 // ended records a program's unrequested end.

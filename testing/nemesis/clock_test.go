@@ -35,7 +35,7 @@ func main() {
 		t.Fatal(err)
 	}
 	clock := Clock{filepath.Join(dir, "clock")}
-	p, err := process.Settings{Binary: binary, Env: []string{clock.env()}}.Launch()
+	p, err := process.Program{Binary: binary, Env: []string{clock.env()}}.Launch()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 )
 
@@ -70,7 +71,7 @@ cluster { name: nemesis, ping_interval: "500ms", ping_max: 3, listen: %q, advert
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			return err
 		}
-		settings := process.Settings{Binary: r.binaries.server, Env: []string{r.clock(name).env()}}
+		settings := process.Program{Binary: r.binaries.server, Env: []string{r.clock(name).env()}}
 		p, err := startProgram(r.folder, name, settings, r.ended, "-c", conf)
 		if err != nil {
 			return err
@@ -91,7 +92,7 @@ func (c *Cluster) connect() (err error) {
 	if c.js, err = jetstream.New(c.conn, jetstream.WithDefaultTimeout(2*time.Second), jetstream.WithPublishAsyncTimeout(5*time.Second)); err != nil {
 		return err
 	}
-	return waitFor(patient, "the cluster to have a leader", func() error {
+	return natstest.Await(patient, "the cluster to have a leader", func() error {
 		_, err := c.js.CreateOrUpdateStream(context.Background(), jetstream.StreamConfig{Name: "READY_TO_GO", Subjects: []string{"nemesis.ready"}, Replicas: len(servers)})
 		return err
 	})
@@ -102,19 +103,6 @@ func (c *Cluster) urls() (urls []string) {
 		urls = append(urls, "nats://"+a)
 	}
 	return urls
-}
-
-// waitFor waits until a function returns no error.
-func waitFor(within time.Duration, what string, f func() error) error {
-	for deadline := time.Now().Add(within); ; time.Sleep(100 * ms) {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited %v for %s: %w", within, what, err)
-		}
-	}
 }
 
 // errNoLeader: the stream has no leader at the moment.

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // The streams of the enrichment.
@@ -47,7 +48,7 @@ func (r *Run) startEvents(stop context.Context) (*events, error) {
 		{Name: targetStream, Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true, AllowBatchPublish: true},
 	} {
 		cfg.Replicas = len(servers)
-		if err := waitFor(patient, "stream "+cfg.Name, func() error {
+		if err := natstest.Await(patient, "stream "+cfg.Name, func() error {
 			_, err := e.js.CreateOrUpdateStream(context.Background(), cfg)
 			return err
 		}); err != nil {
@@ -206,7 +207,7 @@ func (e *events) finish() {
 	e.mu.Lock()
 	last := e.sequence
 	e.mu.Unlock()
-	err := waitFor(patient, "the last event to arrive", func() error {
+	err := natstest.Await(patient, "the last event to arrive", func() error {
 		if n := e.seen(); n < last {
 			return fmt.Errorf("%w: %d of %d are there", errGap, n, last)
 		}

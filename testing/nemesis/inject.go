@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
 )
 
@@ -237,7 +238,7 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 	p := r.programs[f.Victim]
 	if strings.HasPrefix(f.Kind, "leader") {
 		// While servers fail, it may lack a leader, or no server answers.
-		err = waitFor(f.End-f.Begin+3*time.Second, "a leader", func() error { p, err = r.cluster.leader(f.Victim); return err })
+		err = natstest.Await(f.End-f.Begin+3*time.Second, "a leader", func() error { p, err = r.cluster.leader(f.Victim); return err })
 		if err != nil {
 			return "", nothing, err
 		}

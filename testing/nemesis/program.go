@@ -17,13 +17,13 @@ import (
 // supervisor does, unless a fault holds it down.
 type Program struct {
 	Name     string
-	settings process.Settings
+	settings process.Program
 	args     []string
 	ended    func(p *Program, code int) // called after an unrequested end
 	log      *os.File
 
 	mu      sync.Mutex
-	running *process.Process
+	running *process.Running
 	held    int // faults that keep it from being started
 	extra   []string
 	changed chan struct{} // wakes the supervisor
@@ -35,7 +35,7 @@ type Program struct {
 const restartAfter = time.Second
 
 // startProgram starts a program, with its log in a folder.
-func startProgram(folder, name string, settings process.Settings, ended func(*Program, int), args ...string) (*Program, error) {
+func startProgram(folder, name string, settings process.Program, ended func(*Program, int), args ...string) (*Program, error) {
 	log, err := os.OpenFile(filepath.Join(folder, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (p *Program) supervise() {
 }
 
 // next starts the program unless it is held.
-func (p *Program) next() (run *process.Process, closing bool) {
+func (p *Program) next() (run *process.Running, closing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing || p.held > 0 {
@@ -103,7 +103,7 @@ func (p *Program) wake() {
 }
 
 // Hold keeps the program from being started, until Release.
-func (p *Program) Hold() *process.Process {
+func (p *Program) Hold() *process.Running {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held++
@@ -146,7 +146,7 @@ func (p *Program) Terminate(within time.Duration) error {
 }
 
 // Signal sends a signal to the program if it runs, and returns it.
-func (p *Program) Signal(s syscall.Signal) *process.Process {
+func (p *Program) Signal(s syscall.Signal) *process.Running {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running != nil {
@@ -157,7 +157,7 @@ func (p *Program) Signal(s syscall.Signal) *process.Process {
 
 // Pause stops the program if it runs, and returns it when nothing of it runs
 // any more.
-func (p *Program) Pause() *process.Process {
+func (p *Program) Pause() *process.Running {
 	run := p.Signal(syscall.SIGSTOP)
 	if run != nil {
 		process.AwaitStopped(run.Cmd.Process.Pid)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // Run is a run of the nemesis.
@@ -66,7 +69,7 @@ func (r *Run) Execute(ctx context.Context) error {
 		return err
 	}
 	events.start()
-	err = waitFor(patient, "all kinds of callers to be answered", r.served)
+	err = natstest.Await(patient, "all kinds of callers to be answered", r.served)
 	if err == nil {
 		err = r.inject(ctx)
 	}
@@ -98,14 +101,10 @@ var errUnserved = errors.New("not answered")
 
 // inTheEnd compares the final states.
 func (r *Run) inTheEnd(e *events) {
-	if err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*", "--json", "id"); err != nil {
+	if _, err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*", "--json", "id"); err != nil {
 		r.checker.Violation("enrich verify: %v", err)
 	}
-	for tag, next := range r.nextIDs() {
-		if highest := r.checker.Highest(tag); highest >= next {
-			r.checker.Violation("STORE: ID %d of %s was handed out, but the store begins at %d", highest, tag, next)
-		}
-	}
+	r.compareStore()
 	for name := range r.programs {
 		text, _ := os.ReadFile(filepath.Join(r.folder, name+".log"))
 		for _, bad := range []string{"DATA RACE", "\npanic: ", "\nfatal error: "} {
@@ -115,4 +114,31 @@ func (r *Run) inTheEnd(e *events) {
 		}
 	}
 	r.checker.events = int64(e.seen())
+}
+
+// compareStore checks that the store goes on above every ID of every tag.
+func (r *Run) compareStore() {
+	list, err := r.idworker("tag", "export")
+	if err != nil {
+		r.checker.Violation("tag export: %v", err)
+		return
+	}
+	found := 0
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		next, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			continue
+		}
+		found++
+		if highest := r.checker.Highest(fields[0]); highest >= next {
+			r.checker.Violation("STORE: ID %d of %s was handed out, but the store begins at %d", highest, fields[0], next)
+		}
+	}
+	if found == 0 {
+		r.checker.Violation("tag export lists nothing:\n%s", list)
+	}
 }

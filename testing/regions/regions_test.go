@@ -160,7 +160,7 @@ func TestCut(t *testing.T) {
 			c.answers(50, r.name, kinds...)
 		}
 		for _, m := range append(p.b, p.edge...) {
-			natstest.Eventually(t, m.name+" has a worker ID again", func() bool { return m.metric("idworker_lease_held", "") == 1 })
+			natstest.Eventually(t, m.Name()+" has a worker ID again", func() bool { return m.metric("idworker_lease_held", "") == 1 })
 		}
 		c.since("worker IDs again")
 	}

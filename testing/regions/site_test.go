@@ -104,7 +104,7 @@ func (s *site) start(name string, files map[string]string, main string, envs [][
 			env = append(env, u.PasswordVariable()+"="+secret+u.Name)
 		}
 		r.addresses = append(r.addresses, address)
-		r.servers = append(r.servers, launch(s.t, fmt.Sprintf("nats-server %s-%d", name, i+1), natsServer, env,
+		r.servers = append(r.servers, launch(s.t, natsServer, env,
 			"-c", filepath.Join(dir, main), "-a", host, "-p", port))
 	}
 	for _, server := range r.servers {
@@ -247,7 +247,7 @@ func (r *region) launch(user string, args ...string) *member {
 	r.t.Helper()
 	address := freeAddress(r.t)
 	args = append([]string{"serve", "--http", address}, args...)
-	return &member{launch(r.t, "idworker in "+r.name+": "+strings.Join(args, " "), idworker, r.env(user), args...), address}
+	return &member{launch(r.t, idworker, r.env(user), args...), address}
 }
 
 // serve starts a process, and returns when it serves.
@@ -263,7 +263,7 @@ func (r *region) must(user string, args ...string) string {
 	r.t.Helper()
 	var p *program
 	natstest.Eventually(r.t, "idworker "+strings.Join(args, " ")+" succeeds", func() bool {
-		p = launch(r.t, "idworker "+strings.Join(args, " "), idworker, r.env(user), args...)
+		p = launch(r.t, idworker, r.env(user), args...)
 		<-p.Ended
 		return p.Cmd.ProcessState.ExitCode() == 0
 	})

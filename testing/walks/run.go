@@ -72,8 +72,7 @@ func (b builds) run(w walk) (n int, profile string, err error) {
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	settings := process.Settings{Binary: b.covered, Env: []string{"GOCOVERDIR=" + dir}}
-	s.process, err = settings.Launch("serve", "--listen", s.nats, "--http", s.http, "--data", filepath.Join(dir, "data"),
+	s.process, err = process.Program{Binary: b.covered, Env: []string{"GOCOVERDIR=" + dir}}.Launch("serve", "--listen", s.nats, "--http", s.http, "--data", filepath.Join(dir, "data"),
 		"--max-step", maxStep, "--max-batch", maxStep)
 	if err != nil {
 		return 0, "", err
@@ -97,7 +96,7 @@ func (b builds) run(w walk) (n int, profile string, err error) {
 
 // server is idworker serve with coverage counters.
 type server struct {
-	process    *process.Process
+	process    *process.Running
 	nats, http string // its addresses
 	caller     string // the program without counters
 }
@@ -151,13 +150,11 @@ func (s server) awaitReady() error {
 
 // call runs a command of idworker, and returns its output.
 func (s server) call(args ...string) ([]byte, error) {
-	cmd := exec.Command(s.caller, append(args, "--server", "nats://"+s.nats)...)
-	cmd.Env = process.NeutralEnv()
-	out, err := cmd.Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		err = fmt.Errorf("idworker %s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
+	p, err := process.Program{Binary: s.caller}.Run(append(args, "--server", "nats://"+s.nats)...)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	return []byte(p.Stdout.String()), nil
 }
 
 // loads returns the number of store calls for a segment so far.

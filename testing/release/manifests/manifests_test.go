@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -68,7 +67,7 @@ func (s *site) start(env []string, args ...string) {
 		s.t.Fatal(err)
 	}
 	p := s.launch(bin, env, args...)
-	s.await(p, "nats-server is ready", func() bool { return strings.Contains(p.Stderr.String(), "Server is ready") })
+	p.AwaitLog(s.t, "Server is ready")
 }
 
 // translated translates all names in a list.
@@ -80,48 +79,26 @@ func (s *site) translated(list []string) (result []string) {
 }
 
 // launch starts a process, which ends with the test.
-func (s *site) launch(bin string, env []string, args ...string) *process.Process {
+func (s *site) launch(bin string, env []string, args ...string) *process.Running {
 	s.t.Helper()
-	p, err := process.Settings{Binary: bin, Dir: s.t.TempDir(), Env: env}.Launch(args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		p.Kill()
-		if s.t.Failed() {
-			s.t.Logf("%s %v:\n%s", filepath.Base(bin), args, p.Stderr.Tail())
-		}
-	})
-	return p
+	return process.Program{Binary: bin, Dir: s.t.TempDir(), Env: env}.Start(s.t, args...)
 }
 
 // serve starts a container's process, and returns when it serves.
 func (s *site) serve(env []string, args ...string) {
 	s.t.Helper()
 	p := s.launch(s.bin, env, args...)
-	s.await(p, "it serves", func() bool { return strings.Contains(p.Stderr.String(), "\tserving\t") })
-}
-
-func (s *site) await(p *process.Process, what string, cond func() bool) {
-	s.t.Helper()
-	natstest.Eventually(s.t, what, func() bool {
-		if p.HasEnded() {
-			s.t.Fatalf("before %s, the process ended:\n%s", what, p.Stderr.Tail())
-		}
-		return cond()
-	})
+	p.AwaitLog(s.t, "\tserving\t")
 }
 
 // run runs a command, which has to succeed, and returns its output.
 func (s *site) run(env []string, args ...string) string {
 	s.t.Helper()
-	cmd := exec.Command(s.bin, args...)
-	cmd.Env = append(process.NeutralEnv(), env...)
-	out, err := cmd.CombinedOutput()
+	p, err := process.Program{Binary: s.bin, Env: env}.Run(args...)
 	if err != nil {
-		s.t.Fatalf("idworker %v: %v\n%s", args, err, out)
+		s.t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(p.Stdout.String())
 }
 
 // firstID gets the first ID of a tag.
