@@ -92,13 +92,7 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(g), 11))
 			for range each {
-				step := 1 + random.Int64N(maxStep)
-				seg, err := Reserve(patient(t), reserving, "order", step)
-				if err != nil {
-					t.Errorf("Reserve: %v", err)
-					return
-				}
-				ledger.AddSegment("order", step, seg.Segment)
+				take(t, reserving, &ledger, "order", 1+random.Int64N(maxStep))
 			}
 		})
 		wg.Go(func() {
@@ -110,15 +104,9 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Raise: %v", err)
 					return
 				}
-				seg, err := Reserve(patient(t), raising, "order", 10)
-				if err != nil {
-					t.Errorf("Reserve: %v", err)
-					return
-				}
-				if seg.First < to {
+				if seg, ok := take(t, raising, &ledger, "order", 10); ok && seg.First < to {
 					t.Errorf("got %v after Raise to %d", seg, to)
 				}
-				ledger.AddSegment("order", 10, seg.Segment)
 			}
 		})
 	}

@@ -105,11 +105,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 		})
 	}
 	for ledger.Len() < 20 && !t.Failed() {
-		if seg, err := Reserve(patient(t), admin, "order", 1); err == nil {
-			ledger.AddSegment("order", 1, seg.Segment)
-		} else {
-			t.Errorf("Reserve: %v", err)
-		}
+		take(t, admin, &ledger, "order", 1)
 	}
 	err := admin.RemoveTag(patient(t), "order")
 	removed.Store(true)
@@ -167,36 +163,14 @@ func testRemovedComesBackAbove(t *testing.T, open func() store.Store) {
 // Several callers create a removed tag again: one succeeds, and no other sets
 // it back.
 func testRemovedCreateRace(t *testing.T, open func() store.Store) {
-	const racers = 4
-	admin := open()
-	handles := make([]store.Store, racers)
-	for i := range handles {
-		handles[i] = open()
-	}
+	admin, all := open(), handles(open, 4)
 	create(t, admin, "order", 10, 1)
 	for range 10 {
 		floor := reserve(t, admin, "order", 10).End
 		remove(t, admin, "order")
-		errs := make([]error, racers)
-		var wg sync.WaitGroup
-		for i, s := range handles {
-			wg.Go(func() {
-				errs[i] = s.CreateTag(patient(t), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
-			})
-		}
-		wg.Wait()
-		won := -1
-		for i, err := range errs {
-			switch {
-			case err == nil && won < 0:
-				won = i
-			case !errors.Is(err, store.ErrTagExists):
-				t.Errorf("CreateTag by %d: %v, want ErrTagExists", i, err)
-			}
-		}
-		if won < 0 {
-			t.Fatalf("nobody created it: %v", errs)
-		}
+		won := winner(t, race(all, func(i int, s store.Store) error {
+			return s.CreateTag(patient(t), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
+		}))
 		expect(t, admin, "order", 1, floor+int64(won))
 	}
 }
