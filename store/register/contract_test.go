@@ -79,7 +79,7 @@ func (tabled) MayBurn() {}
 // TestContractOfTables: the register in front of Leaf's table is a store.
 func TestContractOfTables(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]*leaftest.Backend{"MySQL": &leaftest.MySQLBackend, "PostgreSQL": &leaftest.PostgresBackend} {
+	for name, b := range map[string]leaftest.Dialect{"MySQL": leaftest.MySQL, "PostgreSQL": leaftest.Postgres} {
 		for cache, wrap := range map[string]func(*Store) store.Store{
 			"fresh": func(s *Store) store.Store { return s },
 			"stale": func(s *Store) store.Store { return stale{s} },

@@ -59,7 +59,7 @@ func TestTriggerOnUpdate(t *testing.T) {
 		db.Exec(t, "CREATE TABLE audit (id bigint AUTO_INCREMENT PRIMARY KEY, n bigint) AUTO_INCREMENT=777000",
 			"INSERT INTO audit (n) VALUES (1)", "CREATE TRIGGER audit "+trigger)
 		name := db.Name() + "_t"
-		user := leaftest.MySQLBackend.User(name, "pw", "SELECT, INSERT, UPDATE")
+		user := leaftest.MySQL.User(name, "pw", "SELECT, INSERT, UPDATE")
 		db.Exec(t, "CREATE TABLE other (n int)")
 		db.Exec(t, user[:len(user)-1]...)
 		opened := leaftest.Open(t, db.DSNFor(name, "pw"), "leaf_alloc")
@@ -274,7 +274,7 @@ func TestUnsafeSettingsOfMySQL(t *testing.T) {
 			s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")
 			for set, want := range test.cases {
 				srv.Exec(t, "SET GLOBAL "+set)
-				if got, unknown := leaftest.Unsafe(t, s); unknown || !maps.Equal(got, want) {
+				if got, unknown := unsafe(t, s); unknown || !maps.Equal(got, want) {
 					t.Errorf("%s: unsafe is %v, unknown %v, want %v", set, got, unknown, want)
 				}
 			}

@@ -292,7 +292,7 @@ func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[str
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Close() }()
-		got, unknown := leaftest.Unsafe(t, s)
+		got, unknown := unsafe(t, s)
 		return !unknown && maps.Equal(got, want)
 	})
 }
@@ -304,7 +304,7 @@ func TestUnknownSettingOfPostgres(t *testing.T) {
 	counting(t, srv.DB, officialPostgres)
 	srv.Exec(t, "CREATE USER app PASSWORD 'pw'", "REVOKE EXECUTE ON FUNCTION pg_catalog.current_setting(text) FROM public")
 	s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")
-	if got, unknown := leaftest.Unsafe(t, s); !unknown || len(got) > 0 {
+	if got, unknown := unsafe(t, s); !unknown || len(got) > 0 {
 		t.Errorf("unsafe is %v, unknown %v", got, unknown)
 	}
 	srv.Kill()

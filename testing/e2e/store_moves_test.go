@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
@@ -20,20 +19,17 @@ import (
 func TestDatabaseMoves(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
-	for _, b := range []struct {
-		database
-		pair *leaftest.Backend
-	}{{databases[0], &leaftest.MySQLBackend}, {databases[1], &leaftest.PostgresBackend}} {
+	for _, b := range databases {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			pair := b.pair.Pair(t)
+			pair := b.Pair(t)
 			pair.Exec(t, b.Shapes["official"])
 			var tags []string
 			for n := range 20 {
 				tags = append(tags, fmt.Sprint("tag", n))
 				insert(t, pair.DB, "'"+tags[n]+"', 1, 10")
 			}
-			grant := b.pair.User("loader", canary, "SELECT, INSERT, UPDATE")
+			grant := b.User("loader", canary, "SELECT, INSERT, UPDATE")
 			pair.Exec(t, grant[:len(grant)-1]...)
 			pair.Follow()
 			name := proxy.Start(t, pair.Addr())
@@ -120,10 +116,7 @@ func installationOf(metrics string) string {
 func TestNumbersEnd(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
-	for _, b := range []struct {
-		database
-		*leaftest.Backend
-	}{{databases[0], &leaftest.MySQLBackend}, {databases[1], &leaftest.PostgresBackend}} {
+	for _, b := range databases {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			db := b.find(t)

@@ -1,4 +1,4 @@
-package leaftest
+package sql_test
 
 import (
 	dbsql "database/sql"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -16,7 +17,7 @@ import (
 // Leaf's servers, several tables and an administrator who changes the step all
 // use the same row: no ID is handed out twice, and no ID between two ranges is
 // left out.
-func (b *Backend) testBesideLeaf(t *testing.T, create string) {
+func (b *suite) testBesideLeaf(t *testing.T, create string) {
 	enough := int64(tier.Pick(20_000, 200_000))
 	db := b.Database(t)
 	admin := fresh(t, db, create)
@@ -28,7 +29,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 	enoughOf := func() bool { return ours.Load() >= enough && leafs.Load() >= enough/10 || t.Failed() }
 	var wg sync.WaitGroup
 	for g := range 3 {
-		s := Open(t, db.DSN(), "leaf_alloc")
+		s := leaftest.Open(t, db.DSN(), "leaf_alloc")
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(g), 3))
 			last := int64(0)
@@ -80,7 +81,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 
 // A row is deleted while Leaf's servers use it: all that they got lies below
 // the value with which it was deleted.
-func (b *Backend) testRemoveBesideLeaf(t *testing.T) {
+func (b *suite) testRemoveBesideLeaf(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.Shapes["official"])
 	for range tier.Pick(20, 200) {

@@ -1,19 +1,20 @@
-package leaftest
+package sql_test
 
 import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
 )
 
 // A statement whose answer is lost is not sent again: its range is a gap.
-func (b *Backend) testSentOnce(t *testing.T) {
+func (b *suite) testSentOnce(t *testing.T) {
 	db := b.Database(t)
 	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 	proxy := proxy.Start(t, db.Addr())
-	s := Open(t, db.DSNVia(proxy), "leaf_alloc")
+	s := leaftest.Open(t, db.DSNVia(proxy), "leaf_alloc")
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func (b *Backend) testSentOnce(t *testing.T) {
 		}
 		next += change.by
 	}
-	direct := Open(t, db.DSN(), "leaf_alloc")
+	direct := leaftest.Open(t, db.DSN(), "leaf_alloc")
 	natstest.Eventually(t, "both statements to take effect", func() bool {
 		order, _ := direct.Find(t.Context(), "order")
 		created, _ := direct.Find(t.Context(), "new")
@@ -49,11 +50,11 @@ func (b *Backend) testSentOnce(t *testing.T) {
 }
 
 // A reservation costs a single round trip, even on a connection that was idle.
-func (b *Backend) testOneRoundTrip(t *testing.T) {
+func (b *suite) testOneRoundTrip(t *testing.T) {
 	db := b.Database(t)
 	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 	link := proxy.Start(t, db.Addr())
-	s := Open(t, db.DSNVia(link), "leaf_alloc")
+	s := leaftest.Open(t, db.DSNVia(link), "leaf_alloc")
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
