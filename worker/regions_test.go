@@ -24,7 +24,7 @@ import (
 
 // regions are a hub and a leaf node, each with a JetStream domain of its own.
 type regions struct {
-	hub, leaf *natstest.Server
+	hub, leaf *natstest.Node
 	link      *proxy.Proxy // of the leaf node to its hub, which is refused at first
 }
 
@@ -62,7 +62,7 @@ func ofDatacenter(datacenter int64) worker.Config {
 	return worker.Config{Role: worker.RoleSnowflake, Lease: lease.Config{Layout: snowflake.Twitter(), Datacenter: datacenter, Worker: &id}}
 }
 
-func streamNames(t *testing.T, s *natstest.Server) (names []string) {
+func streamNames(t *testing.T, s *natstest.Node) (names []string) {
 	t.Helper()
 	list := newJetStream(t, s).StreamNames(t.Context())
 	for name := range list.Name() {

@@ -28,7 +28,7 @@ type result struct {
 // site is an installation in this process, for commands.
 type site struct {
 	*testing.T
-	nats *natstest.Server
+	nats *natstest.Node
 	url  string
 	stop func() // ends the serving process
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-func answer(kind Kind, tag string, sent, received time.Duration, ranges ...messages.Range) *Call {
+func answer(kind CallKind, tag string, sent, received time.Duration, ranges ...messages.Range) *Call {
 	c := &Call{Kind: kind, Tag: tag, Sent: sent, Received: received, Ranges: ranges}
 	for _, r := range ranges {
 		c.Count += r.Len()

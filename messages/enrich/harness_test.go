@@ -51,7 +51,7 @@ func (c *counter) SnowflakeN(ctx context.Context, n int64) ([]messages.Range, er
 // bed is a server with a source and a target.
 type bed struct {
 	*testing.T
-	server *natstest.Server
+	server *natstest.Node
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	ids    *counter

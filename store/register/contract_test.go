@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 const prefix = messages.DefaultPrefix
 
 // connect returns a configuration on its own connection.
-func connect(t testing.TB, srv *natstest.Server) Config {
+func connect(t testing.TB, srv *natstest.Node) Config {
 	t.Helper()
 	return Config{JetStream: natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1))), Prefix: prefix}
 }

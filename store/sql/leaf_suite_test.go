@@ -16,7 +16,7 @@ import (
 // databases that are not set up. Each file is named for what it checks.
 type suite struct {
 	leaftest.Dialect
-	Start func(testing.TB, ...string) *dbtest.Server // the test's own
+	Start func(testing.TB, ...string) *dbtest.Instance // the test's own
 
 	// Rest is a DSN without a user.
 	Rest func(addr, database string) string

@@ -284,7 +284,7 @@ func TestUnsafeSettingsOfPostgres(t *testing.T) {
 
 // eventuallyUnsafe retries with new connections until a setting takes effect:
 // the server reloads its configuration after its reply.
-func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[string]string) {
+func eventuallyUnsafe(t *testing.T, srv *dbtest.Instance, set string, want map[string]string) {
 	t.Helper()
 	natstest.Eventually(t, set+" to be reported", func() bool {
 		s, err := sql.Open(srv.DSNFor("app", "pw"), "leaf_alloc")

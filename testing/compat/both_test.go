@@ -116,7 +116,7 @@ func (s *mixedSite) left(tag string) int64 {
 
 // send sends a request, once: a client that repeats it would lose IDs. The
 // function that it returns awaits the reply and checks its IDs.
-func (s *mixedSite) send(kind history.Kind, tag string, n int64) (await func() error) {
+func (s *mixedSite) send(kind history.CallKind, tag string, n int64) (await func() error) {
 	c := &history.Call{Kind: kind, Tag: tag, Count: n, Sent: time.Since(s.began)}
 	replies, err := s.conn.SubscribeSync(s.conn.NewInbox())
 	if err == nil {

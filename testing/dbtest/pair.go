@@ -16,11 +16,11 @@ import (
 )
 
 // Pair is a primary server and an asynchronous replica: commits of the primary
-// reach the replica later, or never. The embedded Server is always the primary.
+// reach the replica later, or never. The embedded Instance is always the primary.
 // Call its methods from the test's own goroutine.
 type Pair struct {
-	*Server
-	replica *Server
+	*Instance
+	replica *Instance
 	how     replication
 	link    *proxy.Proxy // by way of which the replica reaches the primary
 }
@@ -87,8 +87,8 @@ func (b *brand) pair(t testing.TB, how replication) *Pair {
 	}
 	second.at.port = strconv.Itoa(freeport.Get(t))
 	primary := b.serverOn(t, first)
-	replica := &Server{&DB{brand: b, at: second.at, name: primary.name}, t, second}
-	return &Pair{Server: primary, replica: replica, how: how, link: proxy.Start(t, primary.Addr())}
+	replica := &Instance{&DB{brand: b, at: second.at, name: primary.name}, t, second}
+	return &Pair{Instance: primary, replica: replica, how: how, link: proxy.Start(t, primary.Addr())}
 }
 
 // Replica is the database on the replica, to read from.
@@ -123,7 +123,7 @@ func (p *Pair) FailOver() {
 	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
 	defer cancel()
 	p.must("promote", p.how.promote(ctx, p.replica.sql))
-	p.Server, p.replica = p.replica, p.Server
+	p.Instance, p.replica = p.replica, p.Instance
 }
 
 // SwitchOver makes the primary read-only, and promotes the replica once it has
@@ -135,7 +135,7 @@ func (p *Pair) SwitchOver() {
 	p.must("demote", p.how.demote(ctx, p.sql))
 	p.catchUp(ctx)
 	p.must("promote", p.how.promote(ctx, p.replica.sql))
-	p.Server, p.replica = p.replica, p.Server
+	p.Instance, p.replica = p.replica, p.Instance
 }
 
 // catchUp waits until the replica has all that the primary had.

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Server is a server of the test's own, with an empty database on it. It is
+// Instance is a server of the test's own, with an empty database on it. It is
 // removed when the test ends. Call its methods from the test's own goroutine.
-type Server struct {
+type Instance struct {
 	*DB
 	t     testing.TB
 	local *local
@@ -15,19 +15,19 @@ type Server struct {
 
 // StartMySQL runs a MySQL or MariaDB server. Arguments for it override those of
 // this package.
-func StartMySQL(t testing.TB, args ...string) *Server {
+func StartMySQL(t testing.TB, args ...string) *Instance {
 	t.Helper()
 	return mysqlServer.own(t, args...)
 }
 
 // StartPostgres runs a PostgreSQL server. Arguments for it override those of
 // this package.
-func StartPostgres(t testing.TB, args ...string) *Server {
+func StartPostgres(t testing.TB, args ...string) *Instance {
 	t.Helper()
 	return postgresServer.own(t, args...)
 }
 
-func (b *brand) own(t testing.TB, args ...string) *Server {
+func (b *brand) own(t testing.TB, args ...string) *Instance {
 	t.Helper()
 	s, err := b.install(args...)
 	if err != nil {
@@ -38,19 +38,19 @@ func (b *brand) own(t testing.TB, args ...string) *Server {
 }
 
 // serverOn makes an empty database on a server that runs.
-func (b *brand) serverOn(t testing.TB, s *local) *Server {
+func (b *brand) serverOn(t testing.TB, s *local) *Instance {
 	t.Helper()
 	from, err := b.describe(s.program, s.at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("server: %s", from)
-	return &Server{b.create(t, s.at), t, s}
+	return &Instance{b.create(t, s.at), t, s}
 }
 
 // Beside makes an empty database on this server, with the name of a database on
 // another.
-func (s *Server) Beside(other *DB) *DB {
+func (s *Instance) Beside(other *DB) *DB {
 	s.t.Helper()
 	s.Exec(s.t, "CREATE DATABASE "+other.name)
 	d := &DB{brand: s.brand, at: s.at, name: other.name}
@@ -59,20 +59,20 @@ func (s *Server) Beside(other *DB) *DB {
 }
 
 // Pause freezes the server: connections stay open, and nothing answers.
-func (s *Server) Pause() {
+func (s *Instance) Pause() {
 	s.t.Helper()
 	s.must("pause", s.local.signal(syscall.SIGSTOP))
 }
 
 // Resume lets a paused server continue.
-func (s *Server) Resume() {
+func (s *Instance) Resume() {
 	s.t.Helper()
 	s.must("resume", s.local.signal(syscall.SIGCONT))
 }
 
 // Kill ends the server at once, without a clean shutdown, and returns when it
 // is gone.
-func (s *Server) Kill() {
+func (s *Instance) Kill() {
 	s.t.Helper()
 	s.must("kill", s.local.kill())
 	s.dropIdle()
@@ -80,12 +80,12 @@ func (s *Server) Kill() {
 
 // Restart starts a killed server again, on its port and its data, and returns
 // when it answers.
-func (s *Server) Restart() {
+func (s *Instance) Restart() {
 	s.t.Helper()
 	s.must("restart", s.local.start())
 }
 
-func (s *Server) must(what string, err error) {
+func (s *Instance) must(what string, err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatalf("%s: %s the server: %v", s.brand.name, what, err)

@@ -39,7 +39,7 @@ func TestHTTP(t *testing.T) {
 const firstToken, secondToken = "the-first-token-of-a-team", "the-second-token-of-a-team"
 
 type httpSite struct {
-	ns                  *natstest.Server
+	ns                  *natstest.Node
 	pair                pair
 	worker, loader, api string // addresses
 	tokens              string // file

@@ -15,7 +15,7 @@ import (
 
 // sites are a hub and a leaf node, each with a JetStream domain of its own:
 // subjects cross the link, buckets do not.
-type sites struct{ hub, leaf *natstest.Server }
+type sites struct{ hub, leaf *natstest.Node }
 
 func startSites(t *testing.T) sites {
 	t.Helper()
@@ -63,7 +63,7 @@ func (s sites) domain(t *testing.T) {
 	}
 }
 
-func streamCount(t *testing.T, s *natstest.Server) int {
+func streamCount(t *testing.T, s *natstest.Node) int {
 	t.Helper()
 	info, err := s.Running().Jsz(nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // registerSite is a NATS server of the operator's, and processes on it.
 type registerSite struct {
-	net   *natstest.Server
+	net   *natstest.Node
 	data  string // of the server
 	js    jetstream.JetStream
 	load  *callers

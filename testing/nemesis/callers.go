@@ -55,9 +55,9 @@ func (c *callers) connect() (*nats.Conn, error) {
 	return conn, err
 }
 
-// group is a number of callers of a kind, each sending so many requests a
+// callerGroup is a number of callers of a kind, each sending so many requests a
 // second, and waiting for each answer.
-type group struct {
+type callerGroup struct {
 	kind    Kind
 	callers int
 	rate    float64
@@ -76,7 +76,7 @@ type caller struct {
 // startCallers starts all callers.
 func (r *Run) startCallers(stop context.Context) (*callers, error) {
 	c := &callers{run: r, stop: stop, http: newBalancer(r.apis, httpSilence)}
-	groups := []group{
+	groups := []callerGroup{
 		{Single, 4, 100, (*caller).single},
 		{Batch, 3, 35, (*caller).batch},
 		{Raw, 2, 100, (*caller).rawPlain},
@@ -123,7 +123,7 @@ func (c *callers) finish() {
 }
 
 // askAll sends requests at a rate.
-func (c *caller) askAll(s group) {
+func (c *caller) askAll(s callerGroup) {
 	for range ticks(c.stop, time.Duration(float64(time.Second)/s.rate)) {
 		if call := s.ask(c); call != nil {
 			c.run.record(call)

@@ -23,8 +23,8 @@ type cast struct {
 	links    map[string][]*proxy.Proxy // by whose they are
 	urls     map[string][]string       // of the servers, through whose proxies
 	apis     []string                  // where the workers answer HTTP, through the callers' proxies
-	programs map[string]*Program
-	cluster  *Cluster
+	programs map[string]*Supervised
+	cluster  *natsServers
 	database *database
 	cutters  map[string]*proxy.Proxy // in front of the links of some
 	watchers []*nats.Conn            // to read grants
@@ -34,7 +34,7 @@ type cast struct {
 type binaries struct{ plain, race, server string }
 
 // clock is a program's clock.
-func (r *Run) clock(name string) Clock { return Clock{filepath.Join(r.work, name+".clock")} }
+func (r *Run) clock(name string) ClockFile { return ClockFile{filepath.Join(r.work, name+".clock")} }
 
 // build builds the programs.
 func (r *Run) build() (err error) {
@@ -55,9 +55,9 @@ func (r *Run) build() (err error) {
 // start brings the cast onto the stage.
 func (r *Run) start() error {
 	r.began = time.Now()
-	r.links, r.urls, r.programs = make(map[string][]*proxy.Proxy), make(map[string][]string), make(map[string]*Program)
+	r.links, r.urls, r.programs = make(map[string][]*proxy.Proxy), make(map[string][]string), make(map[string]*Supervised)
 	r.granted = new(Granted)
-	r.checker = NewChecker(snowflake.Default(), r.granted)
+	r.checker = NewJudge(snowflake.Default(), r.granted)
 	r.checker.told = func(violation string) { r.Say("%6.1fs VIOLATION: %s", r.now().Seconds(), violation) }
 	var err error
 	if r.history, err = history.Create(filepath.Join(r.folder, "history.gz"), snowflake.Default()); err != nil {
@@ -175,7 +175,7 @@ func (r *Run) idworker(args ...string) (string, error) {
 }
 
 // ended records a program's unrequested end.
-func (r *Run) ended(p *Program, code int) {
+func (r *Run) ended(p *Supervised, code int) {
 	r.note("%s ended by itself with exit code %d: %s", p.Name, code, p.lastWords())
 }
 

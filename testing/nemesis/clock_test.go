@@ -34,7 +34,7 @@ func main() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := Clock{filepath.Join(dir, "clock")}
+	clock := ClockFile{filepath.Join(dir, "clock")}
 	p, err := process.Program{Binary: binary, Env: []string{clock.env()}}.Launch()
 	if err != nil {
 		t.Fatal(err)

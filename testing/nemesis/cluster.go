@@ -19,11 +19,11 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// Cluster is three nats-servers whose routes go through proxies. A server with
+// natsServers are three nats-servers whose routes go through proxies. A server with
 // a higher number makes the route to a server with a lower number; they
 // advertise no addresses that would lead past the proxies.
-type Cluster struct {
-	programs  []*Program
+type natsServers struct {
+	programs  []*Supervised
 	addresses []string // of the servers, for clients that no fault affects
 	disks     []string // folder of each server's data
 	tmpfs     bool     // each is a disk of its own, of limited size
@@ -36,7 +36,7 @@ const diskSize = 768 << 20
 
 // startCluster starts the servers.
 func (r *Run) startCluster() error {
-	c := &Cluster{tmpfs: true}
+	c := &natsServers{tmpfs: true}
 	r.cluster = c
 	var listen []string
 	for range servers {
@@ -83,7 +83,7 @@ cluster { name: nemesis, ping_interval: "500ms", ping_max: 3, listen: %q, advert
 }
 
 // connect connects past all proxies, and waits for the cluster.
-func (c *Cluster) connect() (err error) {
+func (c *natsServers) connect() (err error) {
 	c.conn, err = nats.Connect(strings.Join(c.urls(), ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*ms), nats.RetryOnFailedConnect(true),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Name("nemesis"))
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Cluster) connect() (err error) {
 	})
 }
 
-func (c *Cluster) urls() (urls []string) {
+func (c *natsServers) urls() (urls []string) {
 	for _, a := range c.addresses {
 		urls = append(urls, "nats://"+a)
 	}
@@ -112,7 +112,7 @@ var errNoLeader = errors.New("no leader")
 var errNotSeen = errors.New("not seen")
 
 // leader is the server that leads a stream.
-func (c *Cluster) leader(stream string) (*Program, error) {
+func (c *natsServers) leader(stream string) (*Supervised, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	s, err := c.js.Stream(ctx, stream)
@@ -131,13 +131,13 @@ func (c *Cluster) leader(stream string) (*Program, error) {
 }
 
 // stepDown has the leader of a stream give way.
-func (c *Cluster) stepDown(stream string) error {
+func (c *natsServers) stepDown(stream string) error {
 	_, err := c.conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, 2*time.Second)
 	return err
 }
 
 // filler is the file that fills a disk.
-func (c *Cluster) filler(server string) string {
+func (c *natsServers) filler(server string) string {
 	return filepath.Join(c.disks[slices.Index(servers, server)], "filler")
 }
 
@@ -145,7 +145,7 @@ func (c *Cluster) filler(server string) string {
 var errNoDisk = errors.New("not done: no right to mount a tmpfs")
 
 // fill fills a server's disk.
-func (c *Cluster) fill(server string) error {
+func (c *natsServers) fill(server string) error {
 	if !c.tmpfs {
 		return errNoDisk
 	}
@@ -165,7 +165,7 @@ func (c *Cluster) fill(server string) error {
 }
 
 // close ends the servers.
-func (c *Cluster) close() {
+func (c *natsServers) close() {
 	if c.conn != nil {
 		c.conn.Close()
 	}

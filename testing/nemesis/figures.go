@@ -29,9 +29,9 @@ type effect struct {
 // outcome of requests.
 const aftermath = 5 * time.Second
 
-// figures collects effects. Several faults last at a time, and each counts for
+// outcomes collects effects. Several faults last at a time, and each counts for
 // every request during it.
-type figures struct {
+type outcomes struct {
 	mu      sync.Mutex
 	current []*effect
 	all     []*effect
@@ -48,7 +48,7 @@ type tally struct {
 // prefetchers live on memory.
 var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, HTTP, HTTPStrict, Event}
 
-func (f *figures) begin(fault Fault, now time.Duration) *effect {
+func (f *outcomes) begin(fault Fault, now time.Duration) *effect {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := &effect{Fault: fault, begun: now}
@@ -57,7 +57,7 @@ func (f *figures) begin(fault Fault, now time.Duration) *effect {
 }
 
 // end records that a fault is mended, or why it was skipped.
-func (f *figures) end(e *effect, now time.Duration, failure error) {
+func (f *outcomes) end(e *effect, now time.Duration, failure error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.ended, e.failure, e.waiting = now, failure, make(map[Kind]bool)
@@ -67,7 +67,7 @@ func (f *figures) end(e *effect, now time.Duration, failure error) {
 }
 
 // add counts a call for the faults under which it was.
-func (f *figures) add(c *Call) {
+func (f *outcomes) add(c *Call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.kinds == nil {
@@ -106,7 +106,7 @@ func (f *figures) add(c *Call) {
 
 // late are the kinds of callers that have not been answered a request sent
 // after a time, by now.
-func (f *figures) late(since time.Duration) (kinds []Kind) {
+func (f *outcomes) late(since time.Duration) (kinds []Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.current {
@@ -140,7 +140,7 @@ func (r *Run) Result() string {
 }
 
 // table is the figures as two tables.
-func (f *figures) table() string {
+func (f *outcomes) table() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var b strings.Builder
@@ -170,7 +170,7 @@ func (f *figures) table() string {
 }
 
 // count is how many faults were done, and how many were not.
-func (f *figures) count() (done, notDone int) {
+func (f *outcomes) count() (done, notDone int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.all {

@@ -10,7 +10,7 @@ import (
 // TestFaultsThatWereNotDone: skipped faults are counted apart, and outcomes of
 // requests during them are not attributed to them.
 func TestFaultsThatWereNotDone(t *testing.T) {
-	var f figures
+	var f outcomes
 	kill := f.begin(Fault{Kind: "kill"}, 0)
 	full := f.begin(Fault{Kind: "disk full"}, 0)
 	f.add(&Call{Kind: Single, Tag: "order", Sent: time.Second, Received: 2 * time.Second, Count: 1, Err: "no"})

@@ -143,7 +143,7 @@ func (r *Run) beginProcess(f Fault) (note string, mend func() error, err error) 
 
 // terminate sends SIGTERM to a program. It is restarted when it has ended and
 // the fault is over.
-func (r *Run) terminate(p *Program) (mend func() error) {
+func (r *Run) terminate(p *Supervised) (mend func() error) {
 	result := make(chan error, 1)
 	go func() { result <- p.Terminate(endWithin) }()
 	return func() error {
@@ -157,7 +157,7 @@ func (r *Run) terminate(p *Program) (mend func() error) {
 }
 
 // freeze pauses a program, which cannot detect that.
-func freeze(p *Program) (mend func() error) {
+func freeze(p *Supervised) (mend func() error) {
 	run := p.Pause()
 	return func() error {
 		if run != nil {
@@ -168,7 +168,7 @@ func freeze(p *Program) (mend func() error) {
 }
 
 // stutter has a program run a tenth of the time.
-func stutter(p *Program) (mend func() error) {
+func stutter(p *Supervised) (mend func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -277,7 +277,7 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 
 // fillDisk fills a server's disk. The server gives up JetStream then, so it is
 // started again when there is room.
-func (r *Run) fillDisk(p *Program) (note string, mend func() error, err error) {
+func (r *Run) fillDisk(p *Supervised) (note string, mend func() error, err error) {
 	if err := r.cluster.fill(p.Name); err != nil {
 		return "", nil, err
 	}

@@ -27,7 +27,7 @@ type Run struct {
 	work   string // removed at the end
 	folder string // kept after a violation
 	cast
-	evidence
+	trail
 }
 
 // now is the time since the run began.
@@ -100,7 +100,7 @@ func (r *Run) served() error {
 var errUnserved = errors.New("not answered")
 
 // inTheEnd compares the final states.
-func (r *Run) inTheEnd(e *events) {
+func (r *Run) inTheEnd(e *eventCheck) {
 	if _, err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*", "--json", "id"); err != nil {
 		r.checker.Violation("enrich verify: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-func (r *report) goFile(name, text string) {
+func (r *findings) goFile(name, text string) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, name, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -30,7 +30,7 @@ func (r *report) goFile(name, text string) {
 	}
 }
 
-func (r *report) comment(files *token.FileSet, group *ast.CommentGroup, lines []string) {
+func (r *findings) comment(files *token.FileSet, group *ast.CommentGroup, lines []string) {
 	prose := group.Text() // without directives
 	r.commentWords += words(prose)
 	for i, rate := range rates {
@@ -51,7 +51,7 @@ func (r *report) comment(files *token.FileSet, group *ast.CommentGroup, lines []
 }
 
 // node finds the strings of a program that people read, by how they are used.
-func (r *report) node(files *token.FileSet, n ast.Node) {
+func (r *findings) node(files *token.FileSet, n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Field:
 		if n.Tag == nil {
@@ -90,7 +90,7 @@ func (r *report) node(files *token.FileSet, n ast.Node) {
 
 var isLevel = map[string]bool{"Debug": true, "Info": true, "Warn": true, "Error": true, "DPanic": true, "Fatal": true}
 
-func (r *report) message(to *[]message, at, text string) {
+func (r *findings) message(to *[]message, at, text string) {
 	*to = append(*to, message{at, text})
 	r.banned(at, text)
 }

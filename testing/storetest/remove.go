@@ -131,7 +131,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 
 // RunRemembers checks a behaviour that [store.Store] leaves open: the store
 // keeps the end of a removed tag's IDs. It is for stores that do.
-func RunRemembers(t *testing.T, backend Backend) {
+func RunRemembers(t *testing.T, backend Opener) {
 	t.Run("RemovedTagComesBackAboveOnly", func(t *testing.T) { testRemovedComesBackAbove(t, backend(t)) })
 	t.Run("RemovedTagComesBackByItself", func(t *testing.T) { testReserveFirstRemembers(t, backend(t)) })
 	t.Run("RemovedTagComesBackOnce", func(t *testing.T) { testRemovedCreateRace(t, backend(t)) })

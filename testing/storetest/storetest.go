@@ -25,15 +25,15 @@ import (
 	"github.com/idworker/idworker/testing/order"
 )
 
-// Backend makes room for a test: empty data, which it removes when t ends, and
+// Opener makes room for a test: empty data, which it removes when t ends, and
 // a function that opens another handle onto that data, like another process.
 // The test may close a handle that is an io.Closer before t ends. Open is
 // called from the test's own goroutine only, so it may fail the test.
-type Backend func(t *testing.T) (open func() store.Store)
+type Opener func(t *testing.T) (open func() store.Store)
 
 // Run checks everything that store.Store promises. Stores that remember removed
 // tags run [RunRemembers] too.
-func Run(t *testing.T, backend Backend) {
+func Run(t *testing.T, backend Opener) {
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, open func() store.Store)

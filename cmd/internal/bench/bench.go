@@ -32,7 +32,7 @@ type Config struct {
 // Target is a tag, or snowflake IDs, to request.
 type Target struct {
 	Tag  string       // empty for snowflake IDs
-	Kind history.Kind // Single, Batch, Strict or Snowflake
+	Kind history.CallKind // Single, Batch, Strict or Snowflake
 }
 
 // Look detects whether a tag is strict: then it refuses to prefetch. It uses up
