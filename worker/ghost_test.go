@@ -28,15 +28,14 @@ func countLost(t *testing.T, caller *nats.Conn, subject string, n int) (lost int
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			told := eventually(t, "a reply", func() bool {
+			err := natstest.Await(natstest.Patience, "a reply", func() error {
 				_, err := caller.Request(subject, messages.EncodeCount(1), natstest.Patience)
 				if errors.Is(err, nats.ErrTimeout) {
-					missing.Add(1)
-					return true
+					err = fmt.Errorf("%w: %w", natstest.ErrFinal, err)
 				}
-				return err == nil
+				return err
 			})
-			if !told {
+			if err != nil {
 				missing.Add(1)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -55,7 +56,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 		}
 	}
 
-	u := userNamed("caller")
+	u := natsconf.UserNamed("caller")
 	services := startServices(t, "nats://"+strings.Join(addresses, ",nats://"), "order", 2,
 		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.MaxReconnects(-1))
 	services.more(20)
@@ -84,7 +85,7 @@ func awaitLeader(t *testing.T, servers []*production) {
 
 // clusterUser is a user with the addresses of several servers.
 func clusterUser(name string, addresses []string) settings {
-	u := userNamed(name)
+	u := natsconf.UserNamed(name)
 	var urls []string
 	for _, a := range addresses {
 		urls = append(urls, "nats://"+u.Name+":"+password(u)+"@"+a)

@@ -24,15 +24,6 @@ var users = natsconf.Users()
 
 func password(u natsconf.User) string { return "secret-of-" + u.Name }
 
-func userNamed(name string) natsconf.User {
-	for _, u := range users {
-		if u.Name == name {
-			return u
-		}
-	}
-	return natsconf.User{Name: name} // whom no server lets in
-}
-
 // production is a real nats-server with the repository's nats.conf, or a
 // variant of it.
 type production struct {
@@ -86,7 +77,7 @@ func (p *production) crash() {
 
 // as are the settings that log idworker in as a user.
 func (p *production) as(name string) settings {
-	u := userNamed(name)
+	u := natsconf.UserNamed(name)
 	return settings{env: []string{
 		"NATS_URL=nats://" + u.Name + ":" + password(u) + "@" + p.address,
 		"IDWORKER_INBOX_PREFIX=" + u.Inbox,
@@ -114,7 +105,7 @@ func (p *production) serve(name string, args ...string) *process {
 // connect connects as a user.
 func (p *production) connect(name string, opts ...nats.Option) *nats.Conn {
 	p.t.Helper()
-	u := userNamed(name)
+	u := natsconf.UserNamed(name)
 	return connect(p.t, "nats://"+p.address, append(opts,
 		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.ErrorHandler(nil),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)

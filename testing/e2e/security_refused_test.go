@@ -245,7 +245,7 @@ func tlsBlock(t *testing.T) {
 	}
 	server := startProduction(t, conf)
 
-	u := userNamed("caller")
+	u := natsconf.UserNamed("caller")
 	if conn, err := nats.Connect("tls://"+server.address, nats.UserInfo(u.Name, password(u))); err == nil {
 		conn.Close()
 		t.Error("connected to a server whose certificate nobody vouches for")

@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/proxy"
 )
@@ -124,10 +126,8 @@ func (r *Run) startServing(name string) error {
 	role := name[:len(name)-1]
 	args := []string{"serve", "--role", role, "--replicas", "3", "--lease-ttl", leaseTTL}
 	if role == "worker" {
-		address, err := r.openAPI()
-		if err != nil {
-			return err
-		}
+		address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(r.T)) // the same over restarts
+		r.apis = append(r.apis, r.link("callers", address))
 		args = append(args, "--api", address)
 	}
 	return r.startProgram(name, args...)

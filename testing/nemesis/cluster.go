@@ -40,13 +40,8 @@ func (r *Run) startCluster() error {
 	r.cluster = c
 	var listen []string
 	for range servers {
-		client, err1 := freeport.Take()
-		route, err2 := freeport.Take()
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		c.addresses = append(c.addresses, fmt.Sprintf("127.0.0.1:%d", client))
-		listen = append(listen, fmt.Sprintf("127.0.0.1:%d", route))
+		c.addresses = append(c.addresses, fmt.Sprintf("127.0.0.1:%d", freeport.Get(r.T)))
+		listen = append(listen, fmt.Sprintf("127.0.0.1:%d", freeport.Get(r.T)))
 	}
 	for i, name := range servers {
 		to := []string{fmt.Sprintf("%q", "nats://"+listen[i])} // a server ignores itself, but needs a route to be a cluster

@@ -158,13 +158,8 @@ func (r *Run) terminate(p *Supervised) (mend func() error) {
 
 // freeze pauses a program, which cannot detect that.
 func freeze(p *Supervised) (mend func() error) {
-	run := p.Pause()
-	return func() error {
-		if run != nil {
-			run.Resume()
-		}
-		return nil
-	}
+	resume := p.Pause()
+	return func() error { resume(); return nil }
 }
 
 // stutter has a program run a tenth of the time.
@@ -173,11 +168,9 @@ func stutter(p *Supervised) (mend func() error) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			run := p.Pause()
+			resume := p.Pause()
 			sleep(ctx, 180*ms)
-			if run != nil {
-				run.Resume()
-			}
+			resume()
 			sleep(ctx, 20*ms)
 		}
 	})

@@ -145,24 +145,17 @@ func (p *Supervised) Terminate(within time.Duration) error {
 	}
 }
 
-// Signal sends a signal to the program if it runs, and returns it.
-func (p *Supervised) Signal(s syscall.Signal) *process.Running {
+// Pause stops the program if it runs, and returns when nothing of it runs any
+// more.
+func (p *Supervised) Pause() (resume func()) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running != nil {
-		p.running.Signal(s)
+	run := p.running
+	p.mu.Unlock()
+	if run == nil {
+		return func() {}
 	}
-	return p.running
-}
-
-// Pause stops the program if it runs, and returns it when nothing of it runs
-// any more.
-func (p *Supervised) Pause() *process.Running {
-	run := p.Signal(syscall.SIGSTOP)
-	if run != nil {
-		process.AwaitStopped(run.Cmd.Process.Pid)
-	}
-	return run
+	run.Pause()
+	return run.Resume
 }
 
 // Close kills the program for good.

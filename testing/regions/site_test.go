@@ -200,16 +200,12 @@ func addresses(t testing.TB, n int) (all []string) {
 	return all
 }
 
+// userNamed is a user of nats.conf, or of the edge.
 func userNamed(name string) natsconf.User {
-	for _, u := range natsconf.Users() {
-		if u.Name == name {
-			return u
-		}
-	}
 	if name == "far" {
-		return userNamed("worker")
+		name = "worker"
 	}
-	panic("no user " + name)
+	return natsconf.UserNamed(name)
 }
 
 // urls are the servers of a region, with a user.
