@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -242,7 +243,7 @@ func remediesOfFolder(t *testing.T) {
 			given := make(map[int64]bool)
 			serves := func(data string, given map[int64]bool) {
 				t.Helper()
-				address := freeAddress(t)
+				address := freeport.Address(t)
 				s := &site{T: t, url: "nats://" + address}
 				s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, c.flags)...)
 				s.answered("tag create order --if-missing", c.flags...) // it may be lost
@@ -259,7 +260,7 @@ func remediesOfFolder(t *testing.T) {
 			serves(data, given)
 			serves(other, make(map[int64]bool))
 			c.do(data, backup, other)
-			refused := command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeAddress(t), "--data", data}, c.flags)...)
+			refused := command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeport.Address(t), "--data", data}, c.flags)...)
 			remedy := strings.TrimSpace("idworker tag raise --all --data " + data + " " + strings.Join(c.flags, " "))
 			args := append(named(t, refused, remedy), "--yes")
 			if r := command(t, args...); r.code != exitOK {

@@ -49,7 +49,7 @@ func newBusySite(t *testing.T, server string) *busySite {
 		site:  &site{T: t, server: server, conf: filepath.Join(t.TempDir(), "nats.conf"), env: []string{"NATS_PASSWORD=" + password}},
 		began: time.Now(), checker: history.NewChecker(snowflake.Default()), answers: make(map[history.CallKind]int),
 	}
-	s.address = fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+	s.address = freeport.Address(t)
 	s.url = "nats://" + s.address
 	s.env = append(s.env, "IDS_NATS_DATA="+t.TempDir(), "IDS_SYS_PASSWORD="+password)
 	for _, user := range natsconf.Users() {

@@ -49,7 +49,7 @@ func TestServers(t *testing.T) {
 	} {
 		t.Run("v"+test.version, func(t *testing.T) {
 			s := &site{T: t, idworker: idworker, server: install(t, test.version), seen: make(map[string]bool)}
-			address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+			address := freeport.Address(t)
 			s.url = "nats://" + address
 			s.conf = filepath.Join(t.TempDir(), "nats.conf")
 			conf := fmt.Sprintf("listen: %s\njetstream { store_dir: %q\nsync_interval: always }\n", address, t.TempDir())

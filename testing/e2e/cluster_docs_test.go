@@ -13,6 +13,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -108,7 +109,7 @@ func startCluster(t *testing.T) []*production {
 	const password = "secret-of-route"
 	routes, urls := make([]string, 3), make([]string, 3)
 	for i := range routes {
-		routes[i] = freeAddress(t)
+		routes[i] = freeport.Address(t)
 		urls[i] = `"nats://route:` + password + "@" + routes[i] + `"`
 	}
 	dir := t.TempDir()
@@ -121,7 +122,7 @@ func startCluster(t *testing.T) []*production {
 		if err := os.WriteFile(path, conf, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		address := freeAddress(t)
+		address := freeport.Address(t)
 		p := &production{t: t, conf: path, address: address, data: t.TempDir(), env: []string{
 			fmt.Sprintf("IDS_SERVER_NAME=ids-%d", i+1), "IDS_LISTEN=" + address,
 			"IDS_CLUSTER_LISTEN=" + route, "IDS_ROUTE_PASSWORD=" + password, "IDS_ROUTES=[" + strings.Join(urls, ", ") + "]",

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
@@ -38,7 +39,7 @@ type production struct {
 
 func startProduction(t testing.TB, conf string) *production {
 	t.Helper()
-	p := &production{t: t, conf: conf, address: freeAddress(t), data: t.TempDir()}
+	p := &production{t: t, conf: conf, address: freeport.Address(t), data: t.TempDir()}
 	p.start()
 	return p
 }

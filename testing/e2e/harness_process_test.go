@@ -132,7 +132,7 @@ func startServer(t testing.TB, data string, args ...string) *host {
 
 func (s settings) startServer(t testing.TB, data string, args ...string) *host {
 	t.Helper()
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	p := s.launch(t, append([]string{"serve", "--listen", address, "--data", data}, args...)...)
 	p.serving()
 	return &host{p, "nats://" + address}
@@ -217,10 +217,4 @@ func createTag(t testing.TB, url, tag string, args ...string) {
 	t.Helper()
 	must(t, append([]string{"tag", "create", "--server", url, tag}, args...)...)
 	dial(t, url).next(t, tag)
-}
-
-// freeAddress is an address without a listener.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 }

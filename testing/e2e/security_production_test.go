@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -41,7 +42,7 @@ type site struct {
 // server refuses nothing.
 func TestProduction(t *testing.T) {
 	t.Parallel()
-	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeAddress(t), "loader": freeAddress(t)}, api: freeAddress(t)}
+	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeport.Address(t), "loader": freeport.Address(t)}, api: freeport.Address(t)}
 	for _, step := range []struct {
 		name   string
 		do     func(*testing.T)

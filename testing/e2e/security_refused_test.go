@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -130,7 +131,7 @@ func accountOfService(t *testing.T) {
 		t.Fatal("docs/security.md shows no account of a service")
 	}
 	const others = `{ stream: { account: CALLERS, subject: "ids.snowflake" } }`
-	p := &production{t: t, address: freeAddress(t), data: t.TempDir(), env: []string{"IDS_BILLING_PASSWORD=secret-of-billing"}}
+	p := &production{t: t, address: freeport.Address(t), data: t.TempDir(), env: []string{"IDS_BILLING_PASSWORD=secret-of-billing"}}
 	p.conf = confWith(t, others, others+"\n"+imported, `"_INBOX_caller.>", accounts: [CALLERS]`, `"_INBOX_caller.>", accounts: `+exported,
 		"\n  CALLERS {", "\nBILLING {"+account+"\n  CALLERS {")
 	p.start()

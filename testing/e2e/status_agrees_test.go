@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
 )
@@ -35,7 +36,7 @@ const (
 func startBadDay(t *testing.T) *badDay {
 	t.Helper()
 	ns := natstest.Start(t, syncAlways)
-	d := &badDay{t: t, url: ns.URL(), workers: []string{freeAddress(t), freeAddress(t)}, loaders: []string{freeAddress(t), freeAddress(t)}}
+	d := &badDay{t: t, url: ns.URL(), workers: []string{freeport.Address(t), freeport.Address(t)}, loaders: []string{freeport.Address(t), freeport.Address(t)}}
 	db := databases[1].with(t)
 	db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) SELECT 'shop-' || n || '.order', 1, 1000 FROM generate_series(1, %d) n", shopTags))
 	proxy := proxy.Start(t, db.Addr())

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -243,7 +244,7 @@ func (b *backedUp) whole(t *testing.T) {
 
 // embeddedSite has a server in one of its processes.
 func embeddedSite(t *testing.T, b *backedUp) {
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	server := b.startServer(t, filepath.Join(t.TempDir(), "data"), append(folderSteps, "--http", address)...)
 	b.url, b.js, b.loaders = server.url, newJetStream(t, connect(t, server.url)), []string{address}
 	b.serve(t, 1, 2)
@@ -274,7 +275,7 @@ func (b *backedUp) serve(t *testing.T, loaders, workers int) {
 		all = append(all, b.launch(t, slices.Concat([]string{"serve", "--server", b.url}, folderSteps, args)...))
 	}
 	for range loaders {
-		address := freeAddress(t)
+		address := freeport.Address(t)
 		b.loaders = append(b.loaders, address)
 		start("--role", "loader", "--http", address)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -138,7 +139,7 @@ func (f *folder) tryAll(all []damage) {
 // may not refuse.
 func (f *folder) start(t *testing.T, data string, highest map[string]int64, whole bool) {
 	t.Helper()
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	p := f.settings.launch(t, append([]string{"serve", "--demo", "--listen", address, "--data", data}, folderSteps...)...)
 	defer p.kill()
 	natstest.Eventually(t, "it serves or ends", func() bool { return p.hasEnded() || strings.Contains(p.stdout.String(), "Ctrl-C") })

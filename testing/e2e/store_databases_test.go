@@ -11,6 +11,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
 )
@@ -164,7 +165,7 @@ func (s *databaseSite) reader(t *testing.T) {
 
 // isAway: a database that is away may come back, and serve waits for it.
 func (s *databaseSite) isAway(t *testing.T) {
-	for _, address := range []string{freeAddress(t), "no-such-host.invalid:3306"} {
+	for _, address := range []string{freeport.Address(t), "no-such-host.invalid:3306"} {
 		as := s.as(strings.Replace(s.db.DSN(), s.db.Addr(), address, 1))
 		p := as.startWorker(t, s.url, "--log-level", "debug")
 		natstest.Eventually(t, "the log says so", func() bool { return p.says("database does not answer") > 0 })

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -50,7 +51,7 @@ func startRegisterSite(t *testing.T) *registerSite {
 	s.net = natstest.Start(t, func(o *server.Options) { o.StoreDir = s.data })
 	s.js = natstest.JetStream(t, s.net.Connect(t))
 	for range 2 {
-		address, witness := freeAddress(t), filepath.Join(t.TempDir(), "witness")
+		address, witness := freeport.Address(t), filepath.Join(t.TempDir(), "witness")
 		s.status, s.witnesses = append(s.status, address), append(s.witnesses, witness)
 		s.loaders = append(s.loaders, startWorker(t, s.net.URL(), append(folderSteps, "--role", "loader", "--http", address, "--witness", witness)...))
 		s.workers = append(s.workers, startWorker(t, s.net.URL(), append(folderSteps, "--role", "worker")...))

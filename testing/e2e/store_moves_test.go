@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
@@ -68,7 +69,7 @@ func TestOutageEndsUnasked(t *testing.T) {
 			t.Parallel()
 			db := d.with(t)
 			name := proxy.Start(t, db.Addr())
-			url, address := natstest.Start(t).URL(), freeAddress(t)
+			url, address := natstest.Start(t).URL(), freeport.Address(t)
 			as := settings{env: []string{"IDWORKER_STORE=" + db.DSNVia(name), "NATS_URL=" + url}}
 			w := as.startWorker(t, url, "--http", address, "--wait", "200ms")
 			as.mustRun(t, "tag", "create", "strict", "--order", "strict")
@@ -124,7 +125,7 @@ func TestNumbersEnd(t *testing.T) {
 			const end, left = 1<<31 - 1, 3000
 			insert(t, db, fmt.Sprintf("'order', %d, 1000", end-left))
 			insert(t, db, "'other', 1, 1000")
-			url, address := natstest.Start(t).URL(), freeAddress(t)
+			url, address := natstest.Start(t).URL(), freeport.Address(t)
 			as := settings{env: []string{"IDWORKER_STORE=" + db.DSN(), "NATS_URL=" + url}}
 			w := as.startWorker(t, url, "--http", address)
 			numbersEnd(t, as, w, url, address, end, left)
@@ -137,7 +138,7 @@ func TestNumbersEnd(t *testing.T) {
 	}
 	t.Run("JetStream", func(t *testing.T) {
 		t.Parallel()
-		url, address := natstest.Start(t).URL(), freeAddress(t)
+		url, address := natstest.Start(t).URL(), freeport.Address(t)
 		as := settings{env: []string{"NATS_URL=" + url}}
 		w := as.startWorker(t, url, "--http", address)
 		const end, left = 1<<63 - 1, 3000

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
@@ -22,7 +23,7 @@ func startTableSite(t *testing.T, tags []string, dsns ...string) *tableSite {
 	s := new(tableSite)
 	url := natstest.Start(t).URL()
 	for _, dsn := range dsns {
-		address := freeAddress(t)
+		address := freeport.Address(t)
 		s.status = append(s.status, address)
 		on(dsn).startWorker(t, url, append(folderSteps, "--role", "loader", "--http", address)...)
 	}

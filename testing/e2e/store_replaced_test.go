@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -203,7 +204,7 @@ func TestRestoreFolder(t *testing.T) {
 	if _, all := restores(); all { // it waits for most of a minute
 		t.Run("the folder", func(t *testing.T) {
 			remove(t, data)
-			refuses(t, settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", data), remedy)
+			refuses(t, settings{}.launch(t, "serve", "--listen", freeport.Address(t), "--data", data), remedy)
 			restored(t, volumeTags)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -88,7 +89,7 @@ func (f restoredFolder) put(t *testing.T, from string) {
 
 func (f restoredFolder) launch(t *testing.T) *process {
 	t.Helper()
-	return settings{}.launch(t, "serve", "--listen", freeAddress(t), "--data", f.path)
+	return settings{}.launch(t, "serve", "--listen", freeport.Address(t), "--data", f.path)
 }
 
 // serve runs a server on the folder, with some commands at first, and checks

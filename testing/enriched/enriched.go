@@ -12,9 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // Streams describes the expected content of both streams.
@@ -37,32 +38,6 @@ type Flaw struct {
 
 func (p Flaw) String() string { return fmt.Sprintf("%s %d", p.Kind, p.Source) }
 
-// read reads a whole stream.
-func (e Streams) read(t testing.TB, stream, filter string) (all []jetstream.Msg) {
-	t.Helper()
-	c, err := e.JetStream.OrderedConsumer(t.Context(), stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := c.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := c.Messages(jetstream.PullMaxMessages(5000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer messages.Stop()
-	for range info.NumPending {
-		msg, err := messages.Next(jetstream.NextMaxWait(30 * time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, msg)
-	}
-	return all
-}
-
 func sequence(t testing.TB, msg jetstream.Msg) uint64 {
 	t.Helper()
 	meta, err := msg.Metadata()
@@ -77,9 +52,9 @@ func sequence(t testing.TB, msg jetstream.Msg) uint64 {
 // number.
 func (e Streams) Problems(t testing.TB) (found []Flaw, events, waiting int) {
 	t.Helper()
-	source, target, dead := e.read(t, e.From, e.Filter), e.read(t, e.To, ">"), map[string]bool{}
+	source, target, dead := natstest.ReadStream(t, e.JetStream, e.From, 1, e.Filter), natstest.ReadStream(t, e.JetStream, e.To, 1, ">"), map[string]bool{}
 	if e.DeadLetters != "" {
-		for _, msg := range e.read(t, e.DeadLetters, ">") {
+		for _, msg := range natstest.ReadStream(t, e.JetStream, e.DeadLetters, 1, ">") {
 			if msg.Headers().Get("Ids-Error") != "" && e.isOurs(msg) {
 				dead[msg.Headers().Get("Ids-Source")+storedAt(msg)] = true
 			}

@@ -115,7 +115,7 @@ func TestLease(t *testing.T) {
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+	address := freeport.Address(t)
 	service := s.start("http", "LISTEN="+address)
 	url := "http://" + address + "/orders"
 	s.awaitUnavailable(url) // there is no server yet
@@ -260,7 +260,7 @@ type site struct {
 }
 
 func newSite(t *testing.T) *site {
-	address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+	address := freeport.Address(t)
 	return &site{t, "nats://" + address, address, filepath.Join(t.TempDir(), "data")}
 }
 

@@ -2,7 +2,6 @@ package nemesis
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,7 +125,7 @@ func (r *Run) startServing(name string) error {
 	role := name[:len(name)-1]
 	args := []string{"serve", "--role", role, "--replicas", "3", "--lease-ttl", leaseTTL}
 	if role == "worker" {
-		address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(r.T)) // the same over restarts
+		address := freeport.Address(r.T) // the same over restarts
 		r.apis = append(r.apis, r.link("callers", address))
 		args = append(args, "--api", address)
 	}

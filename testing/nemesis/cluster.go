@@ -40,8 +40,8 @@ func (r *Run) startCluster() error {
 	r.cluster = c
 	var listen []string
 	for range servers {
-		c.addresses = append(c.addresses, fmt.Sprintf("127.0.0.1:%d", freeport.Get(r.T)))
-		listen = append(listen, fmt.Sprintf("127.0.0.1:%d", freeport.Get(r.T)))
+		c.addresses = append(c.addresses, freeport.Address(r.T))
+		listen = append(listen, freeport.Address(r.T))
 	}
 	for i, name := range servers {
 		to := []string{fmt.Sprintf("%q", "nats://"+listen[i])} // a server ignores itself, but needs a route to be a cluster

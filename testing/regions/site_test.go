@@ -63,11 +63,6 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
-}
-
 // behind returns the address of a proxy in front of an address.
 func (s *site) behind(link, address string) string {
 	s.t.Helper()
@@ -96,7 +91,7 @@ func (s *site) start(name string, files map[string]string, main string, envs [][
 		writeFile(s.t, filepath.Join(dir, file), text)
 	}
 	for i, env := range envs {
-		address := freeAddress(s.t)
+		address := freeport.Address(s.t)
 		host, port, _ := strings.Cut(address, ":")
 		env = append(env, "IDS_NATS_DATA="+s.t.TempDir(), "IDS_SYS_PASSWORD="+secret+"sys", "IDS_LISTEN="+address,
 			fmt.Sprintf("IDS_SERVER_NAME=%s-%d", name, i+1))
@@ -143,7 +138,7 @@ func (s *site) startGateways(serversOfA, serversOfB int) {
 			files["leaf-hub.conf"] = s.pages["leaf-hub.conf"]
 			main += "include leaf-hub.conf\n"
 			for i := range envs {
-				leaf := freeAddress(s.t)
+				leaf := freeport.Address(s.t)
 				envs[i] = append(envs[i], "IDS_LEAF_LISTEN="+leaf)
 				s.leafProxies = append(s.leafProxies, s.behind(leafLink, leaf))
 			}
@@ -195,7 +190,7 @@ func (s *site) startEdge() {
 func addresses(t testing.TB, n int) (all []string) {
 	t.Helper()
 	for range n {
-		all = append(all, freeAddress(t))
+		all = append(all, freeport.Address(t))
 	}
 	return all
 }
@@ -241,7 +236,7 @@ type member struct {
 // launch starts a process of a user.
 func (r *region) launch(user string, args ...string) *member {
 	r.t.Helper()
-	address := freeAddress(r.t)
+	address := freeport.Address(r.t)
 	args = append([]string{"serve", "--http", address}, args...)
 	return &member{launch(r.t, idworker, r.env(user), args...), address}
 }

@@ -31,7 +31,7 @@ type Config struct {
 
 // Target is a tag, or snowflake IDs, to request.
 type Target struct {
-	Tag  string       // empty for snowflake IDs
+	Tag  string           // empty for snowflake IDs
 	Kind history.CallKind // Single, Batch, Strict or Snowflake
 }
 

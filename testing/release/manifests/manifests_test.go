@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -116,8 +115,6 @@ func (s *site) firstID(tag string, opts ...nats.Option) {
 	}
 }
 
-func address(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)) }
-
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -170,7 +167,7 @@ type probe struct {
 // manifests serve IDs, and their probes succeed.
 func TestKubernetes(t *testing.T) {
 	tier.Release(t)
-	s := &site{t: t, nats: address(t)}
+	s := &site{t: t, nats: freeport.Address(t)}
 	env := []string{"IDS_NATS_DATA=" + t.TempDir(), "IDS_SYS_PASSWORD=secret-of-sys"}
 	users := make(map[string]natsconf.User)
 	for _, u := range natsconf.Users() {
@@ -192,7 +189,7 @@ func TestKubernetes(t *testing.T) {
 	for _, role := range []string{"loader", "worker"} {
 		c := read[statefulSet](t, "kubernetes/"+role+".yaml")[0].Spec.Template.Spec.Containers[0]
 		for range 2 {
-			secret, volume, http := t.TempDir(), t.TempDir(), address(t)
+			secret, volume, http := t.TempDir(), t.TempDir(), freeport.Address(t)
 			write(t, filepath.Join(secret, "password"), "secret-of-"+role+"\n")
 			write(t, filepath.Join(secret, "store"), "jetstream\n")
 			s.translate = strings.NewReplacer("nats:4222", s.nats, "=:9090", "="+http, "=/etc/idworker", "="+secret, "=/data", "="+volume)
@@ -266,11 +263,11 @@ func TestCompose(t *testing.T) {
 	const password = "secret-of-ids"
 	db.Exec(t, "CREATE ROLE ids LOGIN SUPERUSER PASSWORD '"+password+"'", "CREATE DATABASE ids OWNER ids")
 
-	s := &site{t: t, nats: address(t)}
+	s := &site{t: t, nats: freeport.Address(t)}
 	dir := t.TempDir()
 	s.translate = strings.NewReplacer(
 		"${IDS_PASSWORD}", password, "$$", "$", "db:5432", db.Addr(), "nats:4222", s.nats, "0.0.0.0:4222", s.nats,
-		"127.0.0.1:8222", address(t), "/etc/nats", dir, "/data", dir,
+		"127.0.0.1:8222", freeport.Address(t), "/etc/nats", dir, "/data", dir,
 	)
 	write(t, filepath.Join(dir, "ids.conf"), s.translate.Replace(f.Configs["nats"].Content))
 	s.start(nil, s.translated(f.Services["nats"].Command[1:])...)
