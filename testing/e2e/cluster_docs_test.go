@@ -30,7 +30,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	}
 	awaitLeader(t, servers)
 	first.as("admin").succeeds(t, "provision", "--part", "ids", "--replicas", "3")
-	js := newJetStream(t, first.connect("admin"))
+	js := natstest.JetStream(t, first.connect("admin"))
 	stream, err := js.Stream(t.Context(), "KV_"+register.BucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)

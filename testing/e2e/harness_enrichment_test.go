@@ -59,10 +59,7 @@ func newEnrichment(t testing.TB) *enrichment {
 // copies of all.
 func newEnrichmentAt(t testing.TB, url string, conn *nats.Conn, replicas int) *enrichment {
 	t.Helper()
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natstest.Patience), jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, conn, jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
 	e := &enrichment{t: t, url: url, js: js, next: 1, ids: ledger{tag: "order"}}
 	for _, cfg := range []jetstream.StreamConfig{sourceConfig, targetConfig} {
 		cfg.Replicas = replicas

@@ -136,7 +136,7 @@ var enrichFrom = []string{"--from", sourceStream, "--filter", "orders.raw.>", "-
 // has ended.
 func (p *production) enrich(enricher settings, replicas int) {
 	p.t.Helper()
-	js := newJetStream(p.t, p.connect("orders-admin"))
+	js := natstest.JetStream(p.t, p.connect("orders-admin"))
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: sourceStream, Subjects: []string{"orders.raw.>"}, Replicas: replicas},
 		{Name: targetStream, Subjects: []string{"orders.ready.>", "orders.dead"}, Replicas: replicas, AllowDirect: true, AllowAtomicPublish: true},

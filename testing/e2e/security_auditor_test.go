@@ -73,7 +73,7 @@ func (p *production) lastSequences(streams []string) map[string]uint64 {
 			owner = "orders-admin"
 		}
 		conn := p.connect(owner)
-		js := newJetStream(p.t, conn)
+		js := natstest.JetStream(p.t, conn)
 		s, err := js.Stream(ctx, name)
 		if err != nil {
 			p.t.Fatal(err)

@@ -188,7 +188,7 @@ func fullAccount(t *testing.T) {
 	p := startProduction(t, confWith(t, "GB", "0MB")) // a hundredth
 	p.provision()
 	p.serve("loader", "--role", "loader")
-	js := newJetStream(p.t, p.connect("orders-admin"))
+	js := natstest.JetStream(p.t, p.connect("orders-admin"))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: sourceStream, Subjects: []string{"orders.raw.>"}}); err != nil {
 		t.Fatal(err)
 	}

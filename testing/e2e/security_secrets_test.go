@@ -244,7 +244,7 @@ func testSecrets(t *testing.T, login secretLogin, tag, dsn string, inFile bool) 
 		stored.env = append(stored.env, "IDWORKER_STORE="+dsn)
 	}
 	conn := ns.Connect(t, login.connect...)
-	js := newJetStream(t, conn)
+	js := natstest.JetStream(t, conn)
 	for _, c := range []jetstream.StreamConfig{sourceConfig, targetConfig} {
 		if _, err := js.CreateStream(t.Context(), c); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func shopTag(n int) string { return fmt.Sprintf("shop-%d.order", n) }
 // enrich has an enricher stamp some events, kills it, and publishes some more.
 func (d *badDay) enrich() {
 	d.t.Helper()
-	e := &enrichment{t: d.t, url: d.url, js: newJetStream(d.t, connect(d.t, d.url)), next: 1}
+	e := &enrichment{t: d.t, url: d.url, js: natstest.JetStream(d.t, connect(d.t, d.url)), next: 1}
 	e.create(sourceConfig)
 	e.create(targetConfig)
 	p := settings{}.launch(d.t, "enrich", "--server", d.url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "snowflake")

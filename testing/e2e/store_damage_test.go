@@ -104,7 +104,7 @@ func (f *folder) live(end syscall.Signal) {
 		}
 	}
 	if end == syscall.SIGKILL {
-		noted(f.t, newJetStream(f.t, client.conn), dataIn(f.path)+".witness")
+		noted(f.t, natstest.JetStream(f.t, client.conn), dataIn(f.path)+".witness")
 		server.kill()
 		return
 	}

@@ -133,7 +133,7 @@ func TestDataFolder(t *testing.T) {
 	witness := data + ".witness"
 	server := startServer(t, data, append([]string{"--lease-ttl", "15s"}, folderSteps...)...)
 	createTag(t, server.url, "order", "--step", "10")
-	js := newJetStream(t, connect(t, server.url))
+	js := natstest.JetStream(t, connect(t, server.url))
 	load := startCallers(t, server.url, load{
 		callers: 4, tags: []string{"order"}, maxBatch: 50, timeout: 5 * time.Second, retry: func(error) bool { return true }, // it will be gone
 	})
