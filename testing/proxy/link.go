@@ -52,7 +52,7 @@ func (p *Proxy) serve(client net.Conn) {
 	defer l.close()
 	p.set(func() {
 		p.links[l] = true
-		if p.cut != cut {
+		if p.cut != cut || p.listener == nil {
 			l.close()
 		}
 	})

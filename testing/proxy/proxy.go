@@ -201,7 +201,7 @@ func (p *Proxy) Release() {
 	})
 	for _, l := range links {
 		for _, to := range Both {
-			p.forward(l, to, nil)
+			p.wg.Go(func() { p.forward(l, to, nil) }) // its receiver may not read
 		}
 	}
 }
