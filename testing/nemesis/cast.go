@@ -38,35 +38,38 @@ type binaries struct{ plain, race, server string }
 func (r *Run) clock(name string) ClockFile { return ClockFile{filepath.Join(r.work, name+".clock")} }
 
 // build builds the programs.
-func (r *Run) build() (err error) {
+func (r *Run) build() {
 	overlay, err := clockOverlay(r.work)
+	r.must(err)
+	build := func(name, command string, flags ...string) string {
+		path, err := process.Build(r.work, name, command, append(flags, overlay)...)
+		r.must(err)
+		return path
+	}
+	r.binaries = binaries{
+		build("idworker", process.Command), build("idworker-race", process.Command, "-race"), build("nats-server", process.NATSServer),
+	}
+}
+
+// must ends the test if the run cannot begin.
+func (r *Run) must(err error) {
+	r.T.Helper()
 	if err != nil {
-		return err
+		r.T.Fatal(err)
 	}
-	if r.binaries.plain, err = process.Build(r.work, "idworker", process.Command, overlay); err != nil {
-		return err
-	}
-	if r.binaries.race, err = process.Build(r.work, "idworker-race", process.Command, overlay, "-race"); err != nil {
-		return err
-	}
-	r.binaries.server, err = process.Build(r.work, "nats-server", process.NATSServer, overlay)
-	return err
 }
 
 // start brings the cast onto the stage.
-func (r *Run) start() error {
+func (r *Run) start() {
 	r.began = time.Now()
 	r.links, r.urls, r.programs = make(map[string][]*proxy.Proxy), make(map[string][]string), make(map[string]*Supervised)
 	r.granted = new(Granted)
 	r.checker = NewJudge(snowflake.Default(), r.granted)
 	r.checker.told = func(violation string) { r.Say("%6.1fs VIOLATION: %s", r.now().Seconds(), violation) }
 	var err error
-	if r.history, err = history.Create(filepath.Join(r.folder, "history.gz"), snowflake.Default()); err != nil {
-		return err
-	}
-	if err := r.startCluster(); err != nil {
-		return err
-	}
+	r.history, err = history.Create(filepath.Join(r.folder, "history.gz"), snowflake.Default())
+	r.must(err)
+	r.startCluster()
 	for _, name := range linked {
 		for _, address := range r.cluster.addresses {
 			r.urls[name] = append(r.urls[name], "nats://"+r.link(name, address))
@@ -77,10 +80,8 @@ func (r *Run) start() error {
 		r.cutters[name] = proxy.Start(r.T, r.urls[name]...)
 		r.urls[name] = []string{r.cutters[name].URL()}
 	}
-	if err := r.watchGrants(); err != nil {
-		return err
-	}
-	return r.startPrograms()
+	r.watchGrants()
+	r.startPrograms()
 }
 
 // link returns the address of a proxy of an owner in front of an address.
@@ -95,33 +96,26 @@ func (r *Run) link(whose, address string) string {
 const leaseTTL = "15s"
 
 // startPrograms starts idworker, in all its roles.
-func (r *Run) startPrograms() error {
-	if _, err := r.idworker("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL); err != nil {
-		return err
+func (r *Run) startPrograms() {
+	command := func(args ...string) {
+		_, err := r.idworker(args...)
+		r.must(err)
 	}
+	command("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL)
 	for _, name := range slices.Concat(loaders, workers) {
-		if err := r.startServing(name); err != nil {
-			return err
-		}
+		r.startServing(name)
 	}
 	for _, tag := range append(plainTags[:len(plainTags):len(plainTags)], eventTag) {
-		if _, err := r.idworker("tag", "create", tag, "--step", "1000"); err != nil {
-			return err
-		}
+		command("tag", "create", tag, "--step", "1000")
 	}
-	if _, err := r.idworker("tag", "create", templateTags, "--template", "--step", "10"); err != nil {
-		return err
-	}
+	command("tag", "create", templateTags, "--template", "--step", "10")
 	for _, tag := range strictTags {
-		if _, err := r.idworker("tag", "create", tag, "--order", "strict"); err != nil {
-			return err
-		}
+		command("tag", "create", tag, "--order", "strict")
 	}
-	return nil
 }
 
 // startServing starts a loader, or a worker, which answers HTTP too.
-func (r *Run) startServing(name string) error {
+func (r *Run) startServing(name string) {
 	role := name[:len(name)-1]
 	args := []string{"serve", "--role", role, "--replicas", "3", "--lease-ttl", leaseTTL}
 	if role == "worker" {
@@ -129,30 +123,33 @@ func (r *Run) startServing(name string) error {
 		r.apis = append(r.apis, r.link("callers", address))
 		args = append(args, "--api", address)
 	}
-	return r.startProgram(name, args...)
+	r.startProgram(name, args...)
 }
 
-func (r *Run) startEnrichers() error {
+func (r *Run) startEnrichers() {
 	for _, name := range enrichers {
-		err := r.startProgram(name, "enrich", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*",
+		r.startProgram(name, "enrich", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*",
 			"--id", "segment:"+eventTag, "--json", "id", "--replicas", "3")
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // startProgram starts a process that reaches the servers through its own
 // proxies. The second of each role has the race detector.
-func (r *Run) startProgram(name string, args ...string) error {
-	s := process.Program{Binary: r.binaries.plain, Env: append(r.storeEnv(name), r.clock(name).env(), "GORACE=atexit_sleep_ms=20")}
+func (r *Run) startProgram(name string, args ...string) {
+	p := process.Program{Binary: r.binaries.plain, Env: append(r.storeEnv(name), "GORACE=atexit_sleep_ms=20")}
 	if strings.HasSuffix(name, "2") {
-		s.Binary = r.binaries.race
+		p.Binary = r.binaries.race
 	}
-	p, err := startProgram(r.folder, name, s, r.ended, append(args, "--server", strings.Join(r.urls[name], ","))...)
-	r.programs[name] = p
-	return err
+	r.supervise(name, p, append(args, "--server", strings.Join(r.urls[name], ","))...)
+}
+
+// supervise starts a program with a clock of its own.
+func (r *Run) supervise(name string, p process.Program, args ...string) *Supervised {
+	p.Env = append(p.Env, r.clock(name).env())
+	s, err := startProgram(r.folder, name, p, r.ended, args...)
+	r.must(err)
+	r.programs[name] = s
+	return s
 }
 
 // storeEnv names the store to loaders and commands.
@@ -179,19 +176,15 @@ func (r *Run) ended(p *Supervised, code int) {
 }
 
 // watchGrants reads grants at each server.
-func (r *Run) watchGrants() error {
+func (r *Run) watchGrants() {
 	for _, url := range r.cluster.urls() {
 		conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*ms), nats.RetryOnFailedConnect(true), nats.Name("grants"))
-		if err != nil {
-			return err
-		}
+		r.must(err)
 		r.watchers = append(r.watchers, conn)
 		sub, err := conn.Subscribe(loadmsg.GrantSubject(messages.DefaultPrefix, "*"), r.readGrant)
-		if err = errors.Join(err, sub.SetPendingLimits(-1, -1), conn.Flush()); err != nil {
-			return err
-		}
+		r.must(err)
+		r.must(errors.Join(sub.SetPendingLimits(-1, -1), conn.Flush()))
 	}
-	return nil
 }
 
 func (r *Run) readGrant(msg *nats.Msg) {

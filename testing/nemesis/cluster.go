@@ -35,7 +35,7 @@ type natsServers struct {
 const diskSize = 768 << 20
 
 // startCluster starts the servers.
-func (r *Run) startCluster() error {
+func (r *Run) startCluster() {
 	c := &natsServers{tmpfs: true}
 	r.cluster = c
 	var listen []string
@@ -50,9 +50,7 @@ func (r *Run) startCluster() error {
 		}
 		disk := filepath.Join(r.work, name)
 		c.disks = append(c.disks, disk)
-		if err := os.Mkdir(disk, 0o700); err != nil {
-			return err
-		}
+		r.must(os.Mkdir(disk, 0o700))
 		if err := mountDisk(disk, diskSize); err != nil {
 			c.tmpfs = false
 		}
@@ -63,18 +61,10 @@ listen: %q
 jetstream { store_dir: %q, sync_interval: always, max_file_store: 700MB, max_memory_store: 64MB }
 cluster { name: nemesis, ping_interval: "500ms", ping_max: 3, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, routes: [%s] }
 `, name, c.addresses[i], filepath.Join(disk, "data"), listen[i], strings.Join(to, ", "))
-		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-			return err
-		}
-		settings := process.Program{Binary: r.binaries.server, Env: []string{r.clock(name).env()}}
-		p, err := startProgram(r.folder, name, settings, r.ended, "-c", conf)
-		if err != nil {
-			return err
-		}
-		c.programs = append(c.programs, p)
-		r.programs[name] = p
+		r.must(os.WriteFile(conf, []byte(text), 0o600))
+		c.programs = append(c.programs, r.supervise(name, process.Program{Binary: r.binaries.server}, "-c", conf))
 	}
-	return c.connect()
+	r.must(c.connect())
 }
 
 // connect connects past all proxies, and waits for the cluster.

@@ -1,7 +1,6 @@
 package nemesis
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -21,11 +20,11 @@ type database struct {
 }
 
 // startDatabase starts the databases of the store, if it has any.
-func (r *Run) startDatabase() error {
+func (r *Run) startDatabase() {
 	var d *database
 	switch r.Store {
 	case "jetstream":
-		return nil
+		return
 	case "mysql":
 		d = &database{pair: dbtest.StartMariaDBPair(r.T)}
 		d.pair.Exec(r.T, leaftest.MySQL.Shapes["official"]+exact)
@@ -33,12 +32,11 @@ func (r *Run) startDatabase() error {
 		d = &database{pair: dbtest.StartPostgresPair(r.T)}
 		d.pair.Exec(r.T, leaftest.Postgres.Shapes["official"])
 	default:
-		return fmt.Errorf("no store %q: want jetstream, mysql or postgres", r.Store)
+		r.T.Fatalf("no store %q: want jetstream, mysql or postgres", r.Store)
 	}
 	d.proxy = proxy.Start(r.T, d.pair.Addr())
 	d.pair.Follow()
 	r.database = d
-	return nil
 }
 
 func (d *database) dsn() string { return d.pair.DSNVia(d.proxy) }

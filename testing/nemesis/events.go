@@ -41,21 +41,19 @@ type eventCheck struct {
 }
 
 // startEvents makes the streams, and starts to publish.
-func (r *Run) startEvents(stop context.Context) (*eventCheck, error) {
+func (r *Run) startEvents(stop context.Context) *eventCheck {
 	e := &eventCheck{run: r, js: r.cluster.js, stop: stop, numbers: make(map[uint64]string), sentAt: make(map[uint64]time.Duration)}
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: sourceStream, Subjects: []string{"orders.raw.>"}, Duplicates: 4 * patient},
 		{Name: targetStream, Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true, AllowBatchPublish: true},
 	} {
 		cfg.Replicas = len(servers)
-		if err := natstest.Await(patient, "stream "+cfg.Name, func() error {
+		r.must(natstest.Await(patient, "stream "+cfg.Name, func() error {
 			_, err := e.js.CreateOrUpdateStream(context.Background(), cfg)
 			return err
-		}); err != nil {
-			return nil, err
-		}
+		}))
 	}
-	return e, nil
+	return e
 }
 
 func (e *eventCheck) start() {

@@ -37,39 +37,25 @@ func (r *Run) now() time.Duration { return time.Since(r.began) }
 // violations.
 func (r *Run) Execute(ctx context.Context) error {
 	r.Say("building")
-	if err := r.build(); err != nil {
-		return err
-	}
-	if err := r.startDatabase(); err != nil {
-		return err
-	}
+	r.build()
+	r.startDatabase()
 	defer r.close()
 	r.Say("starting")
-	if err := r.start(); err != nil {
-		return err
-	}
+	r.start()
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	checking, stopChecking := context.WithCancel(context.Background())
 	defer stopChecking()
-	events, err := r.startEvents(asking)
-	if err != nil {
-		return err
-	}
-	if err := r.startEnrichers(); err != nil {
-		return err
-	}
+	events := r.startEvents(asking)
+	r.startEnrichers()
 	var background sync.WaitGroup
 	background.Go(func() { r.checkAll(checking) })
 	reading, stopReading := context.WithCancel(context.Background())
 	defer stopReading()
 	background.Go(func() { events.read(reading) })
-	callers, err := r.startCallers(asking)
-	if err != nil {
-		return err
-	}
+	callers := r.startCallers(asking)
 	events.start()
-	err = natstest.Await(patient, "all kinds of callers to be answered", r.served)
+	err := natstest.Await(patient, "all kinds of callers to be answered", r.served)
 	if err == nil {
 		err = r.inject(ctx)
 	}
