@@ -238,7 +238,7 @@ func TestPutBackToBeforeADecision(t *testing.T) {
 		reserve := func() {
 			t.Helper()
 			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err == nil {
-				w.granted.Add("a", 10, seg.Segment)
+				w.granted.AddSegment("a", 10, seg.Segment)
 			} else {
 				t.Log(err)
 			}

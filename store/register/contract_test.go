@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 const prefix = messages.DefaultPrefix
 
 // connect returns a configuration on its own connection.
-func connect(t testing.TB, srv *natstest.Server) Config {
+func connect(t testing.TB, srv *natstest.Node) Config {
 	t.Helper()
 	return Config{JetStream: natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1))), Prefix: prefix}
 }
@@ -79,7 +79,7 @@ func (tabled) MayBurn() {}
 // TestContractOfTables: the register in front of Leaf's table is a store.
 func TestContractOfTables(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]*leaftest.Backend{"MySQL": &leaftest.MySQLBackend, "PostgreSQL": &leaftest.PostgresBackend} {
+	for name, b := range map[string]leaftest.Dialect{"MySQL": leaftest.MySQL, "PostgreSQL": leaftest.Postgres} {
 		for cache, wrap := range map[string]func(*Store) store.Store{
 			"fresh": func(s *Store) store.Store { return s },
 			"stale": func(s *Store) store.Store { return stale{s} },

@@ -88,7 +88,7 @@ func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand
 		}
 	case 2, 3:
 		if granted, err := storetest.ReserveFirst(ctx, s, tag, 10); err == nil {
-			w.granted.Add(name, 10, granted.Segment)
+			w.granted.AddSegment(name, 10, granted.Segment)
 			has("first granted", name, granted.Order)
 			has("created", name, order)
 		}
@@ -96,7 +96,7 @@ func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand
 		_ = s.Raise(ctx, name, 1+random.Int64N(1000))
 	default:
 		if granted, err := storetest.Reserve(ctx, s, name, 10); err == nil {
-			w.granted.Add(name, 10, granted.Segment)
+			w.granted.AddSegment(name, 10, granted.Segment)
 			has("granted", name, granted.Order)
 		}
 	}

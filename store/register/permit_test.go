@@ -69,7 +69,7 @@ func (w *world) mustReserve(s *Store, tag string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.granted.Add(tag, 10, granted.Segment)
+	w.granted.AddSegment(tag, 10, granted.Segment)
 }
 
 // reserveAll reserves a range of each tag at once, and calls then once all
@@ -80,7 +80,7 @@ func (w *world) reserveAll(s *Store, server *heldServer, then func()) int {
 	for n := range heldTags {
 		group.Go(func() {
 			if granted, err := storetest.Reserve(w.Context(), s, heldTag(n), 10); err == nil {
-				w.granted.Add(heldTag(n), 10, granted.Segment)
+				w.granted.AddSegment(heldTag(n), 10, granted.Segment)
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func (w *world) mustCreate(s *Store, tag store.Tag) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.granted.Add(tag.Name, 10, granted.Segment)
+	w.granted.AddSegment(tag.Name, 10, granted.Segment)
 }
 
 // TestPausedInAcceptance: a loader is paused while it accepts a decision. The

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -27,7 +28,7 @@ type world struct {
 	tables []*fakeTable // of the loaders that have a table
 	seed   uint64
 
-	granted storetest.Ledger
+	granted order.Ledger
 	mu      sync.Mutex
 	highest map[string]int64 // end of the highest grant so far
 	stores  []*Store
@@ -75,7 +76,7 @@ func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 			time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
 			continue
 		}
-		w.granted.Add(tag, n, seg.Segment)
+		w.granted.AddSegment(tag, n, seg.Segment)
 		w.mu.Lock()
 		if w.ordered && seg.First < before {
 			w.Errorf("seed %d: %s got %v after all below %d was granted", w.seed, tag, seg, before)

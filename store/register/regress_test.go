@@ -22,7 +22,7 @@ import (
 // site is a register on a server.
 type site struct {
 	*testing.T
-	srv  *natstest.Server
+	srv  *natstest.Node
 	js   jetstream.JetStream
 	conn *nats.Conn
 }

@@ -25,12 +25,12 @@ func TestMain(m *testing.M) {
 
 func TestMySQL(t *testing.T) {
 	t.Parallel()
-	leaftest.MySQLBackend.Run(t)
+	mysqlSuite.run(t)
 }
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	leaftest.PostgresBackend.Run(t)
+	postgresSuite.run(t)
 }
 
 // counting returns a new table with the tag order, starting at 1.

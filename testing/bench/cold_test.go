@@ -185,7 +185,7 @@ func inParallel(n int, f func(int)) {
 
 // askForAll requests an ID of each tag until it is answered, and returns the
 // time that took.
-func askForAll(t testing.TB, srv *natstest.Server, tags int) time.Duration {
+func askForAll(t testing.TB, srv *natstest.Node, tags int) time.Duration {
 	var conns []*nats.Conn
 	for range coldConns {
 		conns = append(conns, srv.Connect(t))

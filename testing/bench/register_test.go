@@ -31,12 +31,12 @@ const (
 // every commit, as the NATS server syncs every write.
 var databases = []struct {
 	name  string
-	start func(testing.TB) *dbtest.Server
+	start func(testing.TB) *dbtest.Instance
 }{
-	{"mysql", func(t testing.TB) *dbtest.Server {
-		return dbtest.StartMySQLWith(t, "--innodb-flush-log-at-trx-commit=1")
+	{"mysql", func(t testing.TB) *dbtest.Instance {
+		return dbtest.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1")
 	}},
-	{"postgres", func(t testing.TB) *dbtest.Server { return dbtest.StartPostgresWith(t, "-c", "fsync=on") }},
+	{"postgres", func(t testing.TB) *dbtest.Instance { return dbtest.StartPostgres(t, "-c", "fsync=on") }},
 }
 
 // BenchmarkRegister measures reservations for 16 tags at once through the
@@ -179,7 +179,7 @@ func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, 
 }
 
 // controlJetStream is a JetStream context as the register needs it.
-func controlJetStream(t testing.TB, srv *natstest.Server) jetstream.JetStream {
+func controlJetStream(t testing.TB, srv *natstest.Node) jetstream.JetStream {
 	t.Helper()
 	return natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1)))
 }

@@ -30,7 +30,7 @@ func (e *enrichment) verify() verify.Report {
 	if r.Gone > 0 || r.Waiting > 0 {
 		return r // the plain checker cannot see removed events
 	}
-	problems, events, _ := enriched.Enrichment{
+	problems, events, _ := enriched.Streams{
 		JetStream: e.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY",
 		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) },
 	}.Problems(e.t)

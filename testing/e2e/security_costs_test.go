@@ -207,7 +207,7 @@ func (a attacker) dial() (net.Conn, error) {
 // limitsOfCallers: the server refuses callers' requests beyond the limits of
 // nats.conf.
 func limitsOfCallers(t *testing.T, server *production) {
-	r := dialProtocol(t, server.address, userNamed("order"))
+	r := dialProtocol(t, server.address, natsconf.UserNamed("order"))
 	for i := 0; r.send(fmt.Sprintf("SUB _INBOX_caller.order.> %d", i)) == ""; i++ {
 		if i >= 100 {
 			t.Fatal("a connection gets more than 100 subscriptions")
@@ -220,7 +220,7 @@ func limitsOfCallers(t *testing.T, server *production) {
 	if rest, _ := io.ReadAll(r.in); !strings.Contains(string(rest), "Maximum Payload Violation") {
 		t.Errorf("more than 1 KB: %q, want an error and the end of the connection", rest)
 	}
-	fillAccount(t, server, userNamed("order"), 1000)
+	fillAccount(t, server, natsconf.UserNamed("order"), 1000)
 	server.connect("worker") // has an account of its own
 }
 

@@ -173,7 +173,7 @@ func onlyUsers(t *testing.T, server *production) {
 	for what, url := range map[string]string{
 		"nobody":             "nats://" + server.address,
 		"a wrong password":   "nats://worker:secret@" + server.address,
-		"another's password": "nats://worker:" + password(userNamed("caller")) + "@" + server.address,
+		"another's password": "nats://worker:" + password(natsconf.UserNamed("caller")) + "@" + server.address,
 		"an unknown user":    "nats://root:root@" + server.address,
 	} {
 		r := settings{env: []string{"NATS_URL=" + url}}.run(t, "get", "order")

@@ -13,8 +13,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // badDay is an installation in trouble: of three workers one is killed, the
@@ -35,10 +36,10 @@ const (
 func startBadDay(t *testing.T) *badDay {
 	t.Helper()
 	ns := natstest.Start(t, syncAlways)
-	d := &badDay{t: t, url: ns.URL(), workers: []string{freeAddress(t), freeAddress(t)}, loaders: []string{freeAddress(t), freeAddress(t)}}
+	d := &badDay{t: t, url: ns.URL(), workers: []string{freeport.Address(t), freeport.Address(t)}, loaders: []string{freeport.Address(t), freeport.Address(t)}}
 	db := databases[1].with(t)
 	db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) SELECT 'shop-' || n || '.order', 1, 1000 FROM generate_series(1, %d) n", shopTags))
-	proxy := dbtest.StartProxy(t, db.Addr())
+	proxy := proxy.Start(t, db.Addr())
 	killed := startWorker(t, d.url, "--role", "worker")
 	for _, address := range d.workers {
 		startWorker(t, d.url, "--role", "worker", "--http", address)
@@ -62,7 +63,7 @@ func shopTag(n int) string { return fmt.Sprintf("shop-%d.order", n) }
 // enrich has an enricher stamp some events, kills it, and publishes some more.
 func (d *badDay) enrich() {
 	d.t.Helper()
-	e := &enrichment{t: d.t, url: d.url, js: newJetStream(d.t, connect(d.t, d.url)), next: 1}
+	e := &enrichment{t: d.t, url: d.url, js: natstest.JetStream(d.t, connect(d.t, d.url)), next: 1}
 	e.create(sourceConfig)
 	e.create(targetConfig)
 	p := settings{}.launch(d.t, "enrich", "--server", d.url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "snowflake")

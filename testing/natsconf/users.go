@@ -26,6 +26,16 @@ type User struct {
 	Rights        rights.Rights
 }
 
+// UserNamed is a user of nats.conf, or one whom no server lets in.
+func UserNamed(name string) User {
+	for _, u := range Users() {
+		if u.Name == name {
+			return u
+		}
+	}
+	return User{Name: name}
+}
+
 // PasswordVariable is the environment variable with the user's password.
 func (u User) PasswordVariable() string {
 	return "IDS_" + strings.ToUpper(strings.ReplaceAll(u.Name, "-", "_")) + "_PASSWORD"

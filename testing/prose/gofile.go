@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-func (r *report) goFile(name, text string) {
+func (r *findings) goFile(name, text string) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, name, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *report) goFile(name, text string) {
 }
 
 // types collects the exported types by name, except aliases.
-func (r *report) types(files *token.FileSet, specs []ast.Spec) {
+func (r *findings) types(files *token.FileSet, specs []ast.Spec) {
 	for _, spec := range specs {
 		t, ok := spec.(*ast.TypeSpec)
 		if !ok || !t.Name.IsExported() || t.Assign != token.NoPos || everyPackageHas[t.Name.Name] {
@@ -61,7 +61,7 @@ func (r *report) types(files *token.FileSet, specs []ast.Spec) {
 // given, and what it counts.
 var everyPackageHas = map[string]bool{"Config": true, "Figures": true}
 
-func (r *report) comment(files *token.FileSet, group *ast.CommentGroup, lines []string) {
+func (r *findings) comment(files *token.FileSet, group *ast.CommentGroup, lines []string) {
 	prose := group.Text() // without directives
 	r.commentWords += words(prose)
 	for i, rate := range rates {
@@ -82,7 +82,7 @@ func (r *report) comment(files *token.FileSet, group *ast.CommentGroup, lines []
 }
 
 // node finds the strings of a program that people read, by how they are used.
-func (r *report) node(files *token.FileSet, n ast.Node) {
+func (r *findings) node(files *token.FileSet, n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Field:
 		if n.Tag == nil {
@@ -121,7 +121,7 @@ func (r *report) node(files *token.FileSet, n ast.Node) {
 
 var isLevel = map[string]bool{"Debug": true, "Info": true, "Warn": true, "Error": true, "DPanic": true, "Fatal": true}
 
-func (r *report) message(to *[]message, at, text string) {
+func (r *findings) message(to *[]message, at, text string) {
 	*to = append(*to, message{at, text})
 	r.banned(at, text)
 }

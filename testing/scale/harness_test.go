@@ -27,7 +27,7 @@ func syncAlways(o *server.Options) { o.SyncAlways, o.NoLog = true, true }
 // installation is a server with the register.
 type installation struct {
 	t     *testing.T
-	net   *natstest.Server
+	net   *natstest.Node
 	store store.Store
 	js    jetstream.JetStream
 	cfg   worker.Config // common to all processes

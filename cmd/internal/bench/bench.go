@@ -31,8 +31,8 @@ type Config struct {
 
 // Target is a tag, or snowflake IDs, to request.
 type Target struct {
-	Tag  string       // empty for snowflake IDs
-	Kind history.Kind // Single, Batch, Strict or Snowflake
+	Tag  string           // empty for snowflake IDs
+	Kind history.CallKind // Single, Batch, Strict or Snowflake
 }
 
 // Look detects whether a tag is strict: then it refuses to prefetch. It uses up

@@ -198,9 +198,9 @@ func (b *bed) expectClean(r *verify.Report, events int) {
 }
 
 // brute returns the results of the plain checker.
-func (b *bed) brute() (problems []enriched.Problem, events, waiting int) {
+func (b *bed) brute() (problems []enriched.Flaw, events, waiting int) {
 	b.Helper()
-	return enriched.Enrichment{
+	return enriched.Streams{
 		JetStream: b.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY", DeadLetters: "DEAD", JSON: "id",
 		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) }, Elsewhere: func(s string) bool { return s == "other" },
 		Tag: func(s string) string { return strings.Split(s, ".")[2] },

@@ -1,4 +1,4 @@
-package leaftest
+package sql_test
 
 import (
 	dbsql "database/sql"
@@ -9,26 +9,27 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
 // Leaf's servers, several tables and an administrator who changes the step all
 // use the same row: no ID is handed out twice, and no ID between two ranges is
 // left out.
-func (b *Backend) testBesideLeaf(t *testing.T, create string) {
+func (b *suite) testBesideLeaf(t *testing.T, create string) {
 	enough := int64(tier.Pick(20_000, 200_000))
 	db := b.Database(t)
 	admin := fresh(t, db, create)
 	if err := admin.CreateTag(t.Context(), store.Tag{Name: "order", Step: 50, Next: 1}); err != nil {
 		t.Fatal(err)
 	}
-	var ledger storetest.Ledger
+	var ledger order.Ledger
 	var ours, leafs atomic.Int64
 	enoughOf := func() bool { return ours.Load() >= enough && leafs.Load() >= enough/10 || t.Failed() }
 	var wg sync.WaitGroup
 	for g := range 3 {
-		s := Open(t, db.DSN(), "leaf_alloc")
+		s := leaftest.Open(t, db.DSN(), "leaf_alloc")
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(g), 3))
 			last := int64(0)
@@ -43,7 +44,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 					t.Errorf("%v does not lie above %d", seg, last)
 				}
 				last = seg.End
-				ledger.Add("order", step, seg)
+				ledger.AddSegment("order", step, seg)
 				ours.Add(step)
 			}
 		})
@@ -56,7 +57,7 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 					t.Errorf("Leaf: %v", err)
 					return
 				}
-				ledger.Add("order", step, seg)
+				ledger.AddSegment("order", step, seg)
 				leafs.Add(step)
 			}
 		})
@@ -80,14 +81,14 @@ func (b *Backend) testBesideLeaf(t *testing.T, create string) {
 
 // A row is deleted while Leaf's servers use it: all that they got lies below
 // the value with which it was deleted.
-func (b *Backend) testRemoveBesideLeaf(t *testing.T) {
+func (b *suite) testRemoveBesideLeaf(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.Shapes["official"])
 	for range tier.Pick(20, 200) {
 		if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}); err != nil {
 			t.Fatal(err)
 		}
-		var ledger storetest.Ledger
+		var ledger order.Ledger
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
@@ -99,7 +100,7 @@ func (b *Backend) testRemoveBesideLeaf(t *testing.T) {
 						}
 						return
 					}
-					ledger.Add("order", step, seg)
+					ledger.AddSegment("order", step, seg)
 				}
 			})
 		}

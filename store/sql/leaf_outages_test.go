@@ -1,4 +1,4 @@
-package leaftest
+package sql_test
 
 import (
 	"context"
@@ -11,26 +11,27 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/order"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
 // load reserves from several handles until stop is called, which waits for
 // them.
 type load struct {
-	ledger storetest.Ledger
+	ledger order.Ledger
 	failed atomic.Int64
 	stop   func()
 }
 
-func (b *Backend) startLoad(t *testing.T, dsn string) *load {
+func (b *suite) startLoad(t *testing.T, dsn string) *load {
 	l := &load{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for g := range 6 {
-		s := Open(t, dsn, "leaf_alloc")
+		s := leaftest.Open(t, dsn, "leaf_alloc")
 		for range 2 {
 			wg.Go(func() {
 				last := int64(0)
@@ -47,7 +48,7 @@ func (b *Backend) startLoad(t *testing.T, dsn string) *load {
 						t.Errorf("%v does not lie above %d, which was reserved before", seg, last)
 					}
 					last = seg.End
-					l.ledger.Add("order", step, seg)
+					l.ledger.AddSegment("order", step, seg)
 				}
 			})
 		}
@@ -75,10 +76,10 @@ func (l *load) fails(t *testing.T, n int64, when string) {
 
 // The server is frozen, and killed and restarted, during many reservations. All
 // segments that were returned are disjoint, and reservations succeed again.
-func (b *Backend) testOutages(t *testing.T) {
+func (b *suite) testOutages(t *testing.T) {
 	tier.All(t)
 	srv := b.Start(t)
-	s := Open(t, srv.DSN(), "leaf_alloc")
+	s := leaftest.Open(t, srv.DSN(), "leaf_alloc")
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func (b *Backend) testOutages(t *testing.T) {
 // The primary becomes read-only, the replica takes over, and the name leads
 // there. The old server keeps its connections. Reservations succeed again, and
 // no segment is returned twice.
-func (b *Backend) testSwitchOver(t *testing.T) {
+func (b *suite) testSwitchOver(t *testing.T) {
 	tier.All(t)
 	const tags = 20
 	pair := b.Pair(t)
@@ -122,8 +123,8 @@ func (b *Backend) testSwitchOver(t *testing.T) {
 	statements := b.User("switched", canary, "SELECT, INSERT, UPDATE")
 	pair.Exec(t, statements[:len(statements)-1]...)
 	pair.Follow()
-	proxy := dbtest.StartProxy(t, pair.Addr())
-	s := Open(t, pair.DSNForVia("switched", canary, proxy), "leaf_alloc")
+	proxy := proxy.Start(t, pair.Addr())
+	s := leaftest.Open(t, pair.DSNForVia("switched", canary, proxy), "leaf_alloc")
 	ends := make([]int64, tags)
 	reserve := func(when string) {
 		t.Helper()

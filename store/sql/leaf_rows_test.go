@@ -1,4 +1,4 @@
-package leaftest
+package sql_test
 
 import (
 	"errors"
@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
 // A collation that treats two tags as equal must not make them share a row, or
 // use up each other's IDs.
-func (b *Backend) testExactTag(t *testing.T) {
+func (b *suite) testExactTag(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.IgnoreCase)
 	if err := s.CreateTag(t.Context(), store.Tag{Name: "order", Step: 10, Next: 1}); err != nil {
@@ -53,7 +54,7 @@ func (b *Backend) testExactTag(t *testing.T) {
 // Tags that are created on their first use may have any names, so a column that
 // treats two of them as equal is refused. The error has the statement that
 // corrects the column.
-func (b *Backend) testDistinctTags(t *testing.T) {
+func (b *suite) testDistinctTags(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.IgnoreCase)
 	if err := s.Check(t.Context()); err != nil {
@@ -77,7 +78,7 @@ func (b *Backend) testDistinctTags(t *testing.T) {
 
 // A column that changes names is refused when the table is opened. In others,
 // whatever the padding and the character set, a tag has the name it was given.
-func (b *Backend) testNames(t *testing.T) {
+func (b *suite) testNames(t *testing.T) {
 	db := b.Database(t)
 	for kind, good := range b.Names {
 		s := fresh(t, db, strings.Replace(b.Shapes["official"], "varchar(128)", kind, 1))
@@ -103,7 +104,7 @@ func (b *Backend) testNames(t *testing.T) {
 }
 
 // A locked row delays only its own tag, also when the table is opened.
-func (b *Backend) testLockedRow(t *testing.T) {
+func (b *suite) testLockedRow(t *testing.T) {
 	db := b.Database(t)
 	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('a', 1, 10), ('b', 1, 10)")
 	lock, err := db.SQL().BeginTx(t.Context(), nil)
@@ -114,19 +115,19 @@ func (b *Backend) testLockedRow(t *testing.T) {
 	if _, err := lock.ExecContext(t.Context(), "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'a'"); err != nil {
 		t.Fatal(err)
 	}
-	if seg, err := Open(t, db.DSN(), "leaf_alloc").Reserve(t.Context(), "b", 10); err != nil || seg.First != 1 {
+	if seg, err := leaftest.Open(t, db.DSN(), "leaf_alloc").Reserve(t.Context(), "b", 10); err != nil || seg.First != 1 {
 		t.Errorf("Reserve: %v, %v, want [1, 11)", seg, err)
 	}
-	if err := Open(t, db.DSN(), "leaf_alloc").Check(t.Context()); err != nil {
+	if err := leaftest.Open(t, db.DSN(), "leaf_alloc").Check(t.Context()); err != nil {
 		t.Errorf("Check: %v", err)
 	}
-	if err := Open(t, db.DSN(), "leaf_alloc").CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1}); err != nil {
+	if err := leaftest.Open(t, db.DSN(), "leaf_alloc").CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1}); err != nil {
 		t.Errorf("CreateTag: %v", err)
 	}
 }
 
 // Find returns a tag's row unchanged, in bounds or not.
-func (b *Backend) testFind(t *testing.T) {
+func (b *suite) testFind(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.NoKey)
 	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10), ('other', 5, 5), ('bounds', -7, 0),"+
@@ -161,7 +162,7 @@ func (b *Backend) testFind(t *testing.T) {
 
 // Rows that were inserted by hand are listed as they are. Rows that cannot be
 // counted from are refused, and stay as they are.
-func (b *Backend) testUnusableRows(t *testing.T) {
+func (b *suite) testUnusableRows(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.NoKey)
 	rows := []store.Tag{
@@ -253,11 +254,11 @@ func (b *Backend) testUnusableRows(t *testing.T) {
 	}
 }
 
-func (b *Backend) testManyTags(t *testing.T) {
+func (b *suite) testManyTags(t *testing.T) {
 	const batch = 5000
 	n := tier.Pick(20_000, 100_000)
 	db := b.Database(t)
-	s := Open(t, db.DSN(), "leaf_alloc")
+	s := leaftest.Open(t, db.DSN(), "leaf_alloc")
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -287,10 +288,10 @@ func (b *Backend) testManyTags(t *testing.T) {
 
 // A table that loses rows in a crash, or is no table, is refused before any
 // range is handed out from it. A good table in its place is accepted.
-func (b *Backend) testForgetful(t *testing.T) {
+func (b *suite) testForgetful(t *testing.T) {
 	db := b.Database(t)
 	for flaw, table := range b.Forgetful {
-		s := Open(t, db.DSN(), "leaf_alloc")
+		s := leaftest.Open(t, db.DSN(), "leaf_alloc")
 		create, drop := strings.Split(table[0], ";"), strings.Split(table[1], ";")
 		db.Exec(t, create...)
 		db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
@@ -315,9 +316,9 @@ func (b *Backend) testForgetful(t *testing.T) {
 	}
 }
 
-// Unsafe returns the settings that the table reports as unsafe, with their
+// unsafe returns the settings that the table reports as unsafe, with their
 // values, and whether it reports unknown ones.
-func Unsafe(t *testing.T, s store.Database) (settings map[string]string, unknown bool) {
+func unsafe(t *testing.T, s store.Database) (settings map[string]string, unknown bool) {
 	t.Helper()
 	err := s.Durability(t.Context())
 	if err == nil {
@@ -344,7 +345,7 @@ func Unsafe(t *testing.T, s store.Database) (settings map[string]string, unknown
 }
 
 // Numbers that the column would round or cut off are never handed out.
-func (b *Backend) testColumns(t *testing.T) {
+func (b *suite) testColumns(t *testing.T) {
 	db := b.Database(t)
 	s := fresh(t, db, b.Float)
 	db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 9007199254740992, 5)")
@@ -384,9 +385,9 @@ func (b *Backend) testColumns(t *testing.T) {
 }
 
 // A row can be raised to the limit of its column, and no further.
-func (b *Backend) testLimits(t *testing.T) {
+func (b *suite) testLimits(t *testing.T) {
 	db := b.Database(t)
-	s := Open(t, db.DSN(), "leaf_alloc")
+	s := leaftest.Open(t, db.DSN(), "leaf_alloc")
 	for kind, want := range b.Limits {
 		db.Exec(t, strings.Replace(b.Narrow, "max_id int", "max_id "+kind, 1), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 		if limit, err := s.Limit(t.Context()); err != nil || limit != want {
@@ -409,7 +410,7 @@ func (b *Backend) testLimits(t *testing.T) {
 
 // The numbers left in a narrow column, or below the bound of a constraint, are
 // reserved to the last. A wider column heals that at once.
-func (b *Backend) testLastNumbers(t *testing.T) {
+func (b *suite) testLastNumbers(t *testing.T) {
 	tables := maps.Clone(b.Bounded)
 	tables["narrow"] = strings.Replace(b.Narrow, "max_id int", "max_id smallint", 1)
 	for name, create := range tables {

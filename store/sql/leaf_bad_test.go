@@ -1,4 +1,4 @@
-package leaftest
+package sql_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -28,9 +29,9 @@ func mute(t *testing.T, err error) {
 	}
 }
 
-func (b *Backend) testMigrate(t *testing.T) {
+func (b *suite) testMigrate(t *testing.T) {
 	db := b.Database(t)
-	s := Open(t, db.DSN(), "ids")
+	s := leaftest.Open(t, db.DSN(), "ids")
 	missing := func(call string, err error) {
 		t.Helper()
 		if !errors.Is(err, store.ErrNoTable) || !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "ids") {
@@ -54,7 +55,7 @@ func (b *Backend) testMigrate(t *testing.T) {
 
 	var others [8]*sql.Table // several processes may start at once
 	for i := range others {
-		others[i] = Open(t, db.DSN(), "ids")
+		others[i] = leaftest.Open(t, db.DSN(), "ids")
 		missing("Check", others[i].Check(t.Context())) // it is connected from now on
 	}
 	for range tier.Pick(5, 50) {
@@ -88,7 +89,7 @@ func (b *Backend) testMigrate(t *testing.T) {
 	}
 }
 
-func (b *Backend) testMalformedDSN(t *testing.T) {
+func (b *suite) testMalformedDSN(t *testing.T) {
 	good := b.Rest("db.example:1234", "ids")
 	scheme, rest, _ := strings.Cut(good, "//")
 	for _, dsn := range []string{
@@ -117,7 +118,7 @@ func (b *Backend) testMalformedDSN(t *testing.T) {
 
 // For each database that is not set up, or does not exist, the error names the
 // remedy and no password.
-func (b *Backend) testBadDatabases(t *testing.T) {
+func (b *suite) testBadDatabases(t *testing.T) {
 	db := b.Database(t)
 	for _, create := range b.Shapes {
 		db.Exec(t, create)
@@ -150,7 +151,7 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 		{"closed port", with(closed, db.Name()), "leaf_alloc", false, "unreachable"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := Open(t, test.dsn, test.table)
+			s := leaftest.Open(t, test.dsn, test.table)
 			_, reserve := s.Reserve(t.Context(), "order", 1)
 			for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve} {
 				mute(t, err)
@@ -175,14 +176,14 @@ func (b *Backend) testBadDatabases(t *testing.T) {
 }
 
 // Only RemoveTag needs the right to delete rows, and its error names it.
-func (b *Backend) testRights(t *testing.T) {
+func (b *suite) testRights(t *testing.T) {
 	db := b.Database(t)
 	db.Exec(t, b.Shapes["official"], "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 	name := db.Name() + "_u"
 	user := b.User(name, canary, "SELECT, INSERT, UPDATE")
 	db.Exec(t, user[:len(user)-1]...)
 	t.Cleanup(func() { _, _ = db.SQL().Exec(user[len(user)-1]) })
-	s := Open(t, db.DSNFor(name, canary), "leaf_alloc")
+	s := leaftest.Open(t, db.DSNFor(name, canary), "leaf_alloc")
 	if err := errors.Join(s.Check(t.Context()), s.Raise(t.Context(), "order", 100), s.SetStep(t.Context(), "order", 20),
 		s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 1, Next: 1})); err != nil {
 		t.Error(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/idworker/idworker/testing/deps"
 )
 
-// kind is a kind of server, with all that differs between kinds.
-type kind struct {
+// brand is a kind of server, with all that differs between kinds.
+type brand struct {
 	name      string
 	need      *deps.Need
 	driver    string // of database/sql
@@ -23,11 +23,11 @@ type kind struct {
 
 	image Image
 
-	install func(program, dir string) []string
-	serve   func(program, dir, port string) []string
+	fill  func(program, dir string) []string // commands that make the data folder
+	serve func(program, dir, port string) []string
 
-	dsn   func(at endpoint, db string) string
-	parse func(dsn string) (endpoint, error)
+	dsn   func(at account, db string) string
+	parse func(dsn string) (account, error)
 
 	process shared
 }
@@ -35,7 +35,7 @@ type kind struct {
 // password is that of the servers that are started here.
 const password = "Canary-dbtest-7f3a"
 
-var mysqlKind = &kind{
+var mysqlServer = &brand{
 	name:    "MySQL",
 	need:    deps.MySQL,
 	driver:  "mysql",
@@ -47,28 +47,28 @@ var mysqlKind = &kind{
 		Cmd: []string{"--innodb-flush-log-at-trx-commit=2"},
 	},
 
-	install: installMySQL,
-	serve:   serveMySQL,
+	fill:  fillMySQL,
+	serve: serveMySQL,
 
-	dsn: func(at endpoint, db string) string {
+	dsn: func(at account, db string) string {
 		return fmt.Sprintf("mysql://%s:%s@tcp(%s:%s)/%s%s", at.user, at.password, at.host, at.port, db, at.params)
 	},
-	parse: func(dsn string) (endpoint, error) {
+	parse: func(dsn string) (account, error) {
 		rest, ok := strings.CutPrefix(dsn, "mysql://")
 		config, err := mysql.ParseDSN(rest)
 		if !ok || err != nil || config.Net != "tcp" {
-			return endpoint{}, fmt.Errorf("expected mysql://user:password@tcp(host:port)/")
+			return account{}, fmt.Errorf("expected mysql://user:password@tcp(host:port)/")
 		}
 		host, port, _ := strings.Cut(config.Addr, ":")
 		_, params, has := strings.Cut(rest[strings.LastIndex(rest, "/"):], "?")
 		if has {
 			params = "?" + params
 		}
-		return endpoint{host, port, config.User, config.Passwd, params}, nil
+		return account{host, port, config.User, config.Passwd, params}, nil
 	},
 }
 
-var postgresKind = &kind{
+var postgresServer = &brand{
 	name:      "PostgreSQL",
 	need:      deps.Postgres,
 	driver:    "pgx",
@@ -81,19 +81,19 @@ var postgresKind = &kind{
 		Cmd: []string{"postgres", "-c", "fsync=off"},
 	},
 
-	install: installPostgres,
-	serve:   servePostgres,
+	fill:  fillPostgres,
+	serve: servePostgres,
 
-	dsn: func(at endpoint, db string) string {
+	dsn: func(at account, db string) string {
 		u := url.URL{Scheme: "postgres", User: url.UserPassword(at.user, at.password), Host: at.host + ":" + at.port, Path: "/" + db}
 		return u.String() + at.params
 	},
-	parse: func(dsn string) (endpoint, error) {
+	parse: func(dsn string) (account, error) {
 		u, err := url.Parse(dsn)
 		if err != nil || u.Hostname() == "" || u.User == nil {
-			return endpoint{}, fmt.Errorf("expected postgres://user:password@host:port/database")
+			return account{}, fmt.Errorf("expected postgres://user:password@host:port/database")
 		}
-		at := endpoint{host: u.Hostname(), port: u.Port(), user: u.User.Username()}
+		at := account{host: u.Hostname(), port: u.Port(), user: u.User.Username()}
 		at.password, _ = u.User.Password()
 		if at.port == "" {
 			at.port = "5432"
@@ -106,16 +106,16 @@ var postgresKind = &kind{
 }
 
 // version queries a server's version; an error means that it is not ready.
-func (k *kind) version(at endpoint) (version string, err error) {
+func (b *brand) version(at account) (version string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	db, err := sql.Open(k.driver, strings.TrimPrefix(k.dsn(at, k.adminDB), "mysql://"))
+	db, err := sql.Open(b.driver, strings.TrimPrefix(b.dsn(at, b.adminDB), "mysql://"))
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = db.Close() }()
 	err = db.QueryRowContext(ctx, "SELECT version()").Scan(&version)
-	if k == mysqlKind && err == nil && !strings.Contains(version, "MariaDB") {
+	if b == mysqlServer && err == nil && !strings.Contains(version, "MariaDB") {
 		version = "MySQL " + version
 	}
 	return version, err

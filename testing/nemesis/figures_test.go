@@ -7,22 +7,10 @@ import (
 	"time"
 )
 
-func TestMarkdown(t *testing.T) {
-	got := markdown([][]string{{"fault", "p99.9"}, {"kill", "720µs"}, {"pause, long", "-"}})
-	want := `| fault       | p99.9 |
-| ----------- | ----: |
-| kill        | 720µs |
-| pause, long |     - |
-`
-	if got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
-}
-
 // TestFaultsThatWereNotDone: skipped faults are counted apart, and outcomes of
 // requests during them are not attributed to them.
 func TestFaultsThatWereNotDone(t *testing.T) {
-	var f figures
+	var f outcomes
 	kill := f.begin(Fault{Kind: "kill"}, 0)
 	full := f.begin(Fault{Kind: "disk full"}, 0)
 	f.add(&Call{Kind: Single, Tag: "order", Sent: time.Second, Received: 2 * time.Second, Count: 1, Err: "no"})
@@ -32,7 +20,7 @@ func TestFaultsThatWereNotDone(t *testing.T) {
 		t.Errorf("%d done, %d not", done, not)
 	}
 	table := f.table()
-	if !strings.Contains(table, "| kill  |     1 |        1 |      1 |") || strings.Contains(table, "disk full") {
+	if !strings.Contains(table, "kill|     1|        1|      1|") || strings.Contains(table, "disk full") {
 		t.Errorf("got\n%s", table)
 	}
 }
