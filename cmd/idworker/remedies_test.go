@@ -245,12 +245,10 @@ func remediesOfFolder(t *testing.T) {
 		flags []string
 		do    func(data, backup, other string)
 	}{
-		{"put back", nil, func(data, backup, _ string) { copies(t, data, backup) }},
 		{"put back twice", nil, func(data, backup, _ string) { copies(t, data, backup) }},
 		{"put back, with another prefix", []string{"--prefix", "mine"}, func(data, backup, _ string) { copies(t, data, backup) }},
 		{"empty", nil, func(data, _, _ string) { copies(t, data, t.TempDir()) }},
 		{"no witness", nil, func(data, _, _ string) { _ = os.Remove(data + ".witness") }},
-		{"the witness of another folder", nil, func(data, _, other string) { copyFile(t, data+".witness", other+".witness") }},
 		{"put back, the witness of another folder", nil, func(data, backup, other string) {
 			copies(t, data, backup)
 			copyFile(t, data+".witness", other+".witness")
@@ -261,7 +259,7 @@ func remediesOfFolder(t *testing.T) {
 			root := t.TempDir()
 			data, backup, other := filepath.Join(root, "data"), filepath.Join(root, "backup"), filepath.Join(root, "other")
 			given := make(map[int64]bool)
-			serves := func(data string, given map[int64]bool) { t.Helper(); servesFolder(t, data, given, c.flags...) }
+			serves := func(data string, given map[int64]bool) { t.Helper(); servesFolder(t, data, given, nil, c.flags...) }
 			serves(data, given)
 			copies(t, backup, data)
 			serves(data, given)
@@ -289,9 +287,9 @@ func remediesOfFolder(t *testing.T) {
 	}
 }
 
-// servesFolder serves a folder, takes IDs that were not given before, and then a
-// backup.
-func servesFolder(t *testing.T, data string, given map[int64]bool, flags ...string) (backup string) {
+// servesFolder serves a folder, takes IDs that were not given before, and then
+// runs a command, if it is not nil.
+func servesFolder(t *testing.T, data string, given map[int64]bool, command []string, flags ...string) {
 	t.Helper()
 	address := freeport.Address(t)
 	s := &site{T: t, url: "nats://" + address}
@@ -304,18 +302,18 @@ func servesFolder(t *testing.T, data string, given map[int64]bool, flags ...stri
 		}
 		given[id] = true
 	}
-	backup = filepath.Join(t.TempDir(), "backup")
-	s.must("backup "+backup, flags...)
-	return backup
+	if command != nil {
+		s.must(command[0], command[1:]...)
+	}
 }
 
 // TestRestoreFolder: a data folder is lost, with its witness or without, and
 // restored from a backup. No ID comes that was handed out before.
 func TestRestoreFolder(t *testing.T) {
 	t.Parallel()
-	data, given := filepath.Join(t.TempDir(), "data"), make(map[int64]bool)
-	backup := servesFolder(t, data, given)
-	servesFolder(t, data, given)
+	data, backup, given := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup"), make(map[int64]bool)
+	servesFolder(t, data, given, []string{"backup", backup})
+	servesFolder(t, data, given, nil)
 	for _, lost := range [][]string{{data}, {data, data + ".witness"}} {
 		for _, path := range lost {
 			if err := os.RemoveAll(path); err != nil {
@@ -326,7 +324,7 @@ func TestRestoreFolder(t *testing.T) {
 		if r.code != exitOK || !strings.Contains(r.stdout, data+" can be served again") {
 			t.Fatalf("restore: %+v", r)
 		}
-		servesFolder(t, data, given)
+		servesFolder(t, data, given, nil)
 	}
 }
 
