@@ -1,4 +1,4 @@
-package status
+package health
 
 import (
 	"cmp"
@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
@@ -25,38 +28,50 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Collector collects the state of an installation. It is not safe for
-// concurrent use.
+// Collector collects the state of an installation. It changes nothing, and is
+// not safe for concurrent use.
 type Collector struct {
 	Prefix messages.Prefix
 
 	// Dial connects, with [Options]. Each collection has its own connection:
-	// reports must not delay grants, and a missing right must not look like an
-	// error of another part.
+	// reports must not delay grants.
 	Dial func() (*nats.Conn, jetstream.JetStream, error)
-	// JetStream is in another domain, whose rights are unknown.
-	Domain bool
 
 	// Self returns the report of this process, or false before it serves. May
 	// be nil.
 	Self func() (worker.Report, bool)
 
-	// Doctor does the other checks. It needs no connection.
-	Doctor doctor.Doctor
+	// Role is the role whose checks are made, of package rights, or [RoleAll].
+	Role rights.Role
+	Tag  string // a caller's only tag; empty: any
+	// Viewer means that the user only looks: a right of the role that it lacks is
+	// no problem.
+	Viewer bool
+	// The installation's; those the role may not open are skipped.
+	Resources []kv.Resource
+	Store     backend.Backend // not checked if zero
 
-	checks   []doctor.Finding // the latest findings of Doctor
+	// Accept servers that do not sync every write.
+	AllowUnsynced bool
+	MaxClockSkew  time.Duration    // from the server's clock; 0: any
+	Layout        snowflake.Layout // that workers are given; zero if unknown
+
+	Explain func(error) string // returns the text of an error; may be nil
+
+	checks   []Diagnosis // of the role, the latest
 	examined time.Time
 }
 
 // Bounds of a collection. Their sum is less than a viewer waits.
 const (
 	dialTimeout   = 2 * time.Second
+	inboxWithin   = 500 * time.Millisecond
 	rightsWithin  = time.Second
-	partTimeout   = 2 * time.Second
+	readWithin    = 4 * time.Second
+	partTimeout   = 3 * time.Second
 	reportsWithin = 1500 * time.Millisecond
-	examineWithin = 4 * time.Second // a dozen requests in sequence
 	examineEvery  = time.Minute
-	maxMeasured   = 100 // enrichments whose backlog is counted
+	maxMeasured   = 100 // enrichments whose backlog and target are looked at
 )
 
 // Names of the parts, for [Unread].
@@ -70,7 +85,7 @@ const (
 )
 
 // Options returns the options of a connection for [Collector.Dial]. It does not
-// reconnect. The register, which doctor opens, refuses a reconnect buffer.
+// reconnect. The register, which a check opens, refuses a reconnect buffer.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.Name("idworker status"), nats.NoReconnect(), nats.ReconnectBufSize(-1), nats.Timeout(dialTimeout),
@@ -86,143 +101,175 @@ type collection struct {
 
 	conn    *nats.Conn
 	js      jetstream.JetStream
-	allowed doctor.Permissions
+	denials *natsconn.Denials
 
-	mu     sync.Mutex         // guards Unread and denied
-	denied []rights.Violation // violations of the user's permissions
+	allowed    Permissions
+	allowedErr error // of reading allowed
 
+	mu sync.Mutex // guards Unread
+
+	agreed  agreed
 	reports []worker.Report
-	layout  snowflake.Layout
+	layout  snowflake.Layout // installed
 }
 
-// Collect sends all requests at once and returns the replies. It takes about
-// 300 ms, or a few seconds if some are not answered.
+// agreed are the values in the configuration bucket.
+type agreed struct {
+	read   chan struct{} // closed when the values are here
+	err    error
+	layout string
+	store  string
+
+	templatesErr error
+}
+
+// hasStore reports whether a loader has agreed on a store. Without an answer it
+// is true.
+func (a *agreed) hasStore() bool { return a.err != nil || a.store != "" }
+
+// Collect sends all requests at once and returns the judged replies. It takes
+// about 300 ms, or a few seconds if some are not answered.
 func (c *Collector) Collect(ctx context.Context) *Installation {
-	col := &collection{by: c, Installation: &Installation{
+	col := &collection{by: c, agreed: agreed{read: make(chan struct{})}, Installation: &Installation{
 		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{},
 		Processes: []worker.Report{}, Silent: []Silent{},
-		Tags: []Tag{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Others: []Other{}, store: true, Enrichments: []Enrichment{}, Checks: []doctor.Finding{},
+		Tags: []TagState{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Others: []Other{}, Enrichments: []EnrichmentState{}, Checks: []Diagnosis{},
 	}}
 	var err error
 	if col.conn, col.js, err = c.Dial(); err != nil {
+		col.agreed.err = err
 		col.miss(everything, err)
 	} else {
-		col.conn.SetErrorHandler(col.handleError)
-		col.queryAll(ctx)
+		col.denials = natsconn.WatchDenials(col.conn)
+		col.read(ctx)
 		col.conn.Close()
 	}
 	col.merge(time.Now())
 	return col.Installation
 }
 
-func (c *collection) queryAll(ctx context.Context) {
-	if !c.by.Domain {
-		ctx, cancel := context.WithTimeout(ctx, rightsWithin)
-		// Without a reply, each part is tried.
-		c.allowed, _ = doctor.RequestPermissions(ctx, c.conn)
-		cancel()
+// whole reports whether the role sees the installation, and not only its own
+// streams or requests.
+func (c *Collector) whole() bool { return c.Role != rights.Caller && !hasOwnStreams(c.Role) }
+
+func (c *collection) read(ctx context.Context) {
+	c.payload = c.conn.MaxPayload()
+	server := c.checkServer(ctx)
+	if server.err != nil { // no reply would arrive
+		c.Checks, c.agreed.err = append(c.Checks, server), server.err
+		c.miss(everything, server.err)
+		return
 	}
+	c.readRights(ctx)
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
 	var parts sync.WaitGroup
-	parts.Go(func() { c.query(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.readConfig) })
-	parts.Go(func() { c.query(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.readEnrichments) })
-	parts.Go(func() { c.Checks = append(c.Checks, c.by.check(ctx)...) })
-	c.query(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.readWorkerIDs)
-	c.query(ctx, reportsPart, worker.AskReportsRights(), c.readReports)
-	parts.Wait()
+	defer parts.Wait()
+	parts.Go(func() { c.Checks = append(append(c.Checks, server), c.examine(ctx)...) })
+	if c.by.Role == rights.Caller {
+		return
+	}
+	parts.Go(func() { c.part(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.readEnrichments) })
+	if !c.by.whole() {
+		return
+	}
+	parts.Go(func() {
+		defer close(c.agreed.read)
+		c.agreed.err = c.part(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.readAgreed)
+	})
+	c.part(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.readWorkerIDs)
+	c.part(ctx, reportsPart, worker.AskReportsRights(), c.readReports)
 }
 
-// query sends a request, unless the user lacks the right: the server would not
-// answer.
-func (c *collection) query(ctx context.Context, part string, need rights.Rights, question func(context.Context) error) {
-	if err := c.allowed.Check(need); err != nil {
-		c.miss(part, err)
+// readRights reads the user's rights. Without them, each part is tried. Those in
+// another JetStream domain are unknown.
+func (c *collection) readRights(ctx context.Context) {
+	if c.inDomain() || c.by.Role == rights.Caller {
 		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, rightsWithin)
+	defer cancel()
+	var allowed Permissions
+	c.allowedErr = c.query(ctx, rights.Publish(rights.AskPermissions), func(ctx context.Context) (err error) {
+		allowed, err = RequestPermissions(ctx, c.conn)
+		return err
+	})
+	c.allowed = allowed
+}
+
+// inDomain reports whether JetStream is not the account's own.
+func (c *collection) inDomain() bool { return c.js.Options().Domain+c.js.Options().APIPrefix != "" }
+
+// query sends a request, unless the user lacks the right: the server does not
+// answer a denied request. All that waits is ended by its denial, at once.
+func (c *collection) query(ctx context.Context, need rights.Rights, request func(context.Context) error) error {
+	if err := c.allowed.Check(need); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	err := question(ctx)
+	ctx, explain := c.denials.When(ctx, natsconn.OwnOf(need, c.js.Options().Domain))
+	err := request(ctx)
+	if explained := explain(err); err != nil {
+		return explained
+	}
+	return nil
+}
+
+// part reads a part, and records that it is unknown if that fails.
+func (c *collection) part(ctx context.Context, part string, need rights.Rights, request func(context.Context) error) error {
+	err := c.query(ctx, need, request)
+	shown := err
 	switch {
 	// Nothing has needed the bucket yet.
 	case err == nil, errors.Is(err, jetstream.ErrBucketNotFound):
-		return
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		err = fmt.Errorf("no answer within %v", partTimeout)
-	case errors.Is(err, nats.ErrNoResponders):
-		err = errors.New("JetStream is unavailable or has no leader")
-	}
-	c.miss(part, cmp.Or(c.denial(need), err))
-}
-
-// handleError records a denied request, which is not answered.
-func (c *collection) handleError(_ *nats.Conn, _ *nats.Subscription, err error) {
-	if v, ok := rights.ViolationOf(err); ok {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.denied = append(c.denied, v)
-	}
-}
-
-// denial returns the error of a part whose requests, or their replies, the
-// server denied, or nil.
-func (c *collection) denial(need rights.Rights) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	missing := &doctor.MissingError{}
-	for _, v := range c.denied {
-		if v.Subscribe {
-			return errors.New("no reply can arrive: the user may not subscribe " + v.Subject)
-		}
-		for _, pattern := range need.Publish {
-			if rights.Covers(pattern, v.Subject) && !slices.Contains(missing.Missing.Publish, pattern) {
-				missing.Missing.Publish = append(missing.Missing.Publish, pattern)
-			}
-		}
-	}
-	if len(missing.Missing.Publish) == 0 {
 		return nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		shown = fmt.Errorf("no answer within %v", partTimeout)
+	case errors.Is(err, nats.ErrNoResponders):
+		shown = errors.New("JetStream is unavailable or has no leader")
 	}
-	return missing
+	c.miss(part, shown)
+	return err
 }
 
 // miss records that a part is unknown. A missing right is only a note, except
 // for reports, which are needed to judge anything.
 func (c *collection) miss(part string, err error) {
-	u := Unread{What: part, Why: err.Error()}
-	if missing := new(doctor.MissingError); errors.As(err, &missing) {
-		u.Denied, u.Why = true, "this NATS user lacks a right: "+u.Why
-		if part == reportsPart {
-			u.Denied, u.Why = false, "this NATS user may not list processes; with nats.conf, admin may: "+err.Error()
-		}
+	u := Unread{What: part, Why: err.Error(), Denied: denied(err)}
+	if u.Denied && part == reportsPart {
+		u.Denied, u.Why = false, "this NATS user may not list processes; with nats.conf, admin may: "+u.Why
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Unread = append(c.Unread, u)
 }
 
-// readConfig reads the installation's ID and the templates, from any replica.
-func (c *collection) readConfig(ctx context.Context) error {
-	id, err := agreement.LookupID(ctx, c.js, c.by.Prefix)
+// readAgreed reads the configuration bucket, from any replica.
+func (c *collection) readAgreed(ctx context.Context) (err error) {
+	read := func(key string) (value string) {
+		if err == nil {
+			value, _, err = agreement.Lookup(ctx, c.js, c.by.Prefix, key)
+		}
+		return value
+	}
+	c.ID, _, _ = strings.Cut(read(agreement.InstallationKey), " ")
+	c.agreed.store, c.agreed.layout = read(agreement.StoreKey), read(lease.LayoutKey)
+	list := read(templates.Key)
 	if err != nil {
 		return err
 	}
-	c.ID = id
-	_, found, err := agreement.Lookup(ctx, c.js, c.by.Prefix, agreement.StoreKey)
-	if err != nil {
-		return err
+	c.layout, _ = snowflake.ParseLayout(c.agreed.layout) // the list of worker IDs names an unreadable one
+	if list != "" {
+		var all templates.List
+		all, c.agreed.templatesErr = templates.Decode([]byte(list))
+		c.Templates = append(c.Templates, all...)
 	}
-	c.store = found
-	value, found, err := agreement.Lookup(ctx, c.js, c.by.Prefix, templates.Key)
-	if err != nil || !found {
-		return err
-	}
-	list, err := templates.Decode([]byte(value))
-	c.Templates = append(c.Templates, list...)
-	return err
+	return c.agreed.templatesErr
 }
 
 func (c *collection) readWorkerIDs(ctx context.Context) error {
-	holdings, layout, err := lease.List(ctx, c.js, c.by.Prefix)
-	c.layout = layout
+	holdings, _, err := lease.List(ctx, c.js, c.by.Prefix)
 	for _, h := range holdings {
 		c.WorkerIDs = append(c.WorkerIDs, WorkerID{
 			Datacenter: h.Datacenter, Worker: h.Worker, Instance: h.Instance, Host: h.Host, Since: h.Since,
@@ -245,85 +292,64 @@ func (c *collection) readReports(ctx context.Context) (err error) {
 	return err
 }
 
+// readEnrichments reads the records of enrichments, their backlogs, and their
+// targets, if the user may look at them.
 func (c *collection) readEnrichments(ctx context.Context) error {
 	all, err := enrich.List(ctx, c.js, c.by.Prefix)
 	for n, s := range all {
-		e := Enrichment{
+		e := EnrichmentState{
 			Source: s.Source, Target: s.Target, To: s.To, IDs: s.ID, Enricher: s.Owner, Done: s.Done,
 			Written: s.Written, Stalled: time.Since(s.Written) > enrich.Stalled, Failing: s.Failing,
 		}
 		if n < maxMeasured {
-			c.query(ctx, "backlog of "+s.Source, enrich.MeasureRights(s.Source), func(ctx context.Context) error {
+			_ = c.part(ctx, "backlog of "+s.Source, enrich.MeasureRights(s.Source), func(ctx context.Context) error {
 				err := s.Measure(ctx, c.js)
 				if err == nil {
 					e.Lag, e.Oldest = &s.Lag, s.Oldest
 				}
 				return err
 			})
+			e.target = c.query(ctx, rights.Publish(rights.StreamInfo(s.Target)), func(ctx context.Context) error {
+				target, err := c.js.Stream(ctx, s.Target)
+				if err == nil {
+					err = s.CheckTarget(target.CachedInfo().Config)
+				}
+				return err
+			})
+			e.checked = !denied(e.target)
 		}
 		c.Enrichments = append(c.Enrichments, e)
 	}
 	return err
 }
 
-// check runs doctor, if it has not run lately, and returns the findings.
-func (c *Collector) check(ctx context.Context) []doctor.Finding {
-	if time.Since(c.examined) > examineEvery {
-		ctx, cancel := context.WithTimeout(ctx, examineWithin)
-		defer cancel()
-		c.checks, c.examined = c.examine(ctx), time.Now()
-	}
-	return c.checks
-}
-
-// dropDenied removes the checks for which the user lacks a right. A process, or
-// an operator, has to see whether servers sync.
-func (c *collection) dropDenied() {
-	all := len(c.Checks)
-	c.Checks = slices.DeleteFunc(c.Checks, func(f doctor.Finding) bool {
-		return f.Denied() && (f.What != doctor.Sync || !c.Known(reportsPart))
-	})
-	if n := all - len(c.Checks); n > 0 {
-		c.Unread = append(c.Unread, Unread{checksPart, fmt.Sprintf("this NATS user lacks a right for %d of %d checks", n, all), true})
-	}
-}
-
-// examine returns the findings of doctor. It has its own connection, because of
-// the errors of denied requests.
-func (c *Collector) examine(ctx context.Context) (all []doctor.Finding) {
-	add := func(f doctor.Finding) { all = append(all, f) }
-	conn, js, err := c.Dial()
-	if err != nil {
-		add(doctor.Finding{Severity: doctor.Warning, What: "doctor", Text: c.Doctor.Explain(err)})
-		return all
-	}
-	defer conn.Close()
-	look := c.Doctor
-	look.Conn, look.JetStream, look.Prefix, look.SkipProcesses = conn, js, c.Prefix, true
-	look.Examine(ctx, func(f doctor.Finding) {
-		if ctx.Err() == nil { // later findings are only timeouts
-			add(f)
-		}
-	})
-	if err := ctx.Err(); err != nil {
-		add(doctor.Finding{Severity: doctor.Warning, What: "doctor", Text: "some checks were not answered: " + err.Error()})
-	}
-	return all
-}
-
 // merge combines all replies.
 func (c *collection) merge(now time.Time) {
-	c.Taken = now
+	c.Taken, c.explain, c.maxSkew, c.partial = now, c.by.Explain, c.by.MaxClockSkew, !c.by.whole()
 	c.addSelf()
 	c.addProcesses()
 	c.addTags()
-	c.dropDenied()
+	if c.by.Viewer {
+		c.dropDenied()
+	}
 	if !c.layout.IsZero() {
 		c.Layout = c.layout.String()
 		c.LayoutEnds = append(c.LayoutEnds, forecast.OfLayout(c.layout, now)...)
 	}
 	slices.SortFunc(c.Unread, func(a, b Unread) int { return cmp.Compare(a.What, b.What) })
-	c.judge(c.reports)
+	c.judge(c.reports, c.agreed.hasStore())
+}
+
+// dropDenied removes the checks for which the user lacks a right. An operator has
+// to see whether servers sync.
+func (c *collection) dropDenied() {
+	all := len(c.Checks)
+	c.Checks = slices.DeleteFunc(c.Checks, func(d Diagnosis) bool {
+		return d.What != inbox && denied(d.err) && (d.What != Sync || !c.Known(reportsPart))
+	})
+	if n := all - len(c.Checks); n > 0 {
+		c.Unread = append(c.Unread, Unread{checksPart, fmt.Sprintf("this NATS user lacks a right for %d of %d checks", n, all), true})
+	}
 }
 
 // addSelf replaces the report of this process by its current state, which is
@@ -356,7 +382,7 @@ func (c *collection) addProcesses() {
 	}
 	c.reports = own
 	c.addOthers(others)
-	workers, loaders, snowflakes := doctor.Count(c.reports)
+	workers, loaders, snowflakes := countRoles(c.reports)
 	c.Totals.Workers, c.Totals.Loaders = workers+snowflakes, loaders
 	reported := make(map[string]bool)
 	for _, r := range c.reports {
@@ -407,12 +433,12 @@ func (c *collection) addOthers(reports []worker.Report) {
 
 // addTags combines the tags of all workers, the busiest first.
 func (c *collection) addTags() {
-	all, limit := make(map[string]*Tag), doctor.Limit(c.reports)
+	all, limit := make(map[string]*TagState), lowestLimit(c.reports)
 	for _, r := range c.reports {
 		for _, s := range r.Stats.Tags {
 			t := all[s.Tag]
 			if t == nil {
-				t = &Tag{Name: s.Tag, Runway: s.Runway}
+				t = &TagState{Name: s.Tag, Runway: s.Runway}
 				all[s.Tag] = t
 			}
 			t.Order = s.Order
@@ -439,13 +465,13 @@ func (c *collection) addTags() {
 }
 
 // byRate sorts the busiest first.
-func byRate(a, b Tag) int {
+func byRate(a, b TagState) int {
 	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Name, b.Name))
 }
 
 // byRunway sorts the tags whose buffers run out soonest first.
-func byRunway(a, b Tag) int {
+func byRunway(a, b TagState) int {
 	return cmp.Or(cmp.Compare(a.Runway, b.Runway), byRate(a, b))
 }
 
-func byName(a, b Tag) int { return cmp.Compare(a.Name, b.Name) }
+func byName(a, b TagState) int { return cmp.Compare(a.Name, b.Name) }

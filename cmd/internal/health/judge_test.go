@@ -1,8 +1,7 @@
-package doctor
+package health
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 // that stops a process from working; an uncertain fault is a warning.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	w := worker.Report{Instance: "w", Role: worker.RoleWorker}
 	l := worker.Report{Instance: "l", Role: worker.RoleLoader}
 	both := worker.Report{Instance: "b", Host: "h", Role: worker.RoleAll}
@@ -65,7 +63,12 @@ func TestProcesses(t *testing.T) {
 			"warning worker w: discarded 2 ranges granted before: the store regressed",
 		}},
 	} {
-		got := lines(ofProcesses(now, c.reports, true))
+		var got []string
+		for _, line := range diagnosed(now, c.reports) {
+			if !strings.Contains(line, "numbers of tags: ") && !strings.Contains(line, ": buffers last ") {
+				got = append(got, line)
+			}
+		}
 		for _, want := range c.want {
 			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) {
 				t.Errorf("no %q in %q", want, got)
@@ -85,7 +88,6 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// lines formats findings.
 // TestPayload: a NATS server that does not accept the largest report is warned
 // of once, with its limit: this connection's server, or the worst of the
 // processes'.
@@ -106,22 +108,36 @@ func TestPayload(t *testing.T) {
 			"ok max_payload: 1048576 bytes", "warning max_payload: max_payload is small, so status may lack tags: 32768 bytes for worker b",
 		}},
 	} {
-		got := lines(append([]Finding{ofPayload("this connection", c.own)}, ofPayloads(c.own, c.processes)...))
+		i := &Installation{payload: c.own}
+		own := i.diagnose(payloadCheck, fmt.Sprintf("%d bytes", c.own), payloadError("this connection", c.own))
+		got := lines(append([]Diagnosis{own}, i.judgePayloads(c.processes)...))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("found %q, want %q", got, c.want)
 		}
 	}
 }
 
-func lines(all []Finding) (lines []string) {
-	for _, f := range all {
-		text := f.Text
-		if f.err != nil {
-			text = f.err.Error()
-		}
-		lines = append(lines, fmt.Sprintf("%s %s: %s", cmp.Or(f.Severity, "ok"), f.What, text))
+// lines formats diagnoses.
+func lines(all []Diagnosis) (lines []string) {
+	for _, d := range all {
+		lines = append(lines, fmt.Sprintf("%s %s", cmp.Or(d.Severity, "ok"), d))
 	}
 	return lines
+}
+
+// diagnosed are the lines about reports.
+func diagnosed(when time.Time, reports []worker.Report) []string {
+	return lines(merged(when, reports, func(c *collection) { c.agreed.store = "jetstream" }).Diagnoses())
+}
+
+// numbers are the lines about numbers of tags.
+func numbers(when time.Time, reports []worker.Report) (all []string) {
+	for _, line := range diagnosed(when, reports) {
+		if strings.Contains(line, " numbers of tags: ") || strings.Contains(line, ": numbers run out: ") {
+			all = append(all, line)
+		}
+	}
+	return all
 }
 
 // TestRunningOut: doctor warns of limits less than a year ahead, and otherwise
@@ -146,13 +162,7 @@ func TestRunningOut(t *testing.T) {
 		for tag, use := range c.uses {
 			reports = append(reports, worker.Report{Stats: worker.Stats{SupplyFigures: worker.SupplyFigures{Active: 1, Tags: []worker.TagStats{{Tag: tag, Use: use}}}}})
 		}
-		findings := ofTags(now, reports)
-		for _, f := range findings {
-			if f.err != nil && !errors.Is(f.err, ErrRunsOut) {
-				t.Errorf("%+v is no warning that numbers run out", f)
-			}
-		}
-		got := lines(findings)
+		got := numbers(now, reports)
 		want := strings.Split(c.want, "|")
 		if len(got) != len(want) {
 			t.Errorf("%q, want %q", got, want)
@@ -188,7 +198,7 @@ func TestAboveTime(t *testing.T) {
 		{[]worker.Report{report("b"), report("a", "b")}, text + "a, b; a later raise without a number lifts each by 10000000000 and a million"},
 		{[]worker.Report{report("g", "f", "e", "d", "c", "b", "a")}, text + "a, b, c, d, e and 2 more tags; "},
 	} {
-		got := slices.DeleteFunc(lines(ofTags(now, c.reports)), func(line string) bool { return strings.HasPrefix(line, "ok ") })
+		got := slices.DeleteFunc(numbers(now, c.reports), func(line string) bool { return strings.HasPrefix(line, "ok ") })
 		if len(got) > 1 || !strings.HasPrefix(strings.Join(got, ""), c.want) || len(got) > 0 && c.want == "" {
 			t.Errorf("%q, want %q", got, c.want)
 		}
@@ -200,10 +210,11 @@ func TestAboveTime(t *testing.T) {
 func TestSnowflakeOnly(t *testing.T) {
 	t.Parallel()
 	flakes, w := worker.Report{Role: worker.RoleSnowflake}, worker.Report{Role: worker.RoleWorker}
-	if found := Judge(time.Now(), []worker.Report{flakes}, false); len(found) > 0 {
-		t.Errorf("%+v", found)
+	i := new(Installation)
+	if got := lines(i.judgeRoles([]worker.Report{flakes}, false)); !slices.Equal(got, []string{"ok snowflake processes: 1 running"}) {
+		t.Errorf("%q", got)
 	}
-	if found := Judge(time.Now(), []worker.Report{flakes, w}, false); len(found) != 1 || found[0].What != "loaders" {
-		t.Errorf("%+v, want that loaders are missing", found)
+	if got := lines(i.judgeRoles([]worker.Report{flakes, w}, false)); len(got) != 3 || !strings.HasPrefix(got[1], "error loaders: ") {
+		t.Errorf("%q, want that loaders are missing", got)
 	}
 }

@@ -1,4 +1,4 @@
-package status
+package health
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func TestForecasts(t *testing.T) {
 	}
 	lasts := func(c *collection) { c.layout = layout }
 	i := merged(now, reports, lasts)
-	want := "warning tag soon: its IDs reach 2^31 in 200 days, on 2027-06-10, at a rate of 1/s, as in the last 24 h"
+	want := "warning tag soon: numbers run out: its IDs reach 2^31 in 200 days, on 2027-06-10, at a rate of 1/s, as in the last 24 h"
 	if got := troublesOf(i); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -57,7 +57,7 @@ func TestForecasts(t *testing.T) {
 	}
 
 	i = merged(time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC), reports, lasts)
-	if got := troublesOf(i); !strings.Contains(got, "warning layout 38:1ms/w13/s12@1735689600000: snowflake IDs end on 2033-09-17") {
+	if got := troublesOf(i); !strings.Contains(got, "warning layout 38:1ms/w13/s12@1735689600000: numbers run out: snowflake IDs end on 2033-09-17") {
 		t.Errorf("in 2033: %s", got)
 	}
 }
@@ -70,7 +70,7 @@ func TestManyForecasts(t *testing.T) {
 		tags = append(tags, used(fmt.Sprint("t", n), 100-n))
 	}
 	got := strings.Split(troublesOf(merged(now, []worker.Report{reportOf("a", worker.RoleAll, tags...)})), "\n")
-	if len(got) != 6 || !strings.HasPrefix(got[0], "warning tag t7: ") || got[5] != "warning tags: 3 more tags with 2^31, 2^53 or the end within a year" {
+	if len(got) != 6 || !strings.HasPrefix(got[0], "warning tag t7: ") || got[5] != "warning tags: numbers run out: 3 more tags with 2^31, 2^53 or the end within a year" {
 		t.Error(strings.Join(got, "\n"))
 	}
 }

@@ -1,10 +1,9 @@
-package doctor
+package health
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
@@ -20,38 +20,35 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// Role is the role to check: a role of package rights, or all, a worker and
-// loader in one process.
-type Role string
+// RoleAll is a worker and loader in one process, beside the roles of package
+// rights.
+const RoleAll rights.Role = "all"
 
-const roleAll Role = "all"
-
-func (r Role) is(one rights.Role) bool { return rights.Role(r) == one }
-
-// answers reports whether the role uses worker IDs and their layout.
-func (r Role) answers() bool {
-	return r == roleAll || r.is(rights.Worker) || r.is(rights.Snowflake) || r.is(rights.Admin)
+// usesWorkerIDs reports whether a role uses worker IDs and their layout.
+func usesWorkerIDs(r rights.Role) bool {
+	return r == RoleAll || r == rights.Worker || r == rights.Snowflake || r == rights.Admin
 }
 
-// counts reports whether the role uses the store.
-func (r Role) counts() bool { return r == roleAll || r.is(rights.Loader) || r.is(rights.Admin) }
+// usesStore reports whether a role uses the store.
+func usesStore(r rights.Role) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
 
-// hasOwnStreams reports whether the role uses streams of events, which may be
-// in another account than the IDs.
-func (r Role) hasOwnStreams() bool { return r.is(rights.Enricher) || r.is(rights.Auditor) }
+// hasOwnStreams reports whether a role uses streams of events, which may be in
+// another account than the IDs. It uses the server of its streams, whose owner
+// decides about it.
+func hasOwnStreams(r rights.Role) bool { return r == rights.Enricher || r == rights.Auditor }
 
-// Needs returns the rights that the role needs, in the account's own JetStream
+// Needs returns the rights that a role needs, in the account's own JetStream
 // domain.
-func (r Role) Needs(p messages.Prefix) rights.Rights {
-	switch one := rights.Role(r); {
-	case r == roleAll:
-		return rights.Join(Role(rights.Worker).Needs(p), Role(rights.Loader).Needs(p))
-	case one == rights.Enricher:
-		return rights.Join(enrich.Rights(p, one), agreement.Rights(p, one))
-	case one == rights.Auditor:
-		return verify.Rights(one)
+func Needs(r rights.Role, p messages.Prefix) rights.Rights {
+	switch r {
+	case RoleAll:
+		return rights.Join(Needs(rights.Worker, p), Needs(rights.Loader, p))
+	case rights.Enricher:
+		return rights.Join(enrich.Rights(p, r), agreement.Rights(p, r))
+	case rights.Auditor:
+		return verify.Rights(r)
 	default:
-		return rights.Join(worker.Rights(p, one), register.Rights(p, one))
+		return rights.Join(worker.Rights(p, r), register.Rights(p, r))
 	}
 }
 
@@ -74,10 +71,10 @@ func RequestPermissions(ctx context.Context, conn *nats.Conn) (Permissions, erro
 	return Permissions{info.Data.Permissions}, nil
 }
 
-// MissingError lists the rights that a user lacks.
-type MissingError struct{ Missing rights.Rights }
+// RightsError lists the rights that a user lacks.
+type RightsError struct{ Missing rights.Rights }
 
-func (e *MissingError) Error() string {
+func (e *RightsError) Error() string {
 	var all []string
 	for _, subject := range e.Missing.Publish {
 		all = append(all, "publish "+subject)
@@ -85,17 +82,20 @@ func (e *MissingError) Error() string {
 	for _, subject := range e.Missing.Subscribe {
 		all = append(all, "subscribe "+subject)
 	}
-	return fmt.Sprintf("the user may not %s", strings.Join(all, ", "))
+	return "the user may not " + strings.Join(all, ", ")
 }
 
-// Check returns a [*MissingError] if the user lacks some of the rights.
+// Problem is part of [problem.Problem].
+func (e *RightsError) Problem() (problem.Kind, []any) { return problem.Denied, nil }
+
+// Check returns a [*RightsError] if the user lacks some of the rights.
 func (p Permissions) Check(need rights.Rights) error {
 	if p.granted == nil {
 		return nil
 	}
 	missing := rights.Rights{Publish: lacking(p.granted.Publish, need.Publish), Subscribe: lacking(p.granted.Subscribe, need.Subscribe)}
 	if len(missing.Publish)+len(missing.Subscribe) > 0 {
-		return &MissingError{missing}
+		return &RightsError{missing}
 	}
 	return nil
 }
