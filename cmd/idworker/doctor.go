@@ -54,11 +54,12 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout, Explain: explain,
 	}
 	findings := newList[finding](out, "findings")
-	for _, f := range collector.Collect(ctx).Diagnoses() {
-		findings.Add(finding{results[f.Severity], f.What, f.Text})
-		if f.Severity == health.Error {
-			err = errChecks
-		}
+	found := collector.Collect(ctx)
+	for _, d := range found.Diagnoses() {
+		findings.Add(finding{results[d.Severity], d.What, d.Text})
+	}
+	if found.Failed() {
+		err = errChecks
 	}
 	return findings.End(err)
 }

@@ -132,22 +132,20 @@ func (d *daemon) state() httpState {
 	if !d.serving.Load() {
 		return httpState{NotReady: errStarting}
 	}
-	if err := d.process.Ready(); err != nil {
-		return httpState{NotReady: errors.New(explain(err))}
-	}
-	if all := d.problems(); len(all) > 0 {
-		return httpState{But: errors.New(all[0].String())}
-	}
-	return httpState{}
+	notReady, but := health.Readiness(time.Now(), d.report(), d.cfg.examined.MaxClockSkew)
+	return httpState{NotReady: notReady, But: but}
 }
 
-// problems returns what this process knows to be wrong, the worst first.
-func (d *daemon) problems() []health.Diagnosis {
+// report returns this process's report, with hints and without tags.
+func (d *daemon) report() worker.Report {
 	r := d.process.Report(0)
+	if err := d.process.Ready(); err != nil && r.NotReady != "" {
+		r.NotReady = explain(err)
+	}
 	if err := d.process.Degraded(); err != nil && r.Degraded != "" {
 		r.Degraded = explain(err)
 	}
-	return health.Own(time.Now(), r, d.cfg.examined.MaxClockSkew)
+	return r
 }
 
 // logEvery is the interval at which a change of the problems is logged.
@@ -157,7 +155,7 @@ const logEvery = time.Minute
 func (d *daemon) logProblems(ctx context.Context) {
 	log := health.Log{To: d.cfg.log}
 	for pause.For(ctx, logEvery); ctx.Err() == nil; pause.For(ctx, logEvery) {
-		log.Write(d.problems())
+		log.Write(health.Own(time.Now(), d.report(), d.cfg.examined.MaxClockSkew))
 	}
 }
 

@@ -22,15 +22,20 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// collectorOf is a collector for a role, at the server of a connection.
-func collectorOf(t *testing.T, conn *nats.Conn, role rights.Role, all ...kv.Resource) *Collector {
-	return &Collector{Prefix: messages.DefaultPrefix, Role: role, Resources: all, Dial: func() (*nats.Conn, jetstream.JetStream, error) {
-		own, err := nats.Connect(conn.ConnectedUrl(), Options()...)
+// dialAs is a Dial as a user; "" without a login.
+func dialAs(t *testing.T, url, user, password string) func() (*nats.Conn, jetstream.JetStream, error) {
+	return func() (*nats.Conn, jetstream.JetStream, error) {
+		conn, err := nats.Connect(url, append(Options(), nats.UserInfo(user, password))...)
 		if err != nil {
 			return nil, nil, err
 		}
-		return own, natstest.JetStream(t, own), nil
-	}}
+		return conn, natstest.JetStream(t, conn), nil
+	}
+}
+
+// collectorOf is a collector for a role, at the server of a connection.
+func collectorOf(t *testing.T, conn *nats.Conn, role rights.Role, all ...kv.Resource) *Collector {
+	return &Collector{Prefix: messages.DefaultPrefix, Role: role, Resources: all, Dial: dialAs(t, conn.ConnectedUrl(), "", "")}
 }
 
 // found returns the diagnoses of some checks.

@@ -103,7 +103,7 @@ type collection struct {
 	js      jetstream.JetStream
 	denials *natsconn.Denials
 
-	allowed    Permissions
+	allowed    natsconn.Permissions
 	allowedErr error // of reading allowed
 
 	mu sync.Mutex // guards Unread
@@ -189,9 +189,9 @@ func (c *collection) readRights(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rightsWithin)
 	defer cancel()
-	var allowed Permissions
+	var allowed natsconn.Permissions
 	c.allowedErr = c.query(ctx, rights.Publish(rights.AskPermissions), func(ctx context.Context) (err error) {
-		allowed, err = RequestPermissions(ctx, c.conn)
+		allowed, err = natsconn.RequestPermissions(ctx, c.conn)
 		return err
 	})
 	c.allowed = allowed
@@ -236,9 +236,12 @@ func (c *collection) part(ctx context.Context, part string, need rights.Rights, 
 // miss records that a part is unknown. A missing right is only a note, except
 // for reports, which are needed to judge anything.
 func (c *collection) miss(part string, err error) {
-	u := Unread{What: part, Why: err.Error(), Denied: denied(err)}
-	if u.Denied && part == reportsPart {
+	u := Unread{What: part, Why: err.Error(), Denied: natsconn.IsDenied(err)}
+	switch missing := new(natsconn.RightsError); {
+	case u.Denied && part == reportsPart:
 		u.Denied, u.Why = false, "this NATS user may not list processes; with nats.conf, admin may: "+u.Why
+	case errors.As(err, &missing):
+		u.Why = "this NATS user lacks a right: " + u.Why
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,7 +319,7 @@ func (c *collection) readEnrichments(ctx context.Context) error {
 				}
 				return err
 			})
-			e.checked = !denied(e.target)
+			e.checked = !natsconn.IsDenied(e.target)
 		}
 		c.Enrichments = append(c.Enrichments, e)
 	}
@@ -345,7 +348,7 @@ func (c *collection) merge(now time.Time) {
 func (c *collection) dropDenied() {
 	all := len(c.Checks)
 	c.Checks = slices.DeleteFunc(c.Checks, func(d Diagnosis) bool {
-		return d.What != inbox && denied(d.err) && (d.What != Sync || !c.Known(reportsPart))
+		return d.What != inbox && natsconn.IsDenied(d.err) && (d.What != Sync || !c.Known(reportsPart))
 	})
 	if n := all - len(c.Checks); n > 0 {
 		c.Unread = append(c.Unread, Unread{checksPart, fmt.Sprintf("this NATS user lacks a right for %d of %d checks", n, all), true})

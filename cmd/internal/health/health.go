@@ -19,7 +19,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages/enrich"
@@ -54,37 +53,20 @@ func (d Diagnosis) String() string {
 
 // Problems with a hint.
 var (
-	// ErrOtherLayout means that the installation does not have the workers'
-	// layout.
 	ErrOtherLayout = problem.New(problem.OtherLayout, "the installation has another layout")
+	ErrClockOff    = errors.New("the clock is off")
+	ErrNoAnswer    = problem.New(problem.NobodyAnswers, "no worker answers")
 
-	// ErrClockOff means that the clock differs too much from the server's.
-	ErrClockOff = errors.New("the clock is off")
-
-	// ErrNoAnswer means that a request for IDs was not answered.
-	ErrNoAnswer = problem.New(problem.NobodyAnswers, "no worker answers")
-
-	// ErrShared warns that the account has no storage of its own.
-	ErrShared = problem.New(problem.StorageFull, "the account has no storage limit, so other accounts can fill the server and stop grants")
-
-	// ErrNearlyFull warns that the account's storage is nearly full.
+	// Warnings: of storage, of room for the tags of templates, of limits of IDs
+	// within a year, of copies on a cluster, of a NATS server that accepts only
+	// small messages, and of a usable resource that provisioning would change.
+	ErrShared     = problem.New(problem.StorageFull, "the account has no storage limit, so other accounts can fill the server and stop grants")
 	ErrNearlyFull = problem.New(problem.StorageFull, "the account's storage is nearly full; a full account stops grants")
-
-	// ErrFills warns that templates may make more tags than the register has room
-	// for.
-	ErrFills = problem.New(problem.Fills, "room for tags may end, and templates make no more then")
-
-	// ErrRunsOut warns that numbers run out within a year.
-	ErrRunsOut = problem.New(problem.RunsOut, "numbers run out")
-
-	// ErrCopies warns of missing copies on a cluster.
-	ErrCopies = problem.New(problem.TooFewCopies, "too few copies")
-
-	// ErrPayload warns of a NATS server that accepts only small messages.
-	ErrPayload = problem.New(problem.SmallPayload, "max_payload is small, so status may lack tags")
-
-	// ErrDifferent warns of a usable resource that provisioning would change.
-	ErrDifferent = problem.New(problem.Different, "not as provisioned")
+	ErrFills      = problem.New(problem.Fills, "room for tags may end, and templates make no more then")
+	ErrRunsOut    = problem.New(problem.RunsOut, "numbers run out")
+	ErrCopies     = problem.New(problem.TooFewCopies, "too few copies")
+	ErrPayload    = problem.New(problem.SmallPayload, "max_payload is small, so status may lack tags")
+	ErrDifferent  = problem.New(problem.Different, "not as provisioned")
 )
 
 var (
@@ -123,10 +105,4 @@ func (i *Installation) diagnose(what, right string, wrong error) Diagnosis {
 		text = i.explain(wrong)
 	}
 	return Diagnosis{severityOf(wrong), what, text, wrong}
-}
-
-// denied reports whether an error is about a right that the NATS user lacks.
-func denied(err error) bool {
-	missing, refused := new(RightsError), new(natsconn.DeniedError)
-	return errors.As(err, &missing) || errors.As(err, &refused)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/format"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
@@ -238,7 +239,7 @@ warning unknown: worker IDs: no answer`
 	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "so requests fail") || !strings.Contains(got, "live on their buffers") {
 		t.Errorf("without processes: %s", got)
 	}
-	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &RightsError{}) })
+	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &natsconn.RightsError{}) })
 	if got := troublesOf(i); strings.Contains(got, "none reports") || !strings.Contains(got, "unknown") {
 		t.Errorf("without reports: %s", got)
 	}
@@ -288,20 +289,20 @@ func TestMissingRightIsANote(t *testing.T) {
 	holder := reportOf("a", worker.RoleAll)
 	holder.Stats.WorkerID = &id
 	i := merged(now, []worker.Report{holder}, func(c *collection) {
-		c.miss(enrichmentsPart, &RightsError{Missing: rights.Publish("y")})
+		c.miss(enrichmentsPart, &natsconn.RightsError{Missing: rights.Publish("y")})
 	})
 	if i.Summary() != "All is well" || len(i.Unread) != 1 {
 		t.Errorf("%s: %+v", i.Summary(), i.Unread)
 	}
 	i = merged(now, []worker.Report{holder}, func(c *collection) {
-		c.miss(enrichmentsPart, &RightsError{Missing: rights.Publish("y")})
-		c.miss(configPart, &RightsError{Missing: rights.Publish("x")})
+		c.miss(enrichmentsPart, &natsconn.RightsError{Missing: rights.Publish("y")})
+		c.miss(configPart, &natsconn.RightsError{Missing: rights.Publish("x")})
 	})
 	var out bytes.Buffer
 	if err := i.View("", ByRate, 10).Print(&out); err != nil || !strings.Contains(out.String(), " 0       708 ") {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if len(i.Troubles) > 0 || i.Summary() != "No known problems, but parts are unknown" || !strings.Contains(out.String(), "\nall is well\nnote     unknown: templates: the user may not publish x\n\n") {
+	if len(i.Troubles) > 0 || i.Summary() != "No known problems, but parts are unknown" || !strings.Contains(out.String(), "\nno known problems, but parts are unknown\nnote     unknown: templates: this NATS user lacks a right: the user may not publish x\n\n") {
 		t.Errorf("%s: %+v\n%s", i.Summary(), i.Troubles, &out)
 	}
 }
@@ -431,15 +432,8 @@ func TestStatusOfACaller(t *testing.T) {
 	})
 	i := (&Collector{
 		Prefix: messages.DefaultPrefix,
-		Dial: func() (*nats.Conn, jetstream.JetStream, error) {
-			conn, err := nats.Connect(ns.URL(), append(Options(), nats.UserInfo("caller", "secret"))...)
-			if err != nil {
-				return nil, nil, err
-			}
-			js, err := jetstream.New(conn)
-			return conn, js, err
-		},
-		Role: rights.Admin, Viewer: true,
+		Dial:   dialAs(t, ns.URL(), "caller", "secret"),
+		Role:   rights.Admin, Viewer: true,
 	}).Collect(t.Context())
 	want := "warning unknown: reports of workers and loaders: this NATS user may not list processes; " +
 		"with nats.conf, admin may: the NATS server denies this user a right: Permissions Violation for Publish to \"$SRV.STATS.idworker-process\""

@@ -2,6 +2,7 @@ package health
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,6 +72,22 @@ func (i *Installation) judge(reports []worker.Report, store bool) {
 // worstFirst sorts problems.
 func worstFirst(all []Diagnosis) {
 	slices.SortStableFunc(all, func(a, b Diagnosis) int { return cmp.Compare(a.Severity, b.Severity) }) // "error" before "warning"
+}
+
+// Failed reports whether there is an error.
+func (i *Installation) Failed() bool {
+	return slices.ContainsFunc(i.Troubles, func(d Diagnosis) bool { return d.Severity == Error })
+}
+
+// Readiness returns why a process is not ready, or else its worst problem.
+func Readiness(now time.Time, r worker.Report, maxSkew time.Duration) (notReady, but error) {
+	if r.NotReady != "" {
+		return errors.New(r.NotReady), nil
+	}
+	if all := Own(now, r, maxSkew); len(all) > 0 {
+		return nil, errors.New(all[0].String())
+	}
+	return nil, nil
 }
 
 // Own returns the problems that a process knows of itself, without NATS, the

@@ -46,6 +46,12 @@ func (e *DeniedError) Problem() (problem.Kind, []any) {
 	return problem.Denied, nil
 }
 
+// IsDenied reports whether an error is about a right that the user lacks.
+func IsDenied(err error) bool {
+	missing, refused := new(RightsError), new(DeniedError)
+	return errors.As(err, &missing) || errors.As(err, &refused)
+}
+
 // Denied makes a DeniedError of a server's permission violation. failed is the
 // resulting error; it may be nil.
 func Denied(violation, failed error) *DeniedError {
@@ -116,8 +122,6 @@ func WatchDenials(conns ...*nats.Conn) *Denials {
 }
 
 // end ends the work that needs a denied right, and reports whether there is any.
-// Its function to explain the error may not have been called yet, although it
-// ended before.
 func (d *Denials) end(err error) (found bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

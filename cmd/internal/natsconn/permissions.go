@@ -1,4 +1,4 @@
-package health
+package natsconn
 
 import (
 	"context"
@@ -10,47 +10,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/messages/enrich"
-	"github.com/idworker/idworker/messages/enrich/verify"
-	"github.com/idworker/idworker/store/register"
-	"github.com/idworker/idworker/worker"
 )
-
-// RoleAll is a worker and loader in one process, beside the roles of package
-// rights.
-const RoleAll rights.Role = "all"
-
-// usesWorkerIDs reports whether a role uses worker IDs and their layout.
-func usesWorkerIDs(r rights.Role) bool {
-	return r == RoleAll || r == rights.Worker || r == rights.Snowflake || r == rights.Admin
-}
-
-// usesStore reports whether a role uses the store.
-func usesStore(r rights.Role) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
-
-// hasOwnStreams reports whether a role uses streams of events, which may be in
-// another account than the IDs. It uses the server of its streams, whose owner
-// decides about it.
-func hasOwnStreams(r rights.Role) bool { return r == rights.Enricher || r == rights.Auditor }
-
-// Needs returns the rights that a role needs, in the account's own JetStream
-// domain.
-func Needs(r rights.Role, p messages.Prefix) rights.Rights {
-	switch r {
-	case RoleAll:
-		return rights.Join(Needs(rights.Worker, p), Needs(rights.Loader, p))
-	case rights.Enricher:
-		return rights.Join(enrich.Rights(p, r), agreement.Rights(p, r))
-	case rights.Auditor:
-		return verify.Rights(r)
-	default:
-		return rights.Join(worker.Rights(p, r), register.Rights(p, r))
-	}
-}
 
 // Permissions is a user's permissions. The zero value permits everything.
 type Permissions struct{ granted *server.Permissions }
