@@ -44,7 +44,7 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	if err := cmp.Or(err, d.resourceFlags.check(d.Prefix), d.checkTag()); err != nil {
 		return err
 	}
-	conn, js, err := d.connect()
+	conn, js, err := d.connect(health.Options()...)
 	if err != nil {
 		return err
 	}

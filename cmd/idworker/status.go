@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,10 +40,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	if c.Tags < 0 || c.Tags > maxStatusTags {
 		return problem.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
 	}
-	conn, _, err := c.dial(health.Options()...)
-	if errors.Is(err, nats.ErrNoServers) {
-		err = fmt.Errorf("%w; start one with idworker serve, or use yours with --server", err)
-	}
+	conn, _, err := c.connect(health.Options()...)
 	if err != nil {
 		return err
 	}

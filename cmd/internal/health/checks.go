@@ -337,9 +337,6 @@ func (c *collection) checkStore(ctx context.Context) (all []Diagnosis) {
 		return nil
 	}
 	bucket, err := c.openAgreed(ctx)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil // reported as a resource
-	}
 	var segments *backend.Store
 	if err == nil {
 		read := register.Rights(c.by.Prefix, rights.Backup)
@@ -349,6 +346,9 @@ func (c *collection) checkStore(ctx context.Context) (all []Diagnosis) {
 			}
 			return c.by.Store.Open(ctx, register.Config{JetStream: c.js, Prefix: c.by.Prefix})
 		})
+	}
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil // reported as a resource
 	}
 	if segments != nil {
 		defer func() { _ = segments.Close() }() // nothing was written
