@@ -25,14 +25,12 @@ import (
 
 // inState is an installation in a state, of which a process reports itself.
 type inState struct {
-	name string
-	self func(*worker.Report) // changes the report of a process that works
-	// What is collected, if it is more than that report.
-	collect func(*testing.T, *Collector) *Installation
-
-	exit   int    // of doctor
-	status string // the worst line, with its severity
-	readyz string // begins so
+	name   string
+	self   func(*worker.Report)                       // changes the report of a process that works
+	found  func(*testing.T, *Collector) *Installation // what is collected, if it is more than that report
+	exit   int                                        // of doctor
+	status string                                     // the worst line, with its severity
+	readyz string                                     // begins so
 }
 
 // copyMissing is a bucket of which a server has no copy.
@@ -50,93 +48,45 @@ func user(allow ...string) func(*server.Options) {
 }
 
 var states = []inState{
-	{name: "all well", exit: 0, status: "all is well", readyz: "ready"},
-	{
-		name: "no loader",
-		self: func(r *worker.Report) {
-			r.Role, r.Degraded, r.Stats.NoLoader = worker.RoleWorker, "no loader answers", "no loader answers"
-		},
-		exit: 1, status: "error loaders: none reports, so workers live on their buffers", readyz: "ready, but no loader answers",
-	},
-	{
-		name: "dead replica",
-		collect: func(t *testing.T, c *Collector) *Installation {
-			c.Resources = []kv.Resource{copyMissing{bucketOf("ids_register", 3)}}
-			return c.Collect(t.Context())
-		},
-		exit: 0, status: "warning doctor: copies: too few copies: 2 of 3 copies are current, not that of server n3: bucket ids_register", readyz: "ready",
-	},
-	{
-		name: "disk full",
-		self: func(r *worker.Report) { r.Degraded = "the NATS server cannot write to its data folder" },
-		exit: 1, status: "error process h (a): the NATS server cannot write to its data folder", readyz: "ready, but the NATS server cannot write to its data folder",
-	},
-	{
-		name: "denied right",
-		collect: func(t *testing.T, c *Collector) *Installation {
-			ns := natstest.Start(t, user(rights.AskPermissions, worker.AskReportsRights().Publish[0], "$JS.API.DIRECT.>"))
-			c.Dial = dialAs(t, ns.URL(), "u", "p")
-			c.Role, c.Resources = rights.Loader, []kv.Resource{bucketOf("ids_register", 1)}
-			return c.Collect(t.Context())
-		},
-		exit: 1, status: "error doctor: rights: the user may not ", readyz: "ready",
-	},
-	{
-		name: "store away",
-		self: func(r *worker.Report) {
-			r.Stats.Store, r.Outages = "mysql leaf", &worker.OutageStats{Now: true, Since: now.Add(-time.Minute), Error: "refused"}
-		},
-		exit: 1, status: "error process h (a): store mysql leaf has failed for ", readyz: "ready, but store mysql leaf has failed for ",
-	},
-	{
-		name: "exhausted tag",
-		self: func(r *worker.Report) {
-			r.Endings = &worker.EndingStats{Exhausted: 1, ExhaustedTags: []string{"order"}}
-		},
-		exit: 1, status: "error tag order: exhausted, so requests get 507", readyz: "ready, but tag order: exhausted, so requests get 507",
-	},
-	{
-		name: "wrong clock",
-		self: func(r *worker.Report) { r.Clock = &worker.ClockStats{AheadMS: 7000, ReservedIn: 20} },
-		exit: 1, status: "error process h (a): clock is 7s ahead of the NATS server's", readyz: "ready, but clock is 7s ahead of the NATS server's",
-	},
-	{
-		name: "clock a little off",
-		self: func(r *worker.Report) { r.Clock = &worker.ClockStats{AheadMS: 1700, ReservedIn: 20} },
-		exit: 0, status: "warning process h (a): clock is 1.7s ahead of the NATS server's", readyz: "ready, but clock is 1.7s ahead of the NATS server's",
-	},
-	{
-		name: "two installations",
-		collect: func(*testing.T, *Collector) *Installation {
-			own, other := working(), working()
-			other.Instance, other.Stats.Installation = "b", "J"
-			return merged(now, []worker.Report{own, other}, func(c *collection) { c.ID = "I" })
-		},
-		exit: 0, status: "warning other installations: not counted here: their processes on the same subjects, 1", readyz: "ready",
-	},
-	{
-		name: "two installations, and this one left",
-		self: func(r *worker.Report) {
-			r.NotReady = "another installation answers"
-			r.Stats.LeftFor = r.NotReady
-		},
-		exit: 1, status: "error process h (a): not ready: another installation answers", readyz: "not ready: another installation answers",
-	},
-	{
-		name: "restored register",
-		self: func(r *worker.Report) {
-			r.Stopped, r.Degraded = "the register regressed: 7 instead of 9", "the register regressed: 7 instead of 9"
-		},
-		exit: 1, status: "error process h (a): grants nothing: the register regressed: 7 instead of 9; run idworker tag raise --all",
-		readyz: "ready, but grants nothing: the register regressed: 7 instead of 9; run idworker tag raise --all",
-	},
-	{
-		name: "dead worker",
-		collect: func(*testing.T, *Collector) *Installation {
-			return merged(now, []worker.Report{working()}, func(c *collection) { c.WorkerIDs = []WorkerID{{Instance: "b", Host: "g"}} })
-		},
-		exit: 0, status: "warning worker g (b): holds a worker ID but does not report", readyz: "ready",
-	},
+	{"all well", nil, nil, 0, "all is well", "ready"},
+	{"no loader", func(r *worker.Report) {
+		r.Role, r.Degraded, r.Stats.NoLoader = worker.RoleWorker, "no loader answers", "no loader answers"
+	}, nil, 1, "error loaders: none reports, so workers live on their buffers", "ready, but no loader answers"},
+	{"dead replica", nil, func(t *testing.T, c *Collector) *Installation {
+		c.Resources = []kv.Resource{copyMissing{bucketOf("ids_register", 3)}}
+		return c.Collect(t.Context())
+	}, 0, "warning doctor: copies: too few copies: 2 of 3 copies are current, not that of server n3: bucket ids_register", "ready"},
+	{"dead worker", nil, func(*testing.T, *Collector) *Installation {
+		return merged(now, []worker.Report{working()}, func(c *collection) { c.WorkerIDs = []WorkerID{{Instance: "b", Host: "g"}} })
+	}, 0, "warning worker g (b): holds a worker ID but does not report", "ready"},
+	{"disk full", func(r *worker.Report) { r.Degraded = "the NATS server cannot write to its data folder" }, nil, 1,
+		"error process h (a): the NATS server cannot write to its data folder", "ready, but the NATS server cannot write to its data folder"},
+	{"denied right", nil, func(t *testing.T, c *Collector) *Installation {
+		ns := natstest.Start(t, user(rights.AskPermissions, worker.AskReportsRights().Publish[0], "$JS.API.DIRECT.>"))
+		c.Dial, c.Role, c.Resources = dialAs(t, ns.URL(), "u", "p"), rights.Loader, []kv.Resource{bucketOf("ids_register", 1)}
+		return c.Collect(t.Context())
+	}, 1, "error doctor: rights: the user may not ", "ready"},
+	{"store away", func(r *worker.Report) {
+		r.Stats.Store, r.Outages = "mysql leaf", &worker.OutageStats{Now: true, Since: time.Now().Add(-time.Minute), Error: "refused"}
+	}, nil, 1, "error process h (a): store mysql leaf has failed for 60 s (refused); ", "ready, but store mysql leaf has failed for "},
+	{"exhausted tag", func(r *worker.Report) {
+		r.Endings = &worker.EndingStats{Exhausted: 1, ExhaustedTags: []string{"order"}}
+	}, nil, 1, "error tag order: exhausted, so requests get 507", "ready, but tag order: exhausted, so requests get 507"},
+	{"wrong clock", func(r *worker.Report) { r.Clock = &worker.ClockStats{AheadMS: 7000, ReservedIn: 20} }, nil, 1,
+		"error process h (a): clock is 7s ahead of the NATS server's", "ready, but clock is 7s ahead of the NATS server's"},
+	{"clock a little off", func(r *worker.Report) { r.Clock = &worker.ClockStats{AheadMS: -1700, ReservedIn: 20} }, nil, 0,
+		"warning process h (a): clock is -1.7s ahead of the NATS server's", "ready, but clock is -1.7s ahead of the NATS server's"},
+	{"two installations", nil, func(*testing.T, *Collector) *Installation {
+		own, other := working(), working()
+		other.Instance, other.Stats.Installation = "b", "J"
+		return merged(now, []worker.Report{own, other}, func(c *collection) { c.ID = "I" })
+	}, 0, "warning other installations: not counted here: their processes on the same subjects, 1", "ready"},
+	{"two installations; this one left", func(r *worker.Report) { r.NotReady = "another installation answers" }, nil, 1,
+		"error process h (a): not ready: another installation answers", "not ready: another installation answers"},
+	{"restored register", func(r *worker.Report) {
+		r.Stopped, r.Degraded = "the register regressed: 7 instead of 9", "the register regressed: 7 instead of 9"
+	}, nil, 1, "error process h (a): grants nothing: the register regressed: 7 instead of 9; run idworker tag raise --all",
+		"ready, but grants nothing: the register regressed: 7 instead of 9; run idworker tag raise --all"},
 }
 
 // working is the report of a process without a problem.
@@ -162,11 +112,10 @@ func TestOneJudgement(t *testing.T) {
 			Prefix: messages.DefaultPrefix, Role: RoleAll, AllowUnsynced: true, MaxClockSkew: 5 * time.Second,
 			Dial: dialAs(t, url, "", ""), Self: func() (worker.Report, bool) { return self, true },
 		}
-		collect := s.collect
-		if collect == nil {
-			collect = func(t *testing.T, c *Collector) *Installation { return c.Collect(t.Context()) }
+		if s.found == nil {
+			s.found = func(t *testing.T, c *Collector) *Installation { return c.Collect(t.Context()) }
 		}
-		i := collect(t, c)
+		i := s.found(t, c)
 		shown := showing(t, i)
 		readyz, class := readyzOf(self, c.MaxClockSkew)
 		worst := "all is well"

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,9 +10,21 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
+
+// TestSnowflakeOnly: without a store, processes for snowflake IDs may be all of
+// an installation. A worker beside them needs a loader.
+func TestSnowflakeOnly(t *testing.T) {
+	t.Parallel()
+	flakes, w := worker.Report{Role: worker.RoleSnowflake}, worker.Report{Role: worker.RoleWorker}
+	alone, beside := new(Installation).judgeRoles([]worker.Report{flakes}, false), new(Installation).judgeRoles([]worker.Report{flakes, w}, false)
+	if got := lines(append(alone, beside...)); len(got) != 4 || !strings.HasPrefix(got[2], "error loaders: ") {
+		t.Errorf("%q, want that only the worker lacks loaders", got)
+	}
+}
 
 // TestProcesses: a role without a process is an error, and so is everything
 // that stops a process from working; an uncertain fault is a warning.
@@ -43,6 +56,7 @@ func TestProcesses(t *testing.T) {
 		want    []string
 	}{
 		{[]worker.Report{flakes}, []string{"ok snowflake processes: 1 running", "error workers: none reports", "error loaders: none reports"}},
+		{[]worker.Report{flakes, l}, []string{"ok snowflake processes: 1 running", "ok loaders: 1 running", "error workers: none reports"}},
 		{nil, []string{"error workers: none reports, so requests fail", "error loaders: none reports, so workers live on their buffers"}},
 		{[]worker.Report{w, l}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
 		{[]worker.Report{both}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
@@ -143,9 +157,8 @@ func numbers(when time.Time, reports []worker.Report) (all []string) {
 // TestRunningOut: doctor warns of limits less than a year ahead, and otherwise
 // names the first.
 func TestRunningOut(t *testing.T) {
-	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	const day = 24 * 60 * 60
-	in := func(days int64) forecast.Use { return forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day} }
+	now := now.AddDate(0, 0, 1)
+	in := func(days int64) forecast.Use { return used("", days).Use }
 	for _, c := range []struct {
 		uses map[string]forecast.Use
 		want string
@@ -205,16 +218,52 @@ func TestAboveTime(t *testing.T) {
 	}
 }
 
-// TestSnowflakeOnly: without a store, processes for snowflake IDs may be all of
-// an installation. A worker beside them needs a loader.
-func TestSnowflakeOnly(t *testing.T) {
+const day = 24 * 60 * 60
+
+// used is a tag that reaches 2^31 after some days.
+func used(tag string, days int64) worker.TagStats {
+	return worker.TagStats{Tag: tag, Order: "trend", Rate: 1, Runway: 1e6, Use: forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day}}
+}
+
+// TestForecasts warns of limits less than a year ahead, the soonest first.
+// Later limits are shown without a warning. Without data there is no forecast.
+func TestForecasts(t *testing.T) {
 	t.Parallel()
-	flakes, w := worker.Report{Role: worker.RoleSnowflake}, worker.Report{Role: worker.RoleWorker}
-	i := new(Installation)
-	if got := lines(i.judgeRoles([]worker.Report{flakes}, false)); !slices.Equal(got, []string{"ok snowflake processes: 1 running"}) {
-		t.Errorf("%q", got)
+	unmeasured := used("unmeasured", 3)
+	unmeasured.Use.Seconds = 59
+	// As a worker reports it after a minute.
+	ahead := used("soon", 200)
+	ahead.Use.Seconds = 60
+	ahead.Use.Rate *= 100
+	// Ends in 2033.
+	layout, err := snowflake.ParseLayout("38:1ms/w13/s12@1735689600000")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := lines(i.judgeRoles([]worker.Report{flakes, w}, false)); len(got) != 3 || !strings.HasPrefix(got[1], "error loaders: ") {
-		t.Errorf("%q, want that loaders are missing", got)
+	reports := []worker.Report{
+		reportOf("a", worker.RoleAll, used("soon", 300), used("far", 366), unmeasured, worker.TagStats{Tag: "fresh", Rate: 1, Runway: 1e6}),
+		reportOf("b", worker.RoleAll, ahead),
+	}
+	lasts := func(c *collection) { c.layout = layout }
+	i := merged(now, reports, lasts)
+	want := "warning tag soon: numbers run out: its IDs reach 2^31 in 200 days, on 2027-06-10, at a rate of 1/s, as in the last 24 h"
+	if got := troublesOf(i); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for _, tag := range i.Tags {
+		want := map[string]string{"soon": "2^31 on 2027-06-10", "far": "2^31 on 2027-11-23"}[tag.Name]
+		if got := tag.Forecast.First(); got != want && (want != "" || got != "-") {
+			t.Errorf("%s: %s, want %s", tag.Name, got, want)
+		}
+	}
+	var text bytes.Buffer
+	if err := i.View("", ByRate, 10).Print(&text); err != nil || !strings.Contains(text.String(), "snowflake layout 38:1ms/w13/s12@1735689600000, until 2033-09-17") ||
+		!strings.Contains(text.String(), "  2^31 on 2027-11-23\n") {
+		t.Errorf("%v:\n%s", err, &text)
+	}
+
+	i = merged(time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC), reports, lasts)
+	if got := troublesOf(i); !strings.Contains(got, "warning layout 38:1ms/w13/s12@1735689600000: numbers run out: snowflake IDs end on 2033-09-17") {
+		t.Errorf("in 2033: %s", got)
 	}
 }
