@@ -342,7 +342,7 @@ func TestOneJudgement(t *testing.T) {
 		{"all well", alone, well, nil, "", exitOK, "all is well", "good", "ready\n"},
 		{
 			"exhausted tag", alone, well, func() {
-				alone.mustRun(t, "tag", "create", "last", "--first", "9223372036854775800", "--step", "1", "--unused")
+				alone.mustRun(t, "tag", "create", "last", "--first", "9223372036854775800", "--step", "1")
 				for alone.run(t, "get", "last").code == exitOK {
 				}
 			},

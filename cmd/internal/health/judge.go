@@ -90,9 +90,9 @@ func Readiness(now time.Time, r worker.Report, maxSkew time.Duration) (notReady,
 	return nil, nil
 }
 
-// Own returns the problems that a process knows of itself, without NATS, the
-// worst first; What is empty if it is the process itself. Its clock may be off
-// by maxSkew, or any time if that is 0.
+// Own returns the problems in a process's own report, the worst first. An empty
+// What means the process. Its clock may be off by maxSkew, or any time if that
+// is 0.
 func Own(now time.Time, r worker.Report, maxSkew time.Duration) []Diagnosis {
 	i, alone := &Installation{Taken: now, maxSkew: maxSkew}, []worker.Report{r}
 	all := i.judgeProcess(r, "")
