@@ -96,11 +96,6 @@ func (c *collection) examine(ctx context.Context) []Diagnosis {
 	return c.by.checks
 }
 
-// answer is [Installation.diagnose] with the explanations of this collector.
-func (c *collection) answer(what, right string, wrong error) Diagnosis {
-	return (&Installation{explain: c.by.Explain}).diagnose(what, right, wrong)
-}
-
 // ask is [collection.query] for a request with a result.
 func ask[T any](ctx context.Context, c *collection, need rights.Rights, request func(context.Context) (T, error)) (answer T, err error) {
 	err = c.query(ctx, need, func(ctx context.Context) (err error) {
@@ -125,9 +120,9 @@ func (c *collection) checkServer(ctx context.Context) Diagnosis {
 		err = c.conn.FlushWithContext(ctx)
 	}
 	if err = explain(err); err != nil {
-		return c.answer(inbox, "", err)
+		return c.diagnose(inbox, "", err)
 	}
-	return c.answer("server", fmt.Sprintf("%s %s, version %s",
+	return c.diagnose("server", fmt.Sprintf("%s %s, version %s",
 		c.conn.ConnectedServerName(), natsconn.Redact(c.conn.ConnectedUrl()), c.conn.ConnectedServerVersion()), nil)
 }
 
@@ -150,14 +145,14 @@ func (c *collection) checkSync(ctx context.Context) []Diagnosis {
 		err = fmt.Errorf("%w: %w", durability.ErrSyncUnknown, err)
 	}
 	if c.by.AllowUnsynced && (errors.Is(err, durability.ErrSyncUnknown) || errors.Is(err, durability.ErrNoSync)) {
-		return []Diagnosis{c.answer(Sync, err.Error()+", as --allow-unsynced accepts", nil)}
+		return []Diagnosis{c.diagnose(Sync, err.Error()+", as --allow-unsynced accepts", nil)}
 	}
-	return []Diagnosis{c.answer(Sync, "every write is synced before it is acknowledged", err)}
+	return []Diagnosis{c.diagnose(Sync, "every write is synced before it is acknowledged", err)}
 }
 
 // checkPayload checks the limit for messages of the connection's server.
 func (c *collection) checkPayload(context.Context) []Diagnosis {
-	return []Diagnosis{c.answer(payloadCheck, fmt.Sprintf("%d bytes", c.payload), payloadError("this connection", c.payload))}
+	return []Diagnosis{c.diagnose(payloadCheck, fmt.Sprintf("%d bytes", c.payload), payloadError("this connection", c.payload))}
 }
 
 // checkRights checks the user's rights, as the server reports them.
@@ -166,10 +161,10 @@ func (c *collection) checkRights(context.Context) []Diagnosis {
 		return []Diagnosis{{Severity: Warning, What: "rights", Text: "not checked in another JetStream domain"}}
 	}
 	if c.allowedErr != nil {
-		return []Diagnosis{c.answer("rights", "", fmt.Errorf("%w (%s): %w", errRights, rights.AskPermissions, c.allowedErr))}
+		return []Diagnosis{c.diagnose("rights", "", fmt.Errorf("%w (%s): %w", errRights, rights.AskPermissions, c.allowedErr))}
 	}
 	need := rights.Join(Needs(c.by.Role, c.by.Prefix), rights.Subscribe(c.conn.NewInbox()))
-	return []Diagnosis{c.answer("rights", fmt.Sprintf("complete for the role %s", c.by.Role), c.allowed.Check(need))}
+	return []Diagnosis{c.diagnose("rights", fmt.Sprintf("complete for the role %s", c.by.Role), c.allowed.Check(need))}
 }
 
 // checkResources checks the role's streams and buckets.
@@ -188,7 +183,7 @@ func (c *collection) checkResources(ctx context.Context) (all []Diagnosis) {
 			if err == nil && found.Difference != "" {
 				err = fmt.Errorf("%w: %s", ErrDifferent, found.Difference)
 			}
-			all[n], copies[n] = c.answer(r.String(), "as it should be", err), found.Copies
+			all[n], copies[n] = c.diagnose(r.String(), "as it should be", err), found.Copies
 		})
 	}
 	looking.Wait()
@@ -199,7 +194,7 @@ func (c *collection) checkResources(ctx context.Context) (all []Diagnosis) {
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(missing)) {
-		all = append(all, c.answer("copies", "", fmt.Errorf("%w: %s: %s", ErrCopies, text, strings.Join(missing[text], ", "))))
+		all = append(all, c.diagnose("copies", "", fmt.Errorf("%w: %s: %s", ErrCopies, text, strings.Join(missing[text], ", "))))
 	}
 	return all
 }
@@ -247,7 +242,7 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 	}
 	account, err := ask(ctx, c, rights.Publish(rights.API("INFO")), c.js.AccountInfo)
 	if err != nil {
-		return []Diagnosis{c.answer("storage", "", err)}
+		return []Diagnosis{c.diagnose("storage", "", err)}
 	}
 	const mb = 1 << 20
 	used, limit := account.Store, account.Limits.MaxStore
@@ -258,7 +253,7 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 	case float64(used) > nearlyFull*float64(limit):
 		err = fmt.Errorf("%w: %s", ErrNearlyFull, state)
 	}
-	all := []Diagnosis{c.answer("storage", state, err)}
+	all := []Diagnosis{c.diagnose("storage", state, err)}
 	if limit > 0 {
 		all = append(all, c.checkRoom(ctx)...)
 	}
@@ -279,20 +274,20 @@ func (c *collection) checkRoom(ctx context.Context) []Diagnosis {
 	}
 	info := stream.CachedInfo()
 	if info.Config.MaxBytes <= 0 {
-		return []Diagnosis{c.answer(what, "", fmt.Errorf("%w: the register has no limit of its own, so tags could take the room of leases", ErrDifferent))}
+		return []Diagnosis{c.diagnose(what, "", fmt.Errorf("%w: the register has no limit of its own, so tags could take the room of leases", ErrDifferent))}
 	}
 	room := int64(info.State.Msgs) + max(info.Config.MaxBytes/10*9-int64(info.State.Bytes), 0)/tagBytes
 	allowed := int64(0)
 	for _, t := range c.Templates {
 		if t.MaxTags == 0 {
-			return []Diagnosis{c.answer(what, "", fmt.Errorf("%w: for about %d in all, but template %s has no limit", ErrFills, room, t.Pattern))}
+			return []Diagnosis{c.diagnose(what, "", fmt.Errorf("%w: for about %d in all, but template %s has no limit", ErrFills, room, t.Pattern))}
 		}
 		allowed = store.Beyond(allowed, t.MaxTags)
 	}
 	if allowed > room {
 		err = fmt.Errorf("%w: for about %d in all, but templates allow %d", ErrFills, room, allowed)
 	}
-	return []Diagnosis{c.answer(what, fmt.Sprintf("for about %d in all", room), err)}
+	return []Diagnosis{c.diagnose(what, fmt.Sprintf("for about %d in all", room), err)}
 }
 
 // openAgreed opens the configuration bucket.
@@ -311,7 +306,7 @@ func (c *collection) checkClock(ctx context.Context) []Diagnosis {
 		return nil
 	}
 	off := (time.Since(before)/2 + before.Sub(bucket.ServerTime())).Round(time.Millisecond)
-	return []Diagnosis{c.answer("clock", fmt.Sprintf("%v ahead of the server's", off), clockError(off, c.by.MaxClockSkew))}
+	return []Diagnosis{c.diagnose("clock", fmt.Sprintf("%v ahead of the server's", off), clockError(off, c.by.MaxClockSkew))}
 }
 
 // checkLayout compares the workers' layout with the installation's.
@@ -327,7 +322,7 @@ func (c *collection) checkLayout(context.Context) []Diagnosis {
 	case err == nil && installed != given:
 		err = fmt.Errorf("%w: %.100s, expected %s", ErrOtherLayout, installed, given)
 	}
-	return []Diagnosis{c.answer("layout", installed, err)}
+	return []Diagnosis{c.diagnose("layout", installed, err)}
 }
 
 // checkStore checks that the store is the installation's and usable, that it
@@ -356,12 +351,12 @@ func (c *collection) checkStore(ctx context.Context) (all []Diagnosis) {
 	if err == nil && segments.Database != nil {
 		err = c.query(ctx, rights.Rights{}, segments.Database.Check)
 	}
-	all = []Diagnosis{c.answer("store", c.by.Store.Name()+" is usable", err)}
+	all = []Diagnosis{c.diagnose("store", c.by.Store.Name()+" is usable", err)}
 	if err != nil || segments.Database == nil {
 		return all
 	}
 	err = c.query(ctx, rights.Rights{}, segments.Database.Durability)
-	all = append(all, c.answer("store durability", "every commit is synced before it is acknowledged", err))
+	all = append(all, c.diagnose("store durability", "every commit is synced before it is acknowledged", err))
 	<-c.agreed.read
 	list := c.Templates
 	err = cmp.Or(c.agreed.err, c.agreed.templatesErr)
@@ -369,7 +364,7 @@ func (c *collection) checkStore(ctx context.Context) (all []Diagnosis) {
 		err = c.query(ctx, rights.Rights{}, segments.Database.CheckFirst)
 	}
 	if err != nil || len(list) > 0 {
-		all = append(all, c.answer("templates", fmt.Sprintf("%d, and the store can hold their tags", len(list)), err))
+		all = append(all, c.diagnose("templates", fmt.Sprintf("%d, and the store can hold their tags", len(list)), err))
 	}
 	return all
 }
@@ -414,9 +409,9 @@ func (c *collection) checkRequest(ctx context.Context, what, subject string, sen
 		if found := atOnce.FindString(err.Error()); found != "" {
 			good += " requests for " + found + " IDs"
 		}
-		return c.answer(what, good, nil)
+		return c.diagnose(what, good, nil)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
 		err = fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}
-	return c.answer(what, "", err)
+	return c.diagnose(what, "", err)
 }

@@ -131,6 +131,7 @@ func (a *agreed) hasStore() bool { return a.err != nil || a.store != "" }
 // about 300 ms, or a few seconds if some are not answered.
 func (c *Collector) Collect(ctx context.Context) *Installation {
 	col := &collection{by: c, agreed: agreed{read: make(chan struct{})}, Installation: &Installation{
+		explain: c.Explain, maxSkew: c.MaxClockSkew, partial: !c.whole(),
 		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{},
 		Processes: []worker.Report{}, Silent: []Silent{},
 		Tags: []TagState{}, Templates: templates.List{}, WorkerIDs: []WorkerID{}, Others: []Other{}, Enrichments: []EnrichmentState{}, Checks: []Diagnosis{},
@@ -328,7 +329,7 @@ func (c *collection) readEnrichments(ctx context.Context) error {
 
 // merge combines all replies.
 func (c *collection) merge(now time.Time) {
-	c.Taken, c.explain, c.maxSkew, c.partial = now, c.by.Explain, c.by.MaxClockSkew, !c.by.whole()
+	c.Taken = now
 	c.addSelf()
 	c.addProcesses()
 	c.addTags()

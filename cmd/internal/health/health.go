@@ -40,6 +40,8 @@ type Diagnosis struct {
 	What     string   `json:"what"` // the process, tag, enrichment or check
 	Text     string   `json:"text"`
 
+	Short string `json:"-"` // the state of a process, in few words; or empty
+
 	err error // that Text explains; may be nil
 }
 
@@ -104,5 +106,5 @@ func (i *Installation) diagnose(what, right string, wrong error) Diagnosis {
 	if i.explain != nil {
 		text = i.explain(wrong)
 	}
-	return Diagnosis{severityOf(wrong), what, text, wrong}
+	return Diagnosis{Severity: severityOf(wrong), What: what, Text: text, err: wrong}
 }

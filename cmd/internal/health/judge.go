@@ -42,15 +42,16 @@ func trouble(severity Severity, what, format string, args ...any) Diagnosis {
 // no loader has ever agreed on a store: then processes for snowflake IDs may be
 // all.
 func (i *Installation) judge(reports []worker.Report, store bool) {
-	i.found = i.judgeTargets()
+	i.found = nil
 	if !i.partial {
-		i.found = slices.Concat(i.found, i.judgeLayout(), i.judgeRoles(reports, store))
+		i.found = slices.Concat(i.judgeLayout(), i.judgeRoles(reports, store))
 		for _, r := range reports {
 			i.found = append(i.found, i.judgeProcess(r, "; "+memoryEnds(reports))...)
 		}
 		i.found = slices.Concat(i.found, judgeFailures(reports), judgeEndings(reports), i.judgeSilent(), i.judgeOthers(),
-			i.judgePayloads(reports), i.judgeTags(), i.judgeNumbers(reports), i.judgeEnrichments(), i.judgeUnread())
+			i.judgePayloads(reports), i.judgeTags(), i.judgeNumbers(reports))
 	}
+	i.found = slices.Concat(i.found, i.judgeEnrichments(), i.judgeUnread())
 	i.Troubles = []Diagnosis{}
 	for _, d := range i.found {
 		if d.Severity != "" {
@@ -130,69 +131,51 @@ func (i *Installation) judgeRoles(reports []worker.Report, store bool) (all []Di
 // judgeProcess finds why a process does not work. outage is what follows an
 // outage of its store.
 func (i *Installation) judgeProcess(r worker.Report, outage string) (all []Diagnosis) {
-	what := processName(r.Role, r.Host, r.Instance)
-	add := func(severity Severity, format string, args ...any) {
-		all = append(all, trouble(severity, what, format, args...))
+	add := func(severity Severity, short, format string, args ...any) {
+		d := trouble(severity, processName(r.Role, r.Host, r.Instance), format, args...)
+		d.Short = short
+		all = append(all, d)
 	}
 	switch {
 	case r.RaiseBy > 0:
-		add(Error, "grants nothing: %s; the latest raise was too small by %s; raise all tags again: %s", r.Stopped, format.Of(r.RaiseBy, "ID"), raiseAll)
+		add(Error, "grants nothing", "grants nothing: %s; the latest raise was too small by %s; raise all tags again: %s", r.Stopped, format.Of(r.RaiseBy, "ID"), raiseAll)
 	case r.Stopped != "":
-		add(Error, "grants nothing: %s; run %s", r.Stopped, raiseAll)
+		add(Error, "grants nothing", "grants nothing: %s; run %s", r.Stopped, raiseAll)
 	}
 	if r.Overloads != nil && r.Overloads.Now {
-		add(Error, "overloaded, and off the queue groups until its backlog clears; start more workers")
+		add(Error, "overloaded", "overloaded, and off the queue groups until its backlog clears; start more workers")
 	} else if r.NotReady != "" && r.Stopped == "" {
-		add(Error, "not ready: %s", r.NotReady)
+		add(Error, "not ready", "not ready: %s", r.NotReady)
 	}
 	if r.Degraded != "" && r.Stopped == "" {
-		add(Error, "%s", r.Degraded)
+		add(Error, cmp.Or(r.Stats.NoLoader, "degraded"), "%s", r.Degraded)
 	}
 	if r.Stopped == "" && r.Outages != nil && r.Outages.Now {
-		add(Error, "store %s has failed for %s (%s)%s", r.Stats.Store, i.Age(r.Outages.Since), r.Outages.Error, outage)
+		add(Error, "store fails", "store %s has failed for %s (%s)%s", r.Stats.Store, i.Age(r.Outages.Since), r.Outages.Error, outage)
 	}
 	if r.AnswersSegments() && r.Stats.NoWorker != "" {
-		add(Warning, "no worker ID for snowflake requests: %s", r.Stats.NoWorker)
+		add(Warning, "no worker ID", "no worker ID for snowflake requests: %s", r.Stats.NoWorker)
 	}
 	if r.Answers() && r.Clock != nil {
 		off := time.Duration(r.Clock.AheadMS) * time.Millisecond
 		if severity := severityOf(clockError(off, i.maxSkew)); severity != "" {
-			add(severity, "clock is %v ahead of the NATS server's", off)
+			add(severity, "clock is off", "clock is %v ahead of the NATS server's", off)
 		}
 		if r.Stats.WorkerID != nil && r.Clock.ReservedIn < reservedLeast.Seconds() {
-			add(Warning, "clock reserved for only %.0f s more: heartbeats fail", r.Clock.ReservedIn)
+			add(Warning, "heartbeats fail", "clock reserved for only %.0f s more: heartbeats fail", r.Clock.ReservedIn)
 		}
 	}
 	if n := r.Stats.Grants.Below; n > 0 {
-		add(Warning, "discarded %s granted before: the store regressed", format.Of(n, "range"))
+		add(Warning, "store regressed", "discarded %s granted before: the store regressed", format.Of(n, "range"))
 	}
 	return all
 }
 
-// ProcessState is the state of a process for people, with its severity.
-type ProcessState struct {
-	Severity Severity
-	Short    string
-	Text     string
-}
-
-// State returns the state that matters most.
-func (i *Installation) State(r worker.Report) ProcessState {
-	switch {
-	case r.Overloads != nil && r.Overloads.Now:
-		return ProcessState{Error, "overloaded", "overloaded"}
-	case r.Stopped != "":
-		return ProcessState{Error, "grants nothing", "grants nothing: " + r.Stopped}
-	case r.NotReady != "":
-		return ProcessState{Error, "not ready", "not ready: " + r.NotReady}
-	case r.Outages != nil && r.Outages.Now:
-		return ProcessState{Error, "store fails", "store has failed for " + i.Age(r.Outages.Since)}
-	case r.Stats.NoLoader != "":
-		return ProcessState{Error, "no loader answers", r.Stats.NoLoader}
-	case r.Degraded != "":
-		return ProcessState{Error, "degraded", r.Degraded}
-	}
-	return ProcessState{"", "ready", "ready"}
+// State returns the worst diagnosis of a process.
+func (i *Installation) State(r worker.Report) Diagnosis {
+	all := append(i.judgeProcess(r, ""), Diagnosis{Short: "ready", Text: "ready"})
+	worstFirst(all[:len(all)-1])
+	return all[0]
 }
 
 // clockError judges the difference of a clock from the NATS server's, which may
@@ -226,7 +209,7 @@ func judgeFailures(reports []worker.Report) (all []Diagnosis) {
 		all = append(all, trouble(Error, "tag "+tag, "cannot be granted, so requests get 503 once buffers are used up: %s", why[tag]))
 	}
 	if more > 0 {
-		all = append(all, Diagnosis{Severity: Error, What: "tags", Text: format.Of(more, "more tag") + " cannot be granted"})
+		all = append(all, trouble(Error, "tags", "%s cannot be granted", format.Of(more, "more tag")))
 	}
 	return all
 }
@@ -247,7 +230,7 @@ func judgeEndings(reports []worker.Report) (all []Diagnosis) {
 		slices.Sort(tags)
 		tags = slices.Compact(tags)
 		for _, tag := range tags[:min(maxNamed, len(tags))] {
-			all = append(all, Diagnosis{Severity: severity, What: "tag " + tag, Text: text})
+			all = append(all, trouble(severity, "tag "+tag, "%s", text))
 		}
 		more += max(len(tags)-maxNamed, 0)
 	}
@@ -259,10 +242,10 @@ func judgeEndings(reports []worker.Report) (all []Diagnosis) {
 	soon = slices.DeleteFunc(soon, func(tag string) bool { return slices.Contains(exhausted, tag) })
 	name(Warning, soon, "soon exhausted, less than a tenth is left: "+end)
 	if more > 0 {
-		all = append(all, Diagnosis{Severity: Warning, What: "tags", Text: format.Of(more, "more tag") + " exhausted or soon exhausted"})
+		all = append(all, trouble(Warning, "tags", "%s exhausted or soon exhausted", format.Of(more, "more tag")))
 	}
 	if limit > 0 {
-		all = append(all, Diagnosis{Severity: Warning, What: "store", Text: fmt.Sprintf("tags end at %d: column max_id must be BIGINT without bounds", limit)})
+		all = append(all, trouble(Warning, "store", "tags end at %d: column max_id must be BIGINT without bounds", limit))
 	}
 	return all
 }
@@ -522,29 +505,23 @@ func aboveTime(now time.Time, uses map[string]forecast.Use) []Diagnosis {
 	if more := len(above) - maxNamed; more > 0 {
 		named += " and " + format.Of(more, "more tag")
 	}
-	text := fmt.Sprintf("above the time in microseconds since 1970: %s; "+
-		"a later raise without a number lifts each by %d and a million for each second since its latest grant; see docs/backup-restore.md", named, register.Slack)
-	return []Diagnosis{{Severity: Warning, What: "numbers of tags", Text: text}}
+	return []Diagnosis{trouble(Warning, "numbers of tags", "above the time in microseconds since 1970: %s; "+
+		"a later raise without a number lifts each by %d and a million for each second since its latest grant; see docs/backup-restore.md", named, register.Slack)}
 }
 
-// judgeTargets judges the targets of enrichments that the user may look at.
-func (i *Installation) judgeTargets() (all []Diagnosis) {
-	for _, e := range i.Enrichments {
-		if e.checked {
-			all = append(all, i.diagnose(e.name(), "the target is as it should be", e.target))
-		}
-	}
-	return all
-}
-
-// judgeEnrichments finds enrichments that stopped, or have a backlog.
+// judgeEnrichments judges the targets of enrichments that the user may look at,
+// and finds enrichments that stopped, or have a backlog.
 func (i *Installation) judgeEnrichments() (all []Diagnosis) {
 	for _, e := range i.Enrichments {
 		waits := ""
 		if e.Lag != nil {
 			waits = "; " + format.Of(e.Waiting(), "waiting event")
 		}
+		if e.checked {
+			all = append(all, i.diagnose(e.name(), "the target is as it should be", e.target))
+		}
 		switch {
+		case i.partial:
 		case e.Failing != "":
 			all = append(all, trouble(Error, e.name(), "stopped: %s%s", e.Failing, waits))
 		case e.Stalled:
