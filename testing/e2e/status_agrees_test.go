@@ -349,7 +349,7 @@ func TestOneJudgement(t *testing.T) {
 			"FAIL  tag last: exhausted", exitFailure, "error    tag last: exhausted", "error", "ready, but tag last: exhausted",
 		},
 		{
-			"no loader", as("all"), lonely, nil,
+			"no loader", as("all"), lonely, func() { as("all").launch(t, "get", "order", "--timeout", "4m") }, // a worker detects it at a load
 			"FAIL  loaders: none reports", exitFailure, "error    loaders: none reports", "error", "ready, but no loader answers",
 		},
 		{
@@ -371,6 +371,11 @@ func TestOneJudgement(t *testing.T) {
 			return doctor.code == c.exit && strings.Contains(doctor.stdout, c.doctor) && (c.doctor != "" || !strings.Contains("\n"+doctor.stdout, "\nwarn")) &&
 				strings.Contains(status.stdout, "\n"+c.status) && strings.HasPrefix(ready, c.ready) && (c.class == "" || strings.Contains(page, `class="summary `+c.class))
 		}
+		defer func() {
+			if t.Failed() {
+				t.Logf("%s: doctor %d\n%s\n%s\nreadyz %s", c.state, doctor.code, doctor.stdout, status.stdout, ready)
+			}
+		}()
 		natstest.Eventually(t, c.state+" is shown by all", agrees)
 		t.Logf("%s: doctor %d, status %q, page %s, readyz %q", c.state, doctor.code, c.status, c.class, strings.TrimSpace(ready))
 	}
