@@ -108,13 +108,13 @@ type collection struct {
 
 	mu sync.Mutex // guards Unread
 
-	agreed  agreed
+	agreed  agreedValues
 	reports []worker.Report
 	layout  snowflake.Layout // installed
 }
 
-// agreed are the values in the configuration bucket.
-type agreed struct {
+// agreedValues are the values in the configuration bucket.
+type agreedValues struct {
 	read   chan struct{} // closed when the values are here
 	err    error
 	layout string
@@ -125,12 +125,12 @@ type agreed struct {
 
 // hasStore reports whether a loader has agreed on a store. Without an answer it
 // is true.
-func (a *agreed) hasStore() bool { return a.err != nil || a.store != "" }
+func (a *agreedValues) hasStore() bool { return a.err != nil || a.store != "" }
 
 // Collect sends all requests at once and returns the judged replies. It takes
 // about 300 ms, or a few seconds if some are not answered.
 func (c *Collector) Collect(ctx context.Context) *Installation {
-	col := &collection{by: c, agreed: agreed{read: make(chan struct{})}, Installation: &Installation{
+	col := &collection{by: c, agreed: agreedValues{read: make(chan struct{})}, Installation: &Installation{
 		explain: c.Explain, maxSkew: c.MaxClockSkew, partial: !c.whole(),
 		Prefix: string(c.Prefix), LayoutEnds: []forecast.Date{}, Unread: []Unread{},
 		Processes: []worker.Report{}, Silent: []Silent{},
