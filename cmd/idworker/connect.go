@@ -242,8 +242,8 @@ func (d natsDialer) dialToStay(ctx context.Context, name string, own natsconn.Ow
 }
 
 // connect connects a command that ends when its work is done.
-func (i natsFlags) connect() (*nats.Conn, jetstream.JetStream, error) {
-	conn, js, err := i.dial(nats.Name("idworker"), nats.ReconnectBufSize(-1))
+func (i natsFlags) connect(more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
+	conn, js, err := i.dial(append([]nats.Option{nats.Name("idworker"), nats.ReconnectBufSize(-1)}, more...)...)
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
 		err = fmt.Errorf("%w; start one with idworker serve, or use yours with --server", err)

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
@@ -183,9 +183,10 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	if domain == "" && d.at.Context != "" {
 		domain = "*" // the context may set it
 	}
-	own := natsconn.OwnOf(func() rights.Rights {
-		return rights.Join(d.cfg.examined.Role.Needs(cfg.Prefix), doctor.Role(rights.Admin).Needs(cfg.Prefix)) // what is missing is created
-	}, domain)
+	own := func(v rights.Violation) bool {
+		need := rights.Join(health.Needs(d.cfg.examined.Role, cfg.Prefix), health.Needs(rights.Admin, cfg.Prefix)) // what is missing is created
+		return natsconn.OwnOf(need, domain)(v)
+	}
 	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", natsconn.OwnSubscriptions, cfg.Log); err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	}
 	d.onClose(cfg.Control.Close)
 	d.conns = []*nats.Conn{cfg.Requests, cfg.Control}
-	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
+	d.synced = newSyncWatch(func(ctx context.Context) error { return health.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
 	starting, explainRequests := natsconn.WhenDenied(ctx, natsconn.OwnSubscriptions, cfg.Requests)
 	starting, explainControl := natsconn.WhenDenied(starting, own, cfg.Control)
 	if d.embedded == nil { // else checked before it listened
@@ -309,6 +310,7 @@ func (d *daemon) serve(ctx context.Context, out output) error {
 	d.serving.Store(true)
 	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble))
 	d.background.Start(d.synced.run)
+	d.background.Start(d.logProblems)
 	if d.embedded != nil && d.cfg.worker.Role == worker.RoleWorker {
 		d.background.Start(d.warnUnsupplied)
 	}

@@ -99,7 +99,7 @@ func TestRegisterIsGone(t *testing.T) {
 	const remedy = "idworker tag raise --all"
 	natstest.Eventually(t, "readyz says it", func() bool {
 		text := fetch(page, "/readyz")
-		return strings.HasPrefix(text, "ready, but the register regressed: ") && strings.Contains(text, remedy)
+		return strings.HasPrefix(text, "ready, but grants nothing: the register regressed: ") && strings.Contains(text, remedy)
 	})
 	natstest.Eventually(t, "doctor says it", func() bool {
 		r := s.at("doctor")

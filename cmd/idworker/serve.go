@@ -19,9 +19,10 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -99,7 +100,7 @@ type serverConfig struct {
 	metricsTags int
 
 	allowUnsynced bool
-	examined      doctor.Doctor // without connections
+	examined      health.Collector // without connections
 	demo          bool
 	log           *zap.Logger
 }
@@ -152,12 +153,9 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context, files *sec
 	if err != nil {
 		return cfg, err
 	}
-	cfg.examined = doctor.Doctor{
-		Role: doctor.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
+	cfg.examined = health.Collector{
+		Prefix: s.Prefix, Role: rights.Role(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
 		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout, Explain: explain,
-	}
-	if s.named() {
-		cfg.examined.Domain = s.JSDomain
 	}
 	cfg.http = s.httpFlags
 	callers := s.API

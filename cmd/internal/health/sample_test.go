@@ -1,10 +1,9 @@
-package status
+package health
 
 import (
 	"fmt"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/worker"
 )
@@ -22,9 +21,9 @@ func sample(now time.Time) *Installation {
 		Templates: templates.List{{Pattern: "chat.*", Step: 10, Order: "strict", MaxTags: 1_000_000}},
 		Unread:    []Unread{{What: "enrichments of " + hostile, Why: "no answer within 3s"}},
 		Totals:    Totals{Workers: 3, WorkersExpected: 4, Loaders: 2, TagsActive: 10_000, Rate: 41_250},
-		Checks: []doctor.Finding{
+		Checks: []Diagnosis{
 			{What: "server", Text: "ids-1 nats://127.0.0.1:4222, version 2.15.2"},
-			{What: "sync", Severity: doctor.Error, Text: "server ids-2 does not sync every write; set sync_interval: always on every server"},
+			{What: "sync", Severity: Error, Text: "server ids-2 does not sync every write; set sync_interval: always on every server"},
 		},
 	}
 	for n := range 3 {
@@ -45,11 +44,11 @@ func sample(now time.Time) *Installation {
 		i.WorkerIDs = append(i.WorkerIDs, id)
 	}
 	waits, none := uint64(18_204), uint64(0)
-	i.Enrichments = []Enrichment{
+	i.Enrichments = []EnrichmentState{
 		{Source: "ORDERS", Target: "ORDERS_READY", IDs: "segment:order", Enricher: "z01pOO956o7y7y3XnV1soR", Done: 812_377, Written: now.Add(-3 * time.Minute), Stalled: true, Lag: &waits, Oldest: now.Add(-3 * time.Minute)},
 		{Source: hostile, Target: "CLICKS_READY", IDs: "snowflake", Enricher: "z01pOO956o7y7y3XnV1soS", Done: 91_004_812, Written: now, Lag: &none},
 	}
-	i.judge(i.Processes)
+	i.judge(i.Processes, true)
 	return i
 }
 
@@ -73,13 +72,13 @@ func aLoader(host string, now time.Time) worker.Report {
 }
 
 // aTag is the nth tag: the first are busy, and three quarters are idle.
-func aTag(n int) Tag {
-	t := Tag{Name: fmt.Sprintf("shop-%04d.order", n), Order: "trend", Workers: 3, Step: 1000, Room: 6000, Left: 6000, Runway: 365 * 24 * 3600}
+func aTag(n int) TagState {
+	t := TagState{Name: fmt.Sprintf("shop-%04d.order", n), Order: "trend", Workers: 3, Step: 1000, Room: 6000, Left: 6000, Runway: 365 * 24 * 3600}
 	switch {
 	case n == 0:
 		t.Name, t.Short = "checkout.order", true
 	case n == 1:
-		return Tag{Name: "invoice", Order: "strict", Workers: 3, Rate: 6_000, Parked: 2, Runway: 365 * 24 * 3600}
+		return TagState{Name: "invoice", Order: "strict", Workers: 3, Rate: 6_000, Parked: 2, Runway: 365 * 24 * 3600}
 	case n == 3:
 		t.Name = hostile
 	case n >= 2_500:

@@ -1,4 +1,4 @@
-package doctor
+package natsconn
 
 import (
 	"errors"
@@ -60,7 +60,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	some := Permissions{&server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{"a"}}, Subscribe: &server.SubjectPermission{Allow: []string{"c"}},
 	}}
-	var missing *MissingError
+	var missing *RightsError
 	if err := some.Check(need); !errors.As(err, &missing) || err.Error() != "the user may not publish b, subscribe d" {
 		t.Errorf("%v", err)
 	}

@@ -1,4 +1,4 @@
-package status
+package health
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/format"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/templates"
@@ -41,7 +41,7 @@ func reportOf(instance string, role worker.Role, tags ...worker.TagStats) worker
 
 // merged returns the installation for these reports.
 func merged(when time.Time, reports []worker.Report, answers ...func(*collection)) *Installation {
-	c := &collection{by: &Collector{}, Installation: new(Installation), reports: reports}
+	c := &collection{by: new(Collector), Installation: new(Installation), reports: reports}
 	for _, add := range answers {
 		add(c)
 	}
@@ -57,8 +57,8 @@ func TestTagsOfAllWorkers(t *testing.T) {
 		reportOf("a", worker.RoleAll, worker.TagStats{Tag: "order", Order: "trend", Step: 200, Left: 150, Rate: 2, Runway: 75}, worker.TagStats{Tag: "new.1", Order: "strict", Rate: 1, Runway: 9}),
 		reportOf("b", worker.RoleWorker, worker.TagStats{Tag: "order", Order: "trend", Step: 100, Left: 60, Rate: 1, Runway: 60, Parked: 2}),
 	})
-	want := []Tag{
-		{Name: "order", Order: "trend", Workers: 2, Step: 200, Left: 210, Room: 600, Rate: 3, Runway: 60, Parked: 2, Short: true, Level: doctor.Warning},
+	want := []TagState{
+		{Name: "order", Order: "trend", Workers: 2, Step: 200, Left: 210, Room: 600, Rate: 3, Runway: 60, Parked: 2, Short: true, Level: Warning},
 		{Name: "new.1", Order: "strict", Workers: 1, Rate: 1, Runway: 9},
 	}
 	if len(i.Tags) != len(want) {
@@ -213,8 +213,8 @@ func TestTroubles(t *testing.T) {
 	lag := uint64(5)
 	i := merged(now, []worker.Report{overloaded, off, none, failing}, func(c *collection) {
 		c.WorkerIDs = []WorkerID{{Instance: "w1"}, {Worker: 1, Instance: "w4", Host: "h4", heard: now.Add(-8 * time.Second)}, {Worker: 2, Host: "old"}}
-		c.Enrichments = []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}, {Source: "E", Target: "F", Failing: "stream E was created again"}}
-		c.Checks = []doctor.Finding{{What: "sync", Severity: doctor.Error, Text: "not"}, {What: "server", Text: "fine"}}
+		c.Enrichments = []EnrichmentState{{Source: "A", Target: "B", Stalled: true, Written: now.Add(-time.Minute), Lag: &lag}, {Source: "C", Target: "D", Oldest: now.Add(-2 * time.Minute)}, {Source: "E", Target: "F", Failing: "stream E was created again"}}
+		c.Checks = []Diagnosis{{What: "sync", Severity: Error, Text: "not"}, {What: "server", Text: "fine"}}
 		c.Unread = []Unread{{What: "worker IDs", Why: "no answer"}, {What: "enrichments", Why: "denied", Denied: true}}
 	})
 	want := `error worker w1: overloaded, and off the queue groups until its backlog clears; start more workers
@@ -239,7 +239,7 @@ warning unknown: worker IDs: no answer`
 	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "so requests fail") || !strings.Contains(got, "live on their buffers") {
 		t.Errorf("without processes: %s", got)
 	}
-	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &doctor.MissingError{}) })
+	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &natsconn.RightsError{}) })
 	if got := troublesOf(i); strings.Contains(got, "none reports") || !strings.Contains(got, "unknown") {
 		t.Errorf("without reports: %s", got)
 	}
@@ -259,7 +259,7 @@ func TestOneOfEach(t *testing.T) {
 	failing.Outages = &worker.OutageStats{Now: true, Times: 1}
 	failing.Stats.Grants.Below = 1
 	var more []worker.TagStats
-	for n := range int64(doctor.MaxNamed) {
+	for n := range int64(maxNamed) {
 		tag := used(fmt.Sprint("t", n), 9)
 		tag.Runway = 1
 		more = append(more, tag)
@@ -268,7 +268,7 @@ func TestOneOfEach(t *testing.T) {
 	crowded.Stats.Active++
 	for _, reports := range [][]worker.Report{{reportOf("a", worker.RoleAll, busy)}, {reportOf("a", worker.RoleAll, busy), failing, crowded}} {
 		i := merged(now, reports, func(c *collection) {
-			c.Enrichments = []Enrichment{{Source: "A", Target: "B", Stalled: true, Written: now, Lag: &lag}}
+			c.Enrichments = []EnrichmentState{{Source: "A", Target: "B", Stalled: true, Written: now, Lag: &lag}}
 			c.Templates = templates.List{{Pattern: "*", Step: 1, MaxTags: 1}}
 		})
 		var text, html bytes.Buffer
@@ -289,20 +289,20 @@ func TestMissingRightIsANote(t *testing.T) {
 	holder := reportOf("a", worker.RoleAll)
 	holder.Stats.WorkerID = &id
 	i := merged(now, []worker.Report{holder}, func(c *collection) {
-		c.miss(enrichmentsPart, &doctor.MissingError{Missing: rights.Publish("y")})
+		c.miss(enrichmentsPart, &natsconn.RightsError{Missing: rights.Publish("y")})
 	})
 	if i.Summary() != "All is well" || len(i.Unread) != 1 {
 		t.Errorf("%s: %+v", i.Summary(), i.Unread)
 	}
 	i = merged(now, []worker.Report{holder}, func(c *collection) {
-		c.miss(enrichmentsPart, &doctor.MissingError{Missing: rights.Publish("y")})
-		c.miss(configPart, &doctor.MissingError{Missing: rights.Publish("x")})
+		c.miss(enrichmentsPart, &natsconn.RightsError{Missing: rights.Publish("y")})
+		c.miss(configPart, &natsconn.RightsError{Missing: rights.Publish("x")})
 	})
 	var out bytes.Buffer
 	if err := i.View("", ByRate, 10).Print(&out); err != nil || !strings.Contains(out.String(), " 0       708 ") {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if len(i.Troubles) > 0 || i.Summary() != "No known problems, but parts are unknown" || !strings.Contains(out.String(), "\nall is well\nnote     unknown: templates: this NATS user lacks a right: the user may not publish x\n\n") {
+	if len(i.Troubles) > 0 || i.Summary() != "No known problems, but parts are unknown" || !strings.Contains(out.String(), "\nno known problems, but parts are unknown\nnote     unknown: templates: this NATS user lacks a right: the user may not publish x\n\n") {
 		t.Errorf("%s: %+v\n%s", i.Summary(), i.Troubles, &out)
 	}
 }
@@ -312,7 +312,7 @@ func TestView(t *testing.T) {
 	t.Parallel()
 	i := &Installation{}
 	for n := range 100 {
-		i.Tags = append(i.Tags, Tag{Name: fmt.Sprintf("tag-%02d", n), Rate: float64(100 - n), Runway: float64(n%10) + 1})
+		i.Tags = append(i.Tags, TagState{Name: fmt.Sprintf("tag-%02d", n), Rate: float64(100 - n), Runway: float64(n%10) + 1})
 	}
 	for _, c := range []struct {
 		search         string
@@ -345,7 +345,7 @@ func TestTextCannotControlTheTerminal(t *testing.T) {
 	r.Host, r.Version, r.NotReady = evil, evil, evil
 	i := merged(now, []worker.Report{r}, func(c *collection) {
 		c.WorkerIDs = []WorkerID{{Instance: evil, Host: evil}, {Instance: evil + evil, Host: evil}}
-		c.Enrichments = []Enrichment{{Source: evil, Target: evil, Enricher: evil, Failing: evil}}
+		c.Enrichments = []EnrichmentState{{Source: evil, Target: evil, Enricher: evil, Failing: evil}}
 		c.Unread = []Unread{{What: evil, Why: evil}, {What: evil, Why: evil, Denied: true}}
 		c.ID, c.Prefix = evil, evil
 		c.reports[0].Stats.Installation = evil
@@ -432,18 +432,11 @@ func TestStatusOfACaller(t *testing.T) {
 	})
 	i := (&Collector{
 		Prefix: messages.DefaultPrefix,
-		Dial: func() (*nats.Conn, jetstream.JetStream, error) {
-			conn, err := nats.Connect(ns.URL(), append(Options(), nats.UserInfo("caller", "secret"))...)
-			if err != nil {
-				return nil, nil, err
-			}
-			js, err := jetstream.New(conn)
-			return conn, js, err
-		},
-		Doctor: doctor.Doctor{Role: doctor.Role(rights.Admin), Explain: error.Error},
+		Dial:   dialAs(t, ns.URL(), "caller", "secret"),
+		Role:   rights.Admin, Viewer: true,
 	}).Collect(t.Context())
 	want := "warning unknown: reports of workers and loaders: this NATS user may not list processes; " +
-		"with nats.conf, admin may: the user may not publish $SRV.STATS.idworker-process"
+		"with nats.conf, admin may: the NATS server denies this user a right: Permissions Violation for Publish to \"$SRV.STATS.idworker-process\""
 	if got := troublesOf(i); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}

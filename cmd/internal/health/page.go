@@ -1,4 +1,4 @@
-package status
+package health
 
 import (
 	"bytes"
@@ -26,11 +26,11 @@ const (
 	maxWait = 8 * time.Second
 )
 
-// Page shows an installation in browsers. The server creates the HTML, which
+// StatusPage shows an installation in browsers. The server creates the HTML, which
 // works without a script by reloading. A script replaces its sections in place
 // and keeps input, scroll position and focus. The content security policy
 // allows only the page's own files, so the names of tags and hosts are text.
-type Page struct {
+type StatusPage struct {
 	collect func(context.Context) *Installation
 	viewers chan struct{}
 
@@ -41,23 +41,23 @@ type Page struct {
 }
 
 // NewPage returns a page that collects while it has viewers. Close it.
-func NewPage(c *Collector) *Page { return newPage(c.Collect) }
+func NewPage(c *Collector) *StatusPage { return newPage(c.Collect) }
 
-func newPage(collect func(context.Context) *Installation) *Page {
-	p := &Page{collect: collect, viewers: make(chan struct{}, maxViewers), collecting: make(chan struct{}, 1)}
+func newPage(collect func(context.Context) *Installation) *StatusPage {
+	p := &StatusPage{collect: collect, viewers: make(chan struct{}, maxViewers), collecting: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
 // Close waits for the current collection.
-func (p *Page) Close() {
+func (p *StatusPage) Close() {
 	p.cancel()
 	p.collecting <- struct{}{}
 }
 
 // get returns an installation that is at most two seconds old. A viewer that
 // leaves does not end a collection, because others wait for it.
-func (p *Page) get(ctx context.Context) (*Installation, error) {
+func (p *StatusPage) get(ctx context.Context) (*Installation, error) {
 	select {
 	case p.collecting <- struct{}{}:
 		defer func() { <-p.collecting }()
@@ -71,7 +71,7 @@ func (p *Page) get(ctx context.Context) (*Installation, error) {
 }
 
 // Register serves the page at /, and its files.
-func (p *Page) Register(mux *http.ServeMux) {
+func (p *StatusPage) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", p.serve)
 	for _, name := range []string{"status.css", "status.js"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func secure(h http.Header) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 }
 
-func (p *Page) serve(w http.ResponseWriter, r *http.Request) {
+func (p *StatusPage) serve(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
 	w.Header().Set("Cache-Control", "no-store")
 	search, by := r.FormValue("q"), Sort(cmp.Or(r.FormValue("sort"), string(ByRate)))

@@ -1,9 +1,10 @@
-package doctor
+package health
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,13 +22,37 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// lookAt examines buckets of an installation, and returns the findings about
-// their copies.
-func lookAt(ctx context.Context, js jetstream.JetStream, all ...kv.Resource) (copies []string) {
-	d := &Doctor{Conn: js.Conn(), JetStream: js, Prefix: messages.DefaultPrefix, Role: Role(rights.Admin), Resources: all}
-	for _, f := range d.resources(ctx) {
-		if f.What == "copies" && f.Severity == Warning && errors.Is(f.err, ErrCopies) {
-			copies = append(copies, f.err.Error())
+// dialAs is a Dial as a user; "" without a login.
+func dialAs(t *testing.T, url, user, password string) func() (*nats.Conn, jetstream.JetStream, error) {
+	return func() (*nats.Conn, jetstream.JetStream, error) {
+		conn, err := nats.Connect(url, append(Options(), nats.UserInfo(user, password))...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return conn, natstest.JetStream(t, conn), nil
+	}
+}
+
+// collectorOf is a collector for a role, at the server of a connection.
+func collectorOf(t *testing.T, conn *nats.Conn, role rights.Role, all ...kv.Resource) *Collector {
+	return &Collector{Prefix: messages.DefaultPrefix, Role: role, Resources: all, Dial: dialAs(t, conn.ConnectedUrl(), "", "")}
+}
+
+// found returns the diagnoses of some checks.
+func found(t *testing.T, c *Collector, whats ...string) (all []Diagnosis) {
+	for _, d := range c.Collect(t.Context()).Diagnoses() {
+		if slices.Contains(whats, d.What) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// copiesOf returns the warnings about the copies of buckets.
+func copiesOf(t *testing.T, js jetstream.JetStream, all ...kv.Resource) (copies []string) {
+	for _, d := range found(t, collectorOf(t, js.Conn(), rights.Admin, all...), "copies") {
+		if d.Severity == Warning && errors.Is(d.err, ErrCopies) {
+			copies = append(copies, d.Text)
 		}
 	}
 	return copies
@@ -48,7 +73,7 @@ func TestCopies(t *testing.T) {
 		return kv.Ensure(t.Context(), js, a, b, single) == nil
 	})
 	natstest.Eventually(t, "only the single copy is warned of", func() bool {
-		copies := lookAt(t.Context(), js, a, b, single)
+		copies := copiesOf(t, js, a, b, single)
 		return len(copies) == 1 && strings.Contains(copies[0], "one copy only, on server n") && strings.HasSuffix(copies[0], " of the cluster test: bucket ids_config")
 	})
 	if did, err := single.Apply(t.Context(), js); err != nil || !strings.HasPrefix(did, "as it should be, but one copy only, on server n") {
@@ -64,7 +89,7 @@ func TestCopies(t *testing.T) {
 		}
 	}
 	natstest.Eventually(t, "a server is missed", func() bool {
-		copies := lookAt(t.Context(), js, a, b)
+		copies := copiesOf(t, js, a, b)
 		return len(copies) == 1 && strings.HasSuffix(copies[0], "2 of 3 copies are current, not that of server "+stopped+": bucket ids_workers, bucket ids_clock")
 	})
 }
@@ -77,7 +102,7 @@ func TestCopiesOfOneServer(t *testing.T) {
 	if err := kv.Ensure(t.Context(), js, single); err != nil {
 		t.Fatal(err)
 	}
-	if copies := lookAt(t.Context(), js, single); len(copies) > 0 {
+	if copies := copiesOf(t, js, single); len(copies) > 0 {
 		t.Error(copies)
 	}
 }
@@ -99,7 +124,7 @@ func TestSeverity(t *testing.T) {
 		{fmt.Errorf("%w: %w", durability.ErrSyncUnknown, nats.ErrTimeout), Warning},
 		{nats.ErrTimeout, Error},
 	} {
-		if got := answer("it", "is right", c.err); got.Severity != c.want {
+		if got := new(Installation).diagnose("it", "is right", c.err); got.Severity != c.want {
 			t.Errorf("%v: %+v, want %q", c.err, got, c.want)
 		}
 	}
@@ -113,17 +138,9 @@ func TestInterruptedRaise(t *testing.T) {
 	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	look := func(role rights.Role) (found []string) {
-		d := &Doctor{Conn: js.Conn(), JetStream: js, Prefix: messages.DefaultPrefix, Role: Role(role), SkipProcesses: true, Explain: error.Error}
-		d.Examine(t.Context(), func(f Finding) {
-			if f.What == "raise" {
-				found = append(found, lines([]Finding{f})...)
-			}
-		})
-		return found
-	}
-	if found := look(rights.Admin); len(found) > 0 {
-		t.Errorf("%q without a raise", found)
+	look := func(role rights.Role) []string { return lines(found(t, collectorOf(t, js.Conn(), role), "raise")) }
+	if got := look(rights.Admin); len(got) > 0 {
+		t.Errorf("%q without a raise", got)
 	}
 	stream, err := js.Stream(t.Context(), kv.StreamName(register.BucketName(messages.DefaultPrefix)))
 	if err != nil {
@@ -136,13 +153,13 @@ func TestInterruptedRaise(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, role := range []rights.Role{rights.Admin, rights.Loader} {
-			if found := look(role); len(found) != 1 || !strings.HasPrefix(found[0], "error raise: ") || !strings.HasSuffix(found[0], ": idworker tag raise --all") {
-				t.Errorf("mark %q, role %s: %q", mark, role, found)
+			if got := look(role); len(got) != 1 || !strings.HasPrefix(got[0], "error raise: ") || !strings.HasSuffix(got[0], ": idworker tag raise --all") {
+				t.Errorf("mark %q, role %s: %q", mark, role, got)
 			}
 		}
 	}
-	if found := look(rights.Worker); len(found) > 0 {
-		t.Errorf("a worker: %q", found)
+	if got := look(rights.Worker); len(got) > 0 {
+		t.Errorf("a worker: %q", got)
 	}
 }
 
@@ -178,9 +195,10 @@ func TestEnrichments(t *testing.T) {
 		if _, err := js.UpdateStream(t.Context(), target); err != nil {
 			t.Fatal(err)
 		}
-		d := &Doctor{Conn: conn, JetStream: js, Prefix: messages.DefaultPrefix, Role: roleAll}
-		if found := d.enrichments(t.Context()); len(found) != 1 || found[0].Severity != c.want || found[0].What != "enrichment ORDERS to READY" {
-			t.Errorf("%+v, want one with severity %q", found, c.want)
+		for _, role := range []rights.Role{RoleAll, rights.Enricher} {
+			if found := found(t, collectorOf(t, conn, role), "enrichment ORDERS to READY"); len(found) != 1 || found[0].Severity != c.want {
+				t.Errorf("%s: %+v, want one with severity %q", role, found, c.want)
+			}
 		}
 	}
 }

@@ -1,8 +1,8 @@
-package doctor
+package health
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,15 +10,26 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
+
+// TestSnowflakeOnly: without a store, processes for snowflake IDs may be all of
+// an installation. A worker beside them needs a loader.
+func TestSnowflakeOnly(t *testing.T) {
+	t.Parallel()
+	flakes, w := worker.Report{Role: worker.RoleSnowflake}, worker.Report{Role: worker.RoleWorker}
+	alone, beside := new(Installation).judgeRoles([]worker.Report{flakes}, false), new(Installation).judgeRoles([]worker.Report{flakes, w}, false)
+	if got := lines(append(alone, beside...)); len(got) != 4 || !strings.HasPrefix(got[2], "error loaders: ") {
+		t.Errorf("%q, want that only the worker lacks loaders", got)
+	}
+}
 
 // TestProcesses: a role without a process is an error, and so is everything
 // that stops a process from working; an uncertain fault is a warning.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	w := worker.Report{Instance: "w", Role: worker.RoleWorker}
 	l := worker.Report{Instance: "l", Role: worker.RoleLoader}
 	both := worker.Report{Instance: "b", Host: "h", Role: worker.RoleAll}
@@ -45,6 +56,7 @@ func TestProcesses(t *testing.T) {
 		want    []string
 	}{
 		{[]worker.Report{flakes}, []string{"ok snowflake processes: 1 running", "error workers: none reports", "error loaders: none reports"}},
+		{[]worker.Report{flakes, l}, []string{"ok snowflake processes: 1 running", "ok loaders: 1 running", "error workers: none reports"}},
 		{nil, []string{"error workers: none reports, so requests fail", "error loaders: none reports, so workers live on their buffers"}},
 		{[]worker.Report{w, l}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
 		{[]worker.Report{both}, []string{"ok workers: 1 running", "ok loaders: 1 running"}},
@@ -65,7 +77,12 @@ func TestProcesses(t *testing.T) {
 			"warning worker w: discarded 2 ranges granted before: the store regressed",
 		}},
 	} {
-		got := lines(ofProcesses(now, c.reports, true))
+		var got []string
+		for _, line := range diagnosed(now, c.reports) {
+			if !strings.Contains(line, "numbers of tags: ") && !strings.Contains(line, ": buffers last ") {
+				got = append(got, line)
+			}
+		}
 		for _, want := range c.want {
 			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) {
 				t.Errorf("no %q in %q", want, got)
@@ -85,7 +102,6 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// lines formats findings.
 // TestPayload: a NATS server that does not accept the largest report is warned
 // of once, with its limit: this connection's server, or the worst of the
 // processes'.
@@ -106,30 +122,43 @@ func TestPayload(t *testing.T) {
 			"ok max_payload: 1048576 bytes", "warning max_payload: max_payload is small, so status may lack tags: 32768 bytes for worker b",
 		}},
 	} {
-		got := lines(append([]Finding{ofPayload("this connection", c.own)}, ofPayloads(c.own, c.processes)...))
+		i := &Installation{payload: c.own}
+		own := i.diagnose(payloadCheck, fmt.Sprintf("%d bytes", c.own), payloadError("this connection", c.own))
+		got := lines(append([]Diagnosis{own}, i.judgePayloads(c.processes)...))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("found %q, want %q", got, c.want)
 		}
 	}
 }
 
-func lines(all []Finding) (lines []string) {
-	for _, f := range all {
-		text := f.Text
-		if f.err != nil {
-			text = f.err.Error()
-		}
-		lines = append(lines, fmt.Sprintf("%s %s: %s", cmp.Or(f.Severity, "ok"), f.What, text))
+// lines formats diagnoses.
+func lines(all []Diagnosis) (lines []string) {
+	for _, d := range all {
+		lines = append(lines, fmt.Sprintf("%s %s", cmp.Or(d.Severity, "ok"), d))
 	}
 	return lines
+}
+
+// diagnosed are the lines about reports.
+func diagnosed(when time.Time, reports []worker.Report) []string {
+	return lines(merged(when, reports, func(c *collection) { c.agreed.store = "jetstream" }).Diagnoses())
+}
+
+// numbers are the lines about numbers of tags.
+func numbers(when time.Time, reports []worker.Report) (all []string) {
+	for _, line := range diagnosed(when, reports) {
+		if strings.Contains(line, " numbers of tags: ") || strings.Contains(line, ": numbers run out: ") {
+			all = append(all, line)
+		}
+	}
+	return all
 }
 
 // TestRunningOut: doctor warns of limits less than a year ahead, and otherwise
 // names the first.
 func TestRunningOut(t *testing.T) {
-	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	const day = 24 * 60 * 60
-	in := func(days int64) forecast.Use { return forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day} }
+	now := now.AddDate(0, 0, 1)
+	in := func(days int64) forecast.Use { return used("", days).Use }
 	for _, c := range []struct {
 		uses map[string]forecast.Use
 		want string
@@ -146,13 +175,7 @@ func TestRunningOut(t *testing.T) {
 		for tag, use := range c.uses {
 			reports = append(reports, worker.Report{Stats: worker.Stats{SupplyFigures: worker.SupplyFigures{Active: 1, Tags: []worker.TagStats{{Tag: tag, Use: use}}}}})
 		}
-		findings := ofTags(now, reports)
-		for _, f := range findings {
-			if f.err != nil && !errors.Is(f.err, ErrRunsOut) {
-				t.Errorf("%+v is no warning that numbers run out", f)
-			}
-		}
-		got := lines(findings)
+		got := numbers(now, reports)
 		want := strings.Split(c.want, "|")
 		if len(got) != len(want) {
 			t.Errorf("%q, want %q", got, want)
@@ -188,22 +211,59 @@ func TestAboveTime(t *testing.T) {
 		{[]worker.Report{report("b"), report("a", "b")}, text + "a, b; a later raise without a number lifts each by 10000000000 and a million"},
 		{[]worker.Report{report("g", "f", "e", "d", "c", "b", "a")}, text + "a, b, c, d, e and 2 more tags; "},
 	} {
-		got := slices.DeleteFunc(lines(ofTags(now, c.reports)), func(line string) bool { return strings.HasPrefix(line, "ok ") })
+		got := slices.DeleteFunc(numbers(now, c.reports), func(line string) bool { return strings.HasPrefix(line, "ok ") })
 		if len(got) > 1 || !strings.HasPrefix(strings.Join(got, ""), c.want) || len(got) > 0 && c.want == "" {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }
 
-// TestSnowflakeOnly: without a store, processes for snowflake IDs may be all of
-// an installation. A worker beside them needs a loader.
-func TestSnowflakeOnly(t *testing.T) {
+const day = 24 * 60 * 60
+
+// used is a tag that reaches 2^31 after some days.
+func used(tag string, days int64) worker.TagStats {
+	return worker.TagStats{Tag: tag, Order: "trend", Rate: 1, Runway: 1e6, Use: forecast.Use{High: 1<<31 - days*day, Rate: 1, Seconds: day}}
+}
+
+// TestForecasts warns of limits less than a year ahead, the soonest first.
+// Later limits are shown without a warning. Without data there is no forecast.
+func TestForecasts(t *testing.T) {
 	t.Parallel()
-	flakes, w := worker.Report{Role: worker.RoleSnowflake}, worker.Report{Role: worker.RoleWorker}
-	if found := Judge(time.Now(), []worker.Report{flakes}, false); len(found) > 0 {
-		t.Errorf("%+v", found)
+	unmeasured := used("unmeasured", 3)
+	unmeasured.Use.Seconds = 59
+	// As a worker reports it after a minute.
+	ahead := used("soon", 200)
+	ahead.Use.Seconds = 60
+	ahead.Use.Rate *= 100
+	// Ends in 2033.
+	layout, err := snowflake.ParseLayout("38:1ms/w13/s12@1735689600000")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if found := Judge(time.Now(), []worker.Report{flakes, w}, false); len(found) != 1 || found[0].What != "loaders" {
-		t.Errorf("%+v, want that loaders are missing", found)
+	reports := []worker.Report{
+		reportOf("a", worker.RoleAll, used("soon", 300), used("far", 366), unmeasured, worker.TagStats{Tag: "fresh", Rate: 1, Runway: 1e6}),
+		reportOf("b", worker.RoleAll, ahead),
+	}
+	lasts := func(c *collection) { c.layout = layout }
+	i := merged(now, reports, lasts)
+	want := "warning tag soon: numbers run out: its IDs reach 2^31 in 200 days, on 2027-06-10, at a rate of 1/s, as in the last 24 h"
+	if got := troublesOf(i); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for _, tag := range i.Tags {
+		want := map[string]string{"soon": "2^31 on 2027-06-10", "far": "2^31 on 2027-11-23"}[tag.Name]
+		if got := tag.Forecast.First(); got != want && (want != "" || got != "-") {
+			t.Errorf("%s: %s, want %s", tag.Name, got, want)
+		}
+	}
+	var text bytes.Buffer
+	if err := i.View("", ByRate, 10).Print(&text); err != nil || !strings.Contains(text.String(), "snowflake layout 38:1ms/w13/s12@1735689600000, until 2033-09-17") ||
+		!strings.Contains(text.String(), "  2^31 on 2027-11-23\n") {
+		t.Errorf("%v:\n%s", err, &text)
+	}
+
+	i = merged(time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC), reports, lasts)
+	if got := troublesOf(i); !strings.Contains(got, "warning layout 38:1ms/w13/s12@1735689600000: numbers run out: snowflake IDs end on 2033-09-17") {
+		t.Errorf("in 2033: %s", got)
 	}
 }

@@ -1,17 +1,4 @@
-// Package status shows the state of an installation: on a page for browsers, as
-// text on a terminal, and as JSON. All three show an [Installation].
-//
-// A [Collector] collects it from the reports of workers and loaders
-// ($SRV.STATS), the buckets of worker IDs, templates and enrichments, and the
-// checks of package doctor (collect.go). Rules derive the problems, the worst
-// first (judge.go). A [View] selects tags for a viewer, as text (text.go) or on
-// the [Page] (page.go), whose viewers share a collection every two seconds.
-//
-// Silence proves nothing. A failed request hides no other result: it is in
-// [Installation.Unread], with the reason. A worker that has a lease and does
-// not report is listed as silent. A process that lost its NATS server shows
-// itself.
-package status
+package health
 
 import (
 	"fmt"
@@ -19,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/templates"
@@ -38,24 +24,28 @@ type Installation struct {
 	// When IDs reach 2^31 and 2^53, if that is ahead, and when they end.
 	LayoutEnds []forecast.Date `json:"layout_ends"`
 
-	Troubles []doctor.Finding `json:"troubles"` // the worst first
-	Unread   []Unread         `json:"unread"`   // by name
+	Troubles []Diagnosis `json:"troubles"` // the worst first
+	Unread   []Unread    `json:"unread"`   // by name
 
 	// The processes that reported, without their tags.
 	Processes []worker.Report `json:"processes"`
 	// Holders of worker IDs that did not report.
-	Silent      []Silent         `json:"silent"`
-	Totals      Totals           `json:"totals"`
-	Tags        []Tag            `json:"tags"` // the busiest first
-	Templates   templates.List   `json:"templates"`
-	WorkerIDs   []WorkerID       `json:"worker_ids"`
-	Enrichments []Enrichment     `json:"enrichments"`
-	Checks      []doctor.Finding `json:"checks"` // the findings of doctor
+	Silent      []Silent          `json:"silent"`
+	Totals      Totals            `json:"totals"`
+	Tags        []TagState        `json:"tags"` // the busiest first
+	Templates   templates.List    `json:"templates"`
+	WorkerIDs   []WorkerID        `json:"worker_ids"`
+	Enrichments []EnrichmentState `json:"enrichments"`
+	Checks      []Diagnosis       `json:"checks"` // of doctor
 
 	// Other installations on the same subjects, by ID.
 	Others []Other `json:"others"`
 
-	store bool // false if no loader has agreed on a store
+	found   []Diagnosis        // by judge, also of what is well
+	explain func(error) string // returns the text of an error; may be nil
+	maxSkew time.Duration      // of clocks; 0: any
+	payload int64              // the largest message on the connection, in bytes; 0 if unknown
+	partial bool               // only enrichments and checks of a role
 }
 
 // Other is the processes of another installation with one datacenter.
@@ -110,8 +100,8 @@ type Totals struct {
 	Rate float64 `json:"rate"`
 }
 
-// Tag is the state of a tag at all workers together.
-type Tag struct {
+// TagState is the state of a tag at all workers together.
+type TagState struct {
 	Name    string  `json:"tag"`
 	Order   string  `json:"order"`
 	Workers int     `json:"workers"` // that reported it
@@ -129,7 +119,7 @@ type Tag struct {
 	Forecast *Forecast `json:"forecast,omitempty"` // nil without enough data
 
 	use   forecast.Use
-	Level doctor.Severity `json:"-"` // of its problem, if any
+	Level Severity `json:"-"` // of its problem, if any
 }
 
 // Forecast is when a tag's numbers run out at the measured rate.
@@ -151,8 +141,8 @@ type WorkerID struct {
 	heard time.Time // the last heartbeat
 }
 
-// Enrichment is the state of an enrichment.
-type Enrichment struct {
+// EnrichmentState is the state of an enrichment.
+type EnrichmentState struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	To     string `json:"to"`
@@ -171,6 +161,9 @@ type Enrichment struct {
 	Lag *uint64 `json:"lag,omitempty"`
 	// When the source stored the first of them.
 	Oldest time.Time `json:"oldest,omitzero"`
+
+	checked bool  // its target was
+	target  error // that it found
 }
 
 // Databases returns the stores of loaders, with the servers that they reach.
@@ -183,6 +176,9 @@ func (i *Installation) Databases() (all []string) {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
+
+// Diagnoses returns the checks and all judgements, also of what is well.
+func (i *Installation) Diagnoses() []Diagnosis { return slices.Concat(i.Checks, i.found) }
 
 // Known reports whether a part was read.
 func (i *Installation) Known(part string) bool {
@@ -221,7 +217,7 @@ func (i *Installation) Until(t time.Time) string {
 }
 
 // Waiting formats the number of waiting events.
-func (e Enrichment) Waiting() string {
+func (e EnrichmentState) Waiting() string {
 	if e.Lag == nil {
 		return "unknown"
 	}
@@ -230,10 +226,12 @@ func (e Enrichment) Waiting() string {
 
 // Strict reports whether the tag is strict, so that workers buffer none of its
 // IDs.
-func (t Tag) Strict() bool { return t.Order == string(store.Strict) }
+func (t TagState) Strict() bool { return t.Order == string(store.Strict) }
 
 // Full is the fill of the tag's buffers, from 0 to 100 %.
-func (t Tag) Full() float64 { return min(max(100*float64(t.Left)/float64(max(t.Room, 1)), 0), 100) }
+func (t TagState) Full() float64 {
+	return min(max(100*float64(t.Left)/float64(max(t.Room, 1)), 0), 100)
+}
 
 // First formats the first limit.
 func (f *Forecast) First() string {
@@ -253,7 +251,7 @@ const (
 	ByName   Sort = "name"
 )
 
-var sorts = map[Sort]func(a, b Tag) int{ByRate: byRate, ByRunway: byRunway, ByName: byName}
+var sorts = map[Sort]func(a, b TagState) int{ByRate: byRate, ByRunway: byRunway, ByName: byName}
 
 // Unlisted describes the tags that no worker reported; empty if there are none.
 func (t Totals) Unlisted() string {
@@ -272,15 +270,15 @@ type View struct {
 	*Installation
 	Search  string // a part of names, in any case
 	Sort    Sort
-	Matches int   // tags that match
-	Shown   []Tag // the first of them
+	Matches int        // tags that match
+	Shown   []TagState // the first of them
 }
 
 // View returns the first n tags whose names contain search.
 func (i *Installation) View(search string, by Sort, n int) View {
 	tags := slices.Clone(i.Tags)
 	lower := strings.ToLower(search)
-	tags = slices.DeleteFunc(tags, func(t Tag) bool { return !strings.Contains(strings.ToLower(t.Name), lower) })
+	tags = slices.DeleteFunc(tags, func(t TagState) bool { return !strings.Contains(strings.ToLower(t.Name), lower) })
 	slices.SortFunc(tags, sorts[by])
 	return View{Installation: i, Search: search, Sort: by, Matches: len(tags), Shown: tags[:min(n, len(tags))]}
 }
