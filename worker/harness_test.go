@@ -38,7 +38,7 @@ type network interface {
 }
 
 // newStore returns a handle on the installation's register, made if missing.
-func newStore(t testing.TB, net network, replicas int) *register.Store {
+func newStore(t testing.TB, net network, replicas int) *register.Register {
 	t.Helper()
 	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
 	if err := register.Create(t.Context(), js, messages.DefaultPrefix, replicas); err != nil {

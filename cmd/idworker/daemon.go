@@ -34,7 +34,7 @@ import (
 type daemon struct {
 	cfg      serverConfig
 	at       natsDialer        // to cfg's server, or the embedded one
-	embedded *embedded.Server  // nil with the user's own server
+	embedded *embedded.NATS    // nil with the user's own server
 	witness  *register.Witness // may be nil
 	// Receives the error that ends an embedded server.
 	gone       chan error
@@ -248,7 +248,7 @@ func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *w
 
 // openStore opens the store of a loader: the register and the table. Close the
 // store once nothing is in flight.
-func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Store, err error) {
+func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Segments, err error) {
 	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
 		segments, err = d.cfg.source.Open(ctx, register.Config{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Log: cfg.Log})
 		return err

@@ -39,7 +39,7 @@
 //   - the leader has an entry that is lower than this process has read or
 //     written it.
 //
-// It repairs nothing. [Store.RaiseAll] raises all entries, and writes a
+// It repairs nothing. [Register.RaiseAll] raises all entries, and writes a
 // decision to the metadata of the stream, with the lowest first ID of tags
 // created from then on: a tag of such a name may have been lost. Loaders that
 // see a decision for the first time resume if the register holds all that they

@@ -158,7 +158,7 @@ func (b bucketOf) each(ctx context.Context, visit func(tag string, e listed, wri
 }
 
 // list reads all entries.
-func (s *Store) list(ctx context.Context) (map[string]listed, error) {
+func (s *Register) list(ctx context.Context) (map[string]listed, error) {
 	entries := make(map[string]listed)
 	err := s.remote.each(ctx, func(tag string, e listed, _ time.Time) bool {
 		entries[strings.Clone(tag)] = e

@@ -22,7 +22,7 @@ const batchesAtOnce = 4
 
 // lifting is the work of a raise.
 type lifting struct {
-	*Store
+	*Register
 	Raise
 	report func(tag store.Tag, before int64)
 
@@ -43,8 +43,8 @@ type lift struct {
 
 // liftAll lifts all entries, and then the rows. The error wraps
 // [store.ErrCorrupt] if all but unreadable entries and rows were lifted.
-func (s *Store) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
-	l := &lifting{Store: s, Raise: r, report: report}
+func (s *Register) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
+	l := &lifting{Register: s, Raise: r, report: report}
 	rows, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err

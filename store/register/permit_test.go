@@ -46,7 +46,7 @@ func (s heldServer) update(_ context.Context, tag string, value []byte, revision
 
 // heldWorld has a loader with 64 tags, each of which it has reserved once, and
 // whose further writes are held.
-func heldWorld(t *testing.T) (w *world, held *Store, server *heldServer) {
+func heldWorld(t *testing.T) (w *world, held *Register, server *heldServer) {
 	w = newWorld(t, 1, 0)
 	w.server.loss, w.ordered = 0, false
 	for n := range heldTags {
@@ -63,7 +63,7 @@ func heldWorld(t *testing.T) (w *world, held *Store, server *heldServer) {
 	return w, held, server
 }
 
-func (w *world) mustReserve(s *Store, tag string) {
+func (w *world) mustReserve(s *Register, tag string) {
 	w.Helper()
 	granted, err := storetest.Reserve(w.Context(), s, tag, 10)
 	if err != nil {
@@ -74,7 +74,7 @@ func (w *world) mustReserve(s *Store, tag string) {
 
 // reserveAll reserves a range of each tag at once, and calls then once all
 // writes are sent. It returns the number of ranges granted.
-func (w *world) reserveAll(s *Store, server *heldServer, then func()) int {
+func (w *world) reserveAll(s *Register, server *heldServer, then func()) int {
 	before := w.granted.Len()
 	var group sync.WaitGroup
 	for n := range heldTags {
@@ -174,7 +174,7 @@ func (s listServer) each(ctx context.Context, visit func(tag string, e listed, w
 
 // lostTag opens a loader that was granted IDs of a tag, which the register then
 // loses.
-func lostTag(t *testing.T) (w *world, s *Store, tag store.Tag) {
+func lostTag(t *testing.T) (w *world, s *Register, tag store.Tag) {
 	w = newWorld(t, 1, 0)
 	w.server.loss, w.ordered = 0, false
 	w.server.save()
@@ -184,7 +184,7 @@ func lostTag(t *testing.T) (w *world, s *Store, tag store.Tag) {
 	return w, s, tag
 }
 
-func (w *world) mustCreate(s *Store, tag store.Tag) {
+func (w *world) mustCreate(s *Register, tag store.Tag) {
 	w.Helper()
 	granted, err := storetest.ReserveFirst(w.Context(), s, tag, 10)
 	if err != nil {

@@ -31,13 +31,13 @@ type world struct {
 	granted order.Ledger
 	mu      sync.Mutex
 	highest map[string]int64 // end of the highest grant so far
-	stores  []*Store
+	stores  []*Register
 	ordered bool // ranges ascend: nothing regressed
 	creates bool // tags come into being
 }
 
 // loader opens a register in a world.
-func (w *world) loader(n int) *Store {
+func (w *world) loader(n int) *Register {
 	cfg := Config{Prefix: prefix, Log: zap.NewNop()}
 	if len(w.tables) > 0 {
 		cfg.Table = w.tables[n%len(w.tables)]
@@ -57,7 +57,7 @@ func (w *world) loader(n int) *Store {
 }
 
 // reserve reserves at random until ctx ends.
-func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
+func (w *world) reserve(ctx context.Context, s *Register, random *rand.Rand) {
 	for ctx.Err() == nil {
 		tag, n := tags[random.IntN(len(tags))], 1+random.Int64N(20)
 		if w.creates && random.IntN(4) == 0 {
@@ -91,7 +91,7 @@ func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 func (w *world) run(loaders int, disturb func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var group sync.WaitGroup
-	stores := make([]*Store, loaders)
+	stores := make([]*Register, loaders)
 	w.stores = stores
 	for n := range loaders {
 		stores[n] = w.loader(n)
@@ -217,7 +217,7 @@ func TestRaisedHalfway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := func() (*Store, error) { // as with a witness
+		again := func() (*Register, error) { // as with a witness
 			s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
 			s.record = before.record.clone()
 			return s, s.start(t.Context())
@@ -229,7 +229,7 @@ func TestRaisedHalfway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []*Store{before, after} {
+		for _, s := range []*Register{before, after} {
 			if seg, err := storetest.Reserve(t.Context(), s, "b", 10); !errors.Is(err, store.ErrRegressed) {
 				t.Errorf("granted while tags are raised: %v, %v", seg, err)
 			}
@@ -240,7 +240,7 @@ func TestRaisedHalfway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []*Store{before, after, later} {
+		for _, s := range []*Register{before, after, later} {
 			got, err := storetest.Reserve(t.Context(), s, "b", 10)
 			if err != nil || got.First < seg.End {
 				t.Errorf("after the decision: %v, %v; %v was granted before", got, err, seg)
@@ -359,7 +359,7 @@ func TestStaleAfterDecision(t *testing.T) {
 		}
 		w.server.decide(1000)
 		time.Sleep(2 * pollEvery)
-		for _, s := range []*Store{a, b, w.loader(2)} {
+		for _, s := range []*Register{a, b, w.loader(2)} {
 			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || seg.First < 1011 {
 				t.Errorf("a tag that was cached: %v, %v", seg, err)
 			}

@@ -32,7 +32,7 @@ type Compared struct {
 
 // CompareList compares the register with a list of tags, which is sorted by
 // name without repetitions. Unreadable entries are not compared.
-func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, err error) {
+func (s *Register) CompareList(ctx context.Context, list []store.Tag) (c Compared, err error) {
 	if c.rows, err = s.rows(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return c, err
 	}
@@ -91,7 +91,7 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 // takes a row for trend if its entry was lost. Workers have to drop the buffers
 // of those tags, which it returns. A tag without a row that the list lacks is
 // removed, so that it can be created again.
-func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string, err error) {
+func (s *Register) PutBack(ctx context.Context, list []store.Tag) (strict []string, err error) {
 	var found Compared
 	for again := true; again; {
 		if found, err = s.CompareList(ctx, list); err != nil {
@@ -129,7 +129,7 @@ func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string,
 
 // writeAll writes changes of entries. It reports whether some were written by
 // others since, as by a write that was long under way.
-func (s *Store) writeAll(ctx context.Context, changes []kv.Write) (others bool, err error) {
+func (s *Register) writeAll(ctx context.Context, changes []kv.Write) (others bool, err error) {
 	var beaten atomic.Bool
 	batches, ctx := errgroup.WithContext(ctx)
 	batches.SetLimit(batchesAtOnce)

@@ -73,7 +73,7 @@ func TestSameRaiseTwice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	w := newWitness(t, "witness")
-	open := func() (*Store, error) {
+	open := func() (*Register, error) {
 		cfg := connect(t, s.srv)
 		cfg.Witness = w
 		return Open(t.Context(), cfg)

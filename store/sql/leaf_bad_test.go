@@ -53,7 +53,7 @@ func (b *suite) testMigrate(t *testing.T) {
 	missing("Check", s.Check(t.Context()))
 	missing("CheckFirst", s.CheckFirst(t.Context()))
 
-	var others [8]*sql.Table // several processes may start at once
+	var others [8]*sql.LeafTable // several processes may start at once
 	for i := range others {
 		others[i] = leaftest.Open(t, db.DSN(), "ids")
 		missing("Check", others[i].Check(t.Context())) // it is connected from now on

@@ -82,7 +82,7 @@ func (b *suite) run(t *testing.T) {
 }
 
 // fresh returns a handle onto a new table in a database.
-func fresh(t *testing.T, db *dbtest.DB, create string) *sql.Table {
+func fresh(t *testing.T, db *dbtest.DB, create string) *sql.LeafTable {
 	t.Helper()
 	db.Exec(t, create)
 	return leaftest.Open(t, db.DSN(), "leaf_alloc")

@@ -71,7 +71,7 @@ func TestTriggerOnUpdate(t *testing.T) {
 		}
 		refused("Check", opened.Check(t.Context()))
 		for _, tag := range []string{"order", "order", "other", "order"} { // the first burns a range
-			for _, handle := range []*sql.Table{s, opened} {
+			for _, handle := range []*sql.LeafTable{s, opened} {
 				_, err := handle.Reserve(t.Context(), tag, 10)
 				refused("Reserve of "+tag, err)
 				refused("Probe", handle.Probe(t.Context()))

@@ -34,7 +34,7 @@ func TestPostgres(t *testing.T) {
 }
 
 // counting returns a new table with the tag order, starting at 1.
-func counting(t *testing.T, db *dbtest.DB, create string) *sql.Table {
+func counting(t *testing.T, db *dbtest.DB, create string) *sql.LeafTable {
 	t.Helper()
 	db.Exec(t, create, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 	return leaftest.Open(t, db.DSN(), "leaf_alloc")

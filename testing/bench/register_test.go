@@ -147,7 +147,7 @@ func casOn(b *testing.B, js jetstream.JetStream) func(context.Context, string, i
 }
 
 // openTable creates Leaf's table in an empty database.
-func openTable(t testing.TB, db *dbtest.DB) *sql.Table {
+func openTable(t testing.TB, db *dbtest.DB) *sql.LeafTable {
 	t.Helper()
 	table, err := sql.Open(db.DSN(), "leaf_alloc")
 	if err != nil {
@@ -162,7 +162,7 @@ func openTable(t testing.TB, db *dbtest.DB) *sql.Table {
 
 // openRegister creates a register and opens it, in front of a table unless it
 // is nil.
-func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, table store.Database) *register.Store {
+func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, table store.Database) *register.Register {
 	t.Helper()
 	if err := register.Create(t.Context(), js, prefix, 1); err != nil {
 		t.Fatal(err)

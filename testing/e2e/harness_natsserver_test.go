@@ -23,7 +23,7 @@ var natsServer = sync.OnceValues(func() (string, error) { return proc.Build(buil
 // users are all users of nats.conf but the system account's.
 var users = natsconf.Users()
 
-func password(u natsconf.User) string { return "secret-of-" + u.Name }
+func password(u natsconf.ConfUser) string { return "secret-of-" + u.Name }
 
 // production is a real nats-server with the repository's nats.conf, or a
 // variant of it.

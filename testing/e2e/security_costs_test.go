@@ -109,7 +109,7 @@ func steady(t *testing.T, client requester, ids *ledger) string {
 // library would.
 type attacker struct {
 	server *production
-	natsconf.User
+	natsconf.ConfUser
 	maxPayload int
 }
 
@@ -200,7 +200,7 @@ func (a attacker) dial() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _ = fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"headers\":true,\"verbose\":false}\r\n", a.Name, password(a.User))
+	_, _ = fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"headers\":true,\"verbose\":false}\r\n", a.Name, password(a.ConfUser))
 	return conn, nil
 }
 
@@ -226,10 +226,10 @@ func limitsOfCallers(t *testing.T, server *production) {
 
 // fillAccount has a user connect until the server refuses it, which it does
 // before the connection after most.
-func fillAccount(t *testing.T, server *production, u natsconf.User, most int) {
+func fillAccount(t *testing.T, server *production, u natsconf.ConfUser, most int) {
 	t.Helper()
 	for n, refused := 0, false; !refused; n++ {
-		conn, err := attacker{server: server, User: u}.dial()
+		conn, err := attacker{server: server, ConfUser: u}.dial()
 		if err != nil || n > most {
 			t.Fatalf("connection %d is not refused: %v", n, err)
 		}

@@ -177,7 +177,7 @@ func accountOfService(t *testing.T) {
 	p.serve("loader", "--role", "loader")
 	p.serve("worker", "--role", "worker")
 
-	billing := natsconf.User{Name: "billing", Inbox: "_INBOX_caller.billing"}
+	billing := natsconf.ConfUser{Name: "billing", Inbox: "_INBOX_caller.billing"}
 	as := settings{env: []string{"NATS_URL=nats://billing:" + password(billing) + "@" + p.address, "IDWORKER_INBOX_PREFIX=" + billing.Inbox}}
 	as.succeeds(t, "get", "invoice")
 	fillAccount(t, p, billing, 100)

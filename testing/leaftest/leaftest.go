@@ -138,7 +138,7 @@ func (d Dialect) Table(t testing.TB, db *dbtest.DB) store.Database {
 }
 
 // Open returns a handle, which is closed when the test ends.
-func Open(t testing.TB, dsn, table string) *sql.Table {
+func Open(t testing.TB, dsn, table string) *sql.LeafTable {
 	t.Helper()
 	s, err := sql.Open(dsn, table)
 	if err != nil {

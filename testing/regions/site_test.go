@@ -196,7 +196,7 @@ func addresses(t testing.TB, n int) (all []string) {
 }
 
 // userNamed is a user of nats.conf, or of the edge.
-func userNamed(name string) natsconf.User {
+func userNamed(name string) natsconf.ConfUser {
 	if name == "far" {
 		name = "worker"
 	}

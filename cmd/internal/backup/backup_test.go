@@ -114,7 +114,7 @@ func (i *installation) restore(from string, change ...func(*backup.Restoring)) e
 	must(i.T, err)
 	r := backup.Restoring{
 		Backup:    b,
-		Confirm:   func(backup.Plan) error { return nil },
+		Confirm:   func(backup.RestorePlan) error { return nil },
 		Report:    func(tags.Change) {},
 		Resources: func(int) []kv.Resource { return nil },
 	}
@@ -306,7 +306,7 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 			asked := false
 			i.untouched(func() {
 				err := i.restore(from, func(r *backup.Restoring) {
-					r.Confirm = func(p backup.Plan) error {
+					r.Confirm = func(p backup.RestorePlan) error {
 						if asked = true; p.Nothing() != test.nothing {
 							t.Errorf("nothing is missing: %v, want %v: %+v", p.Nothing(), test.nothing, p)
 						}
@@ -344,7 +344,7 @@ func TestRestoreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.at.untouched(func() {
 				err := test.at.restore(from, test.change, func(r *backup.Restoring) {
-					r.Confirm = func(backup.Plan) error { t.Error("it asks"); return nil }
+					r.Confirm = func(backup.RestorePlan) error { t.Error("it asks"); return nil }
 				})
 				if !errors.Is(err, test.is) {
 					t.Fatalf("%v, want %v", err, test.is)

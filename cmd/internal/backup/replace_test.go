@@ -49,7 +49,7 @@ func TestUnreadableRegisterIsReplaced(t *testing.T) {
 	restore := func(salvage func(map[string]string) error) error {
 		_, err := Restoring{
 			Backup: taken, Salvage: salvage, Resources: func(int) []kv.Resource { return nil },
-			Confirm: func(Plan) error { return nil }, Report: func(tags.Change) {},
+			Confirm: func(RestorePlan) error { return nil }, Report: func(tags.Change) {},
 		}.Restore(t.Context(), js, prefix, source)
 		return err
 	}

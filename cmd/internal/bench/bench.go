@@ -61,7 +61,7 @@ var ErrBroken = errors.New("a promise was broken")
 // replies. It always returns a report. The error wraps [ErrBroken] if a promise
 // was broken; it is that of ctx if ctx ended, and that of the latest request if
 // none was answered.
-func Run(ctx context.Context, c Config) (*Report, error) {
+func Run(ctx context.Context, c Config) (*Measurement, error) {
 	asking, stop := context.WithTimeout(ctx, c.Duration)
 	defer stop()
 	r := newRun(c)
@@ -96,7 +96,7 @@ type run struct {
 
 	mu      sync.Mutex
 	checker *history.Checker
-	report  *Report
+	report  *Measurement
 	latest  error // the error of the latest failed request
 }
 

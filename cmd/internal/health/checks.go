@@ -34,24 +34,24 @@ import (
 
 // RoleAll is a worker and loader in one process, beside the roles of package
 // rights.
-const RoleAll rights.Role = "all"
+const RoleAll rights.User = "all"
 
 // usesWorkerIDs reports whether a role uses worker IDs and their layout.
-func usesWorkerIDs(r rights.Role) bool {
+func usesWorkerIDs(r rights.User) bool {
 	return r == RoleAll || r == rights.Worker || r == rights.Snowflake || r == rights.Admin
 }
 
 // usesStore reports whether a role uses the store.
-func usesStore(r rights.Role) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
+func usesStore(r rights.User) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
 
 // hasOwnStreams reports whether a role uses streams of events, which may be in
 // another account than the IDs. It uses the server of its streams, whose owner
 // decides about it.
-func hasOwnStreams(r rights.Role) bool { return r == rights.Enricher || r == rights.Auditor }
+func hasOwnStreams(r rights.User) bool { return r == rights.Enricher || r == rights.Auditor }
 
 // Needs returns the rights that a role needs, in the account's own JetStream
 // domain.
-func Needs(r rights.Role, p messages.Prefix) rights.Rights {
+func Needs(r rights.User, p messages.Prefix) rights.Rights {
 	switch r {
 	case RoleAll:
 		return rights.Join(Needs(rights.Worker, p), Needs(rights.Loader, p))
@@ -332,10 +332,10 @@ func (c *collection) checkStore(ctx context.Context) (all []Diagnosis) {
 		return nil
 	}
 	bucket, err := c.openAgreed(ctx)
-	var segments *backend.Store
+	var segments *backend.Segments
 	if err == nil {
 		read := register.Rights(c.by.Prefix, rights.Backup)
-		segments, err = ask(ctx, c, read, func(ctx context.Context) (*backend.Store, error) {
+		segments, err = ask(ctx, c, read, func(ctx context.Context) (*backend.Segments, error) {
 			if err := bucket.CheckStore(ctx, c.by.Store.Name()); err != nil {
 				return nil, err
 			}

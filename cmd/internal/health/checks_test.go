@@ -34,7 +34,7 @@ func dialAs(t *testing.T, url, user, password string) func() (*nats.Conn, jetstr
 }
 
 // collectorOf is a collector for a role, at the server of a connection.
-func collectorOf(t *testing.T, conn *nats.Conn, role rights.Role, all ...kv.Resource) *Collector {
+func collectorOf(t *testing.T, conn *nats.Conn, role rights.User, all ...kv.Resource) *Collector {
 	return &Collector{Prefix: messages.DefaultPrefix, Role: role, Resources: all, Dial: dialAs(t, conn.ConnectedUrl(), "", "")}
 }
 
@@ -138,7 +138,7 @@ func TestInterruptedRaise(t *testing.T) {
 	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	look := func(role rights.Role) []string { return lines(found(t, collectorOf(t, js.Conn(), role), "raise")) }
+	look := func(role rights.User) []string { return lines(found(t, collectorOf(t, js.Conn(), role), "raise")) }
 	if got := look(rights.Admin); len(got) > 0 {
 		t.Errorf("%q without a raise", got)
 	}
@@ -152,7 +152,7 @@ func TestInterruptedRaise(t *testing.T) {
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
-		for _, role := range []rights.Role{rights.Admin, rights.Loader} {
+		for _, role := range []rights.User{rights.Admin, rights.Loader} {
 			if got := look(role); len(got) != 1 || !strings.HasPrefix(got[0], "error raise: ") || !strings.HasSuffix(got[0], ": idworker tag raise --all") {
 				t.Errorf("mark %q, role %s: %q", mark, role, got)
 			}
@@ -195,7 +195,7 @@ func TestEnrichments(t *testing.T) {
 		if _, err := js.UpdateStream(t.Context(), target); err != nil {
 			t.Fatal(err)
 		}
-		for _, role := range []rights.Role{RoleAll, rights.Enricher} {
+		for _, role := range []rights.User{RoleAll, rights.Enricher} {
 			if found := found(t, collectorOf(t, conn, role), "enrichment ORDERS to READY"); len(found) != 1 || found[0].Severity != c.want {
 				t.Errorf("%s: %+v, want one with severity %q", role, found, c.want)
 			}

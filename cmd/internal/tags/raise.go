@@ -364,7 +364,7 @@ func changeOf(tag store.Tag, before int64) Change {
 
 // open opens the store for a raise. A missing register is created, with first as
 // the first revision.
-func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, first uint64, alone bool) (*backend.Store, error) {
+func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, first uint64, alone bool) (*backend.Segments, error) {
 	replicas := 1
 	if r.Restored != nil {
 		replicas = r.Restored.Replicas
@@ -439,7 +439,7 @@ func (p *Plan) count(tag store.Tag, next int64, raise register.Raise) {
 }
 
 // fill counts what the raise will do, and refuses what it cannot do.
-func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Store) error {
+func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Segments) error {
 	limit := int64(0)
 	if segments.Database != nil {
 		var err error

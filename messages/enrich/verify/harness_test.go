@@ -169,7 +169,7 @@ func (b *bed) config() verify.Config {
 }
 
 // verify runs a verifier, and fails the test on errors other than faults.
-func (b *bed) verify(cfg verify.Config) *verify.Report {
+func (b *bed) verify(cfg verify.Config) *verify.Verification {
 	b.Helper()
 	v, err := verify.Open(b.Context(), cfg)
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *bed) verify(cfg verify.Config) *verify.Report {
 
 // expectClean fails the test unless there are no faults, and so many events
 // were compared.
-func (b *bed) expectClean(r *verify.Report, events int) {
+func (b *bed) expectClean(r *verify.Verification, events int) {
 	b.Helper()
 	if len(r.Findings) > 0 || len(r.Faults) > 0 || r.Events != uint64(events) {
 		b.Errorf("%+v, want %d events and no findings", r, events)

@@ -169,7 +169,7 @@ func TestKubernetes(t *testing.T) {
 	tier.Release(t)
 	s := &site{t: t, nats: freeport.Address(t)}
 	env := []string{"IDS_NATS_DATA=" + t.TempDir(), "IDS_SYS_PASSWORD=secret-of-sys"}
-	users := make(map[string]natsconf.User)
+	users := make(map[string]natsconf.ConfUser)
 	for _, u := range natsconf.Users() {
 		users[u.Name] = u
 		env = append(env, u.PasswordVariable()+"=secret-of-"+u.Name)
