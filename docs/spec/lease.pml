@@ -34,7 +34,7 @@
  *           dead one.
  *
  * Not here: detecting a restore by the stream's sequence, and a recreated bucket
- * (checkForward, identity.go); tests cover both.
+ * (checkForward, admit.go); tests cover both.
  *
  * Property: no t is issued twice. Once there is a copy, no t from hs on: hs is
  * the highest hi known, or requested, when the copy was made. The proof promises
