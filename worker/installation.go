@@ -13,12 +13,12 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 // installationWatch makes the process visible to others, and detects another

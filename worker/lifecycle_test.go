@@ -10,11 +10,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // TestStopAnswersWhatIsParked: requests that wait for a segment when the worker

@@ -3,10 +3,10 @@ package worker_test
 import (
 	"testing"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // use takes n single IDs and fails on an ID that does not lie above the last.

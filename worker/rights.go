@@ -1,14 +1,14 @@
 package worker
 
 import (
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/worker/internal/loader"
 	"github.com/idworker/idworker/worker/internal/supply"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // Rights returns the rights that a role needs for a process, except for its

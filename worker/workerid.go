@@ -10,11 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 // workerID holds a worker ID, and keeps the process in the queue group of

@@ -12,11 +12,11 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/bench"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // benchCmd puts load on an installation and checks every ID that it returns.

@@ -13,12 +13,12 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 // enrichCmd copies the events of a stream to another, with IDs.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 // bucket is the part of a KV bucket that this package uses. The tests inject

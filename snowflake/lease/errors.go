@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 // The reasons why there is no worker ID. All are wrapped, with details.

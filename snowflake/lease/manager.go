@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 // State is a report of a [Manager]: the worker ID that it holds, or why it

@@ -1,9 +1,9 @@
 package lease
 
 import (
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 // Rights are the rights of a role for the leases of worker IDs.

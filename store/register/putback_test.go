@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/storetest"
 )
 

@@ -15,11 +15,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // TestWorkerAndLoaderOfTwoVersions runs workers of 0.1.0 with loaders of this

@@ -13,11 +13,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // strictTag is the tag of these callers.

@@ -9,13 +9,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/internal/history"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/proxy"
+	"github.com/idworker/idworker/worker/history"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // cast is all that runs.

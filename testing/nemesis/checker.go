@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/order"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // Judge checks every answer. Answers of a kind come in the order in which they

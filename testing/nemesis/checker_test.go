@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/internal/history"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/worker/history"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 func answer(kind Kind, tag string, sent, received time.Duration, ranges ...messages.Range) *Call {

@@ -40,7 +40,7 @@
 // Every answer goes through [Judge], in the order of arrival, a second later,
 // when its grants have arrived.
 //
-//   - No ID twice: all IDs of a tag are in a set (internal/history), those of
+//   - No ID twice: all IDs of a tag are in a set (worker/history), those of
 //     enriched events included.
 //   - Order: the highest ID received before a request was sent is below all IDs
 //     of its answer: for a strict tag, for all workers; for other tags, for the

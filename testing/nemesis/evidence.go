@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/idworker/idworker/internal/history"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // trail is the record of a run.

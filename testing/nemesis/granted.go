@@ -6,8 +6,8 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // Granted are the segments that loaders sent to workers, by tag. A reply does

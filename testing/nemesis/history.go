@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // Call is a request for IDs, and its answer.

@@ -1,7 +1,7 @@
 // Package order checks the IDs that tests get: none comes twice, and those of
 // strict tags ascend. [Ledger] takes IDs from any number of goroutines, [Check]
 // a history of strict tags: requests with the times of sending and receiving,
-// and with their IDs. Both use the checker of internal/history.
+// and with their IDs. Both use the checker of worker/history.
 //
 // The promise is about every two requests: if the first was answered before the
 // second was sent, all IDs of the first are below all IDs of the second, for

@@ -7,7 +7,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/idworker/idworker/internal/history"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // sequence models a strict tag: a number that every request raises. It ignores

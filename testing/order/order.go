@@ -8,10 +8,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // kept bounds the faults that are reported.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/order"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // right is a correct history of a tag: callers with a request at a time, each

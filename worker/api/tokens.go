@@ -10,8 +10,8 @@ import (
 
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/subject"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/templates"
 )
 
 // Times is the name of snowflake IDs in a token file. No tag can have it.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/progress"
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // Config configures a run.

@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/cmd/internal/format"
-	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/history"
 )
 
 // Measurement is the result of a run.

@@ -16,16 +16,16 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 // Collector collects the state of an installation. It changes nothing, and is

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/format"
-	"github.com/idworker/idworker/internal/forecast"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 // Installation is the state of an installation at a moment. Its JSON is that of

@@ -20,13 +20,13 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 func TestMain(m *testing.M) {

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/format"
-	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 // Limits of problems, as in the alerts of docs/prometheus-rules.yml.

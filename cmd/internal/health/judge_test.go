@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 // TestSnowflakeOnly: without a store, processes for snowflake IDs may be all of

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
 )
 

@@ -9,7 +9,7 @@ import (
 	"text/template"
 
 	"github.com/idworker/idworker/cmd/internal/format"
-	"github.com/idworker/idworker/internal/forecast"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 // Print writes a view for a terminal. Names of processes and tags cannot

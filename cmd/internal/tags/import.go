@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/store/templates"
 )
 
 // Import brings the tags and then the templates of a list into the store. It

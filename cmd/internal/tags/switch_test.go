@@ -11,11 +11,11 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // TestSwitchStore: an installation switches to a database and back to

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/problem"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/templates"
 )
 
 // The text form of a list has a line per tag: name, step, next ID, and the

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // endings has the tags whose numbers are used up, or will be soon. Each step of

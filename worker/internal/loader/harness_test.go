@@ -15,10 +15,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/loadmsg"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 func TestMain(m *testing.M) { natstest.Main(m) }

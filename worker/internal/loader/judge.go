@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/loadmsg"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // breaker judges the store. Three failures in a row open it, and an answer of

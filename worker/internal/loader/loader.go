@@ -12,11 +12,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/goroutines"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/metric"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // DefaultTimeout is the usual Config.Timeout.

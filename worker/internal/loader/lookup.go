@@ -13,9 +13,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/templates"
 )
 
 // lookup reserves for tags that are new to this loader and to the worker. Such a

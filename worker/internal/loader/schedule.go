@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // schedule decides which tag is called for next. Jobs wait in the queue of

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // Consumer is the name of the durable consumer that all loaders share.

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // TestLoadEvents: events come through the stream, which the loader creates, and

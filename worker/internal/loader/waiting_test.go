@@ -13,11 +13,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/loadmsg"
-	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // listen returns a function that returns the answers so far to the loads with

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/internal/forecast"
 	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/worker/forecast"
 )
 
 // Figures has a worker's figures about its tags and grants, as in STATS.

@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 func TestMain(m *testing.M) { natstest.Main(m) }

@@ -14,10 +14,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // remoteLoader receives loads as plain messages, like the loaders of other

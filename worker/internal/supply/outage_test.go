@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // fewestPlaces is the number of loads that a worker sends a second in an outage.

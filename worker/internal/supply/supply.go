@@ -14,10 +14,10 @@ import (
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/goroutines"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // Requester must be the type of [allocator.Request.From]: it gets the reply to

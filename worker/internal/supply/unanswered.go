@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/loadmsg"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // unanswered detects that loaders do not serve: no answer came for some time,

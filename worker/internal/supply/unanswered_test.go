@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/idworker/idworker/internal/loadmsg"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // loadWatch is an unanswered in virtual time, with the loop's reactions.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/allocator"
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // TestPauseForUnknownNames: after a refusal with a pause, all names that are

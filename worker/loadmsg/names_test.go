@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // TestNames spells out the names: other versions and the rights in nats.conf

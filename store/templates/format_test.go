@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/idworker/idworker/internal/templates"
+	"github.com/idworker/idworker/store/templates"
 )
 
 // TestFormatOf010: templates of version 0.1.0 are read, and written the same.

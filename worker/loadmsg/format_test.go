@@ -3,7 +3,7 @@ package loadmsg_test
 import (
 	"testing"
 
-	"github.com/idworker/idworker/internal/loadmsg"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // TestFormatOf010: load events and grants of version 0.1.0 are read, and
