@@ -193,11 +193,11 @@ func TestOnlyTheLeaderSaysThatALeaseIsGone(t *testing.T) {
 			h := mustSeek(t, m)
 			time.Sleep(tc.away)
 			l.refuses, l.mute = tc.refuses, tc.mute
-			if err := h.renew(t.Context(), time.Now().Add(time.Minute)); !errors.Is(err, tc.want) || isFinal(err) != (tc.want == ErrLost) {
+			if err := h.renew(t.Context(), time.Now().Add(time.Minute)); !errors.Is(err, tc.want) || isFinal(err) != errors.Is(tc.want, ErrLost) {
 				t.Errorf("after %v, with %+v: %v", tc.away, tc.lagging, err)
 			}
 			l.mute = false
-			if err := h.renew(t.Context(), time.Now().Add(time.Minute)); tc.want != ErrLost && err != nil {
+			if err := h.renew(t.Context(), time.Now().Add(time.Minute)); !errors.Is(tc.want, ErrLost) && err != nil {
 				t.Errorf("when all is well again: %v", err)
 			}
 		})
