@@ -117,7 +117,7 @@ spec: ## Check the specifications in docs/spec with Spin
 	sh docs/spec/run.sh
 
 # Modules that only tests need.
-TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp|toxiproxy
+TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp
 
 lint: ## Check format, code and prose
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }

@@ -204,3 +204,213 @@ func (p *Prefetcher) Close() {
 	p.cancel()
 	p.wg.Wait()
 }
+
+// ErrPrefetch is wrapped by the errors of [Client.Prefetch] for a configuration
+// that is out of bounds.
+var ErrPrefetch = errors.New("bad prefetch configuration")
+
+// PrefetchConfig bounds the buffer of a [Prefetcher]. Zero means the default.
+type PrefetchConfig struct {
+	// Runway is the time that the buffered IDs should still last, at the
+	// present rate, when more are requested: 1ms to 1h, by default 1s.
+	Runway time.Duration
+
+	// Limit is the maximum number of IDs buffered or in flight, apart from the
+	// batch in use: 1 to 1,000,000,000, by default 1,000,000.
+	Limit int64
+
+	// MaxBatch is the maximum number of IDs in one request: 1 to 1,000,000,000,
+	// by default 10,000. If the workers allow fewer, requests shrink
+	// automatically.
+	MaxBatch int64
+}
+
+// maxPrefetched is the upper bound of Limit and MaxBatch.
+const maxPrefetched = 1_000_000_000
+
+// withDefaults replaces zero values with the defaults, and checks the bounds.
+// The error wraps [ErrPrefetch].
+func (cfg PrefetchConfig) withDefaults() (PrefetchConfig, error) {
+	if cfg.Runway == 0 {
+		cfg.Runway = time.Second
+	}
+	if cfg.Limit == 0 {
+		cfg.Limit = 1_000_000
+	}
+	if cfg.MaxBatch == 0 {
+		cfg.MaxBatch = 10_000
+	}
+	if cfg.Runway < time.Millisecond || cfg.Runway > time.Hour {
+		return cfg, fmt.Errorf("%w: Runway %v, allowed is 1ms to 1h", ErrPrefetch, cfg.Runway)
+	}
+	if cfg.Limit < 1 || cfg.Limit > maxPrefetched {
+		return cfg, fmt.Errorf("%w: Limit %d, allowed is 1 to %d", ErrPrefetch, cfg.Limit, maxPrefetched)
+	}
+	if cfg.MaxBatch < 1 || cfg.MaxBatch > maxPrefetched {
+		return cfg, fmt.Errorf("%w: MaxBatch %d, allowed is 1 to %d", ErrPrefetch, cfg.MaxBatch, maxPrefetched)
+	}
+	return cfg, nil
+}
+
+// maxRequests bounds the requests of a prefetcher in flight: enough to hide the
+// round trip, and few compared with the number that a worker parks.
+const maxRequests = 16
+
+// requests is a prefetcher's state of its requests.
+type requests struct {
+	n   int   // in flight
+	ids int64 // IDs that they will bring
+	// The largest batch that the workers are believed to allow.
+	maxBatch int64
+	// The last request failed with an error that is not transient.
+	failing bool
+}
+
+// countHanded returns the number of IDs returned. It is exact only up to the
+// current chunk, whose IDs are counted as they are taken. The caller holds mu.
+func (p *Prefetcher) countHanded() int64 {
+	c := p.current.Load()
+	if c == nil {
+		return p.used
+	}
+	return p.used + min(c.used.Load(), c.n)
+}
+
+// refill starts requests if the IDs buffered and in flight are fewer than half
+// of the target. The caller holds mu.
+func (p *Prefetcher) refill() {
+	have := p.stock.ids + p.requests.ids
+	if have >= half(p.pace.target) && have >= min(p.waiters.n, p.cfg.Limit) {
+		return
+	}
+	missing := max(p.pace.updateTarget(time.Now(), p.countHanded()), min(p.waiters.n, p.cfg.Limit)) - have
+	most := maxRequests
+	if p.requests.failing {
+		most = 1
+	}
+	for missing > 0 && p.requests.n < most {
+		n := min(missing, p.requests.maxBatch)
+		missing -= n
+		p.startRequest(n)
+	}
+}
+
+// startRequest requests n IDs in the background. The caller holds mu.
+func (p *Prefetcher) startRequest(n int64) {
+	p.requests.ids += n
+	p.requests.n++
+	p.wg.Go(func() {
+		ranges, err := p.client.NextN(p.ctx, p.tag, n)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.requests.ids -= n
+		p.requests.n--
+		switch {
+		case p.closed:
+			return
+		case err == nil:
+			p.stock.add(ranges)
+			p.requests.failing, p.waiters.reason = false, nil
+			p.waiters.wake(nil)
+		case errors.Is(err, ErrMalformed) && n > 1:
+			// The workers allow smaller batches.
+			p.requests.maxBatch = min(p.requests.maxBatch, n/2)
+		default:
+			p.failWaiting(err)
+			return
+		}
+		p.refill()
+	})
+}
+
+// failWaiting returns an error to all waiters. Nothing is requested before the
+// next call of Next. The caller holds mu.
+func (p *Prefetcher) failWaiting(err error) {
+	p.requests.failing = true
+	// A request for a single ID: the batches were not too large.
+	if errors.Is(err, ErrMalformed) {
+		p.requests.maxBatch = p.cfg.MaxBatch
+	}
+	p.waiters.wake(err)
+}
+
+// pace decides how many IDs a prefetcher should buffer: twice the use of its
+// callers in a Runway, so that the half at which more are requested lasts a
+// Runway.
+//
+// The target grows at once, because callers feel a lack of IDs, but at most by
+// a factor of two at a time, because the first microseconds of a burst prove
+// little. It shrinks at most once per Runway, because a moment without callers
+// proves nothing.
+type pace struct {
+	cfg    PrefetchConfig
+	target int64
+	since  time.Time // time of the last measurement of the rate
+	handed int64     // IDs returned by then
+}
+
+func newPace(cfg PrefetchConfig, now time.Time) pace {
+	return pace{cfg: cfg, target: 1, since: now}
+}
+
+// updateTarget returns the target for the next refill, given the number of IDs
+// returned so far.
+func (p *pace) updateTarget(now time.Time, handed int64) int64 {
+	elapsed := now.Sub(p.since)
+	if elapsed <= 0 {
+		return p.target
+	}
+	want := 2 * float64(handed-p.handed) * float64(p.cfg.Runway) / float64(elapsed)
+	grows := want > float64(p.target)
+	if !grows && elapsed < p.cfg.Runway {
+		return p.target // too early for a measurement
+	}
+	want = min(want, float64(2*p.target), float64(p.cfg.Limit))
+	p.target = max(int64(want), half(p.target), 1)
+	p.since, p.handed = now, handed
+	return p.target
+}
+
+// half returns half of n, rounded up.
+func half(n int64) int64 { return n - n/2 }
+
+// stock is the buffered IDs of a prefetcher, without the current chunk.
+type stock struct {
+	chunks []*chunk
+	ids    int64 // in all chunks
+}
+
+// chunk is a range of buffered IDs. It fills a cache line of its own.
+type chunk struct {
+	first int64
+	n     int64
+	used  atomic.Int64 // n or more: the chunk is used up
+	_     [40]byte
+}
+
+// add appends the ranges of a reply.
+func (s *stock) add(ranges []Range) {
+	for _, r := range ranges {
+		s.chunks = append(s.chunks, &chunk{first: r.First, n: r.Len()})
+		s.ids += r.Len()
+	}
+}
+
+// takeChunk removes and returns the first chunk, or nil if there is none.
+func (s *stock) takeChunk() *chunk {
+	if len(s.chunks) == 0 {
+		return nil
+	}
+	c := s.chunks[0]
+	s.chunks[0] = nil
+	s.chunks = s.chunks[1:]
+	s.ids -= c.n
+	return c
+}
+
+// takeID returns the next ID of the chunk. IDs are counted by their offset,
+// which cannot overflow at 2^63−1 as the IDs could.
+func (c *chunk) takeID() (id int64, ok bool) {
+	i := c.used.Add(1) - 1
+	return c.first + i, i < c.n
+}

@@ -46,3 +46,44 @@ func CheckTag(tag string) error {
 	}
 	return nil
 }
+
+// Prefix is the first token of every subject of an installation, and part of
+// the names of its streams and buckets, so that several installations can share
+// a NATS account. It is also the workers' queue group.
+type Prefix string
+
+// DefaultPrefix is the default prefix of callers and workers.
+const DefaultPrefix Prefix = "ids"
+
+// maxPrefixLen keeps subjects short. The exact number does not matter.
+const maxPrefixLen = 32
+
+// ErrPrefix is wrapped by the error of [Prefix.Check].
+var ErrPrefix = problem.New(problem.Invalid, "bad prefix")
+
+// Check returns an error that wraps [ErrPrefix] unless the prefix can name
+// subjects, streams and buckets: a token of a–z 0–9 _ -, 1 to 32 bytes. Upper
+// case is refused because stream names are in upper case: two prefixes that
+// differ only in case would share their streams.
+func (p Prefix) Check() error {
+	if p == "" || len(p) > maxPrefixLen {
+		return fmt.Errorf("%w: %d bytes, allowed is 1 to %d", ErrPrefix, len(p), maxPrefixLen)
+	}
+	for i := range len(p) {
+		if c := p[i]; !tagByte[c] || 'A' <= c && c <= 'Z' {
+			return fmt.Errorf("%w: %q has %q at byte %d, allowed are a-z 0-9 _ -", ErrPrefix, string(p), c, i)
+		}
+	}
+	return nil
+}
+
+// The subjects that callers use, and the workers' queue group.
+
+// Segment is the subject of requests for IDs of a tag.
+func (p Prefix) Segment(tag string) string { return string(p) + ".segment." + tag }
+
+// Snowflake is the subject of requests for snowflake IDs.
+func (p Prefix) Snowflake() string { return string(p) + ".snowflake" }
+
+// QueueGroup is the queue group in which workers answer.
+func (p Prefix) QueueGroup() string { return string(p) }

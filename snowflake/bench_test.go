@@ -83,7 +83,7 @@ func BenchmarkNextParallel(b *testing.B) {
 // 100 IDs per operation.
 func BenchmarkNextN(b *testing.B) {
 	g := unfenced(b, wide(b))
-	var ranges []snowflake.Range
+	var ranges []snowflake.IDRange
 	b.ReportAllocs()
 	for b.Loop() {
 		var err error

@@ -124,7 +124,7 @@ func (g *Generator) Next() (ID, error) {
 //
 // The error is one of Next's, or [ErrCount]; dst is then returned unchanged. A
 // request for more IDs than MaxAhead has room for always fails with [ErrAhead].
-func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
+func (g *Generator) NextN(dst []IDRange, n int64) ([]IDRange, error) {
 	if n < 1 {
 		return dst, ErrCount
 	}
@@ -138,7 +138,7 @@ func (g *Generator) NextN(dst []Range, n int64) ([]Range, error) {
 		if g.sequenceShift > 0 {
 			run = 1
 		}
-		dst = append(dst, Range{g.id(at), g.id(at + run - 1)})
+		dst = append(dst, IDRange{g.id(at), g.id(at + run - 1)})
 		at, n = at+run, n-run
 	}
 	return dst, nil
@@ -239,3 +239,12 @@ func (g *Generator) id(at int64) ID {
 	timestamp, sequence := at>>g.sequenceBits, at&mask(g.sequenceBits)
 	return ID(timestamp<<g.timeShift | g.machine | sequence<<g.sequenceShift)
 }
+
+// IDRange is a range of consecutive IDs, both ends included.
+type IDRange struct {
+	First ID
+	Last  ID
+}
+
+// Len is the number of IDs in the range.
+func (r IDRange) Len() int64 { return int64(r.Last-r.First) + 1 }

@@ -317,7 +317,7 @@ func TestTheCeilingIsReached(t *testing.T) {
 
 func TestNothingIsAllocated(t *testing.T) {
 	g := newGenerator(t, Settings{Layout: Default(), Fence: Fence{Hi: Forever}})
-	ranges := make([]Range, 0, 4)
+	ranges := make([]IDRange, 0, 4)
 	for name, f := range map[string]func(){
 		"Next":    func() { _, _ = g.Next() },
 		"NextN":   func() { ranges, _ = g.NextN(ranges[:0], 100) },
@@ -400,7 +400,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 		i := max(0, len(holders)-1-rapid.IntRange(0, 3).Draw(t, "holders back"))
 		return i, holders[i]
 	}
-	issued := func(t *rapid.T, i int, h *holder, r Range) {
+	issued := func(t *rapid.T, i int, h *holder, r IDRange) {
 		now := floorDiv(h.clock.now()-l.epoch*nanosInMilli, l.unit)
 		for id := r.First; id <= r.Last; id++ {
 			if by, ok := seen[id]; ok {
@@ -452,7 +452,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 			refused(t, h, 1, err)
 			return
 		}
-		issued(t, i, h, Range{id, id})
+		issued(t, i, h, IDRange{id, id})
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"next":       next,
@@ -539,7 +539,7 @@ func TestManyGoroutines(t *testing.T) {
 			)
 			for i := range goroutines {
 				wg.Go(func() {
-					var ranges []Range
+					var ranges []IDRange
 					for n := int64(1); ; n = n%7 + 1 {
 						var err error
 						ranges, err = g.NextN(ranges[:0], n)

@@ -3,6 +3,8 @@ package snowflake
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -166,3 +168,178 @@ func (l Layout) sequenceShift() uint {
 
 // mask has the lowest width bits set.
 func mask(width uint) int64 { return int64(1)<<width - 1 }
+
+// String returns the layout as text, which [ParseLayout] reads back. No two
+// layouts have the same text:
+//
+//	41:1ms/w10/s12@1735689600000      Default
+//	38:10ms/w7/s8@1735689600000       JavaScript
+//	41:1ms/d5/w5/s12@1288834974657    Twitter
+//	39:10ms/s8/w16@1409529600000      Sonyflake
+//
+// That is: the bits of time and its unit; then datacenter, worker ID and
+// sequence with their bits, in the order in which they lie in the ID; then the
+// epoch as Unix time in milliseconds.
+func (l Layout) String() string {
+	worker := fmt.Sprintf("/w%d", l.worker)
+	if l.datacenter > 0 {
+		worker = fmt.Sprintf("/d%d%s", l.datacenter, worker)
+	}
+	order := worker + fmt.Sprintf("/s%d", l.sequence)
+	if l.sequenceFirst {
+		order = fmt.Sprintf("/s%d", l.sequence) + worker
+	}
+	return fmt.Sprintf("%d:%v%s@%d", l.time, time.Duration(l.unit), order, l.epoch)
+}
+
+// maxLayoutText is longer than any layout's text. Longer input is refused
+// unparsed, even if it is a megabyte.
+const maxLayoutText = 64
+
+// ParseLayout reads the text of String, and the names of [LayoutNames]. The
+// error wraps [ErrLayout].
+func ParseLayout(text string) (Layout, error) {
+	for _, n := range named {
+		if n.name == text {
+			return n.layout(), nil
+		}
+	}
+	spec, ok := parseSpec(text)
+	if !ok {
+		return Layout{}, fmt.Errorf("%w: %.64q, allowed is %s, or text like %s", ErrLayout, text, allNames(), Default())
+	}
+	l, err := NewLayout(spec)
+	if err != nil {
+		return Layout{}, err
+	}
+	// Each layout has a single text: no +5, 05 or 1000µs, so that texts can be
+	// compared.
+	if l.String() != text {
+		return Layout{}, fmt.Errorf("%w: %q must be written as %s", ErrLayout, text, l)
+	}
+	return l, nil
+}
+
+// parseSpec splits the text into its numbers. It does not check whether they
+// make sense.
+func parseSpec(text string) (s LayoutSpec, ok bool) {
+	if len(text) > maxLayoutText {
+		return s, false
+	}
+	rest, epoch, ok := strings.Cut(text, "@")
+	millis, err := strconv.ParseInt(epoch, 10, 64)
+	if !ok || err != nil {
+		return s, false
+	}
+	s.Epoch = time.UnixMilli(millis)
+
+	parts := strings.Split(rest, "/")
+	bits, unit, ok := strings.Cut(parts[0], ":")
+	if !ok {
+		return s, false
+	}
+	if s.Time, err = strconv.Atoi(bits); err != nil {
+		return s, false
+	}
+	if s.Unit, err = time.ParseDuration(unit); err != nil {
+		return s, false
+	}
+	for i, part := range parts[1:] {
+		if part == "" {
+			return s, false
+		}
+		width, err := strconv.Atoi(part[1:])
+		if err != nil {
+			return s, false
+		}
+		switch part[0] {
+		case 'd':
+			s.Datacenter = width
+		case 'w':
+			s.Worker = width
+		case 's':
+			s.Sequence = width
+			s.SequenceFirst = i == 0
+		default:
+			return s, false
+		}
+	}
+	return s, true
+}
+
+// named are the layouts that have a name.
+var named = []struct {
+	name   string
+	layout func() Layout
+}{
+	{"default", Default},
+	{"js", JavaScript},
+	{"twitter", Twitter},
+	{"discord", Discord},
+	{"instagram", Instagram},
+	{"sonyflake", Sonyflake},
+}
+
+// LayoutNames are the names that [ParseLayout] accepts.
+func LayoutNames() []string {
+	names := make([]string, len(named))
+	for i, n := range named {
+		names[i] = n.name
+	}
+	return names
+}
+
+// allNames are the names as a text lists them.
+func allNames() string { return strings.Join(LayoutNames(), ", ") }
+
+// Default ("default") is 41 bits of milliseconds since 2025, 10 bits of worker
+// ID, 12 bits of sequence: 1,024 workers with 4,096,000 IDs a second each,
+// until September 2094.
+func Default() Layout {
+	return Layout{epoch: 1735689600000, unit: int64(time.Millisecond), time: 41, worker: 10, sequence: 12}
+}
+
+// JavaScript ("js") has all IDs below 2^53, so that they are exact in
+// JavaScript and anywhere else where numbers are floating point: 38 bits of 10
+// ms since 2025, 7 bits of worker ID, 8 bits of sequence.
+//
+// It has ten bits less than Default. It keeps a long lifetime, until February
+// 2112, because IDs outlive plans. The unit of 10 ms costs the least: IDs sort
+// by time only as well as the workers' clocks agree, which is not much better.
+// So 128 workers are left, many more than most installations have, with spare
+// IDs for processes that just died. Each makes 25,600 IDs a second, all
+// 3,276,800.
+func JavaScript() Layout {
+	return Layout{epoch: 1735689600000, unit: int64(10 * time.Millisecond), time: 38, worker: 7, sequence: 8}
+}
+
+// Twitter ("twitter") is the original layout. It differs from Default in two
+// ways: the worker ID is split into 5 bits of datacenter and 5 bits of worker,
+// and its epoch is 4 November 2010. Leaf and bwmarrin/snowflake have the same
+// bits and epoch, without the split.
+func Twitter() Layout {
+	return Layout{epoch: 1288834974657, unit: int64(time.Millisecond), time: 41, datacenter: 5, worker: 5, sequence: 12}
+}
+
+// Discord ("discord") has Twitter's bits since 2015. Discord's internal worker
+// is the datacenter here, and its process the worker. It counts the sign bit to
+// the time, which makes no difference before 2084.
+func Discord() Layout {
+	return Layout{epoch: 1420070400000, unit: int64(time.Millisecond), time: 41, datacenter: 5, worker: 5, sequence: 12}
+}
+
+// Instagram ("instagram") has 13 bits of worker ID, which is the shard there,
+// 10 bits of sequence, and milliseconds since 24 August 2011. Instagram has 41
+// bits of time, up to the sign bit of the 64. IDs here are never negative, so
+// 40 are left, and the lifetime is half as long: until June 2046. Until then
+// the bits are the same.
+func Instagram() Layout {
+	return Layout{epoch: 1314220021721, unit: int64(time.Millisecond), time: 40, worker: 13, sequence: 10}
+}
+
+// Sonyflake ("sonyflake") is the layout of sony/sonyflake: 39 bits of 10 ms
+// since September 2014, 8 bits of sequence, and then 16 bits of machine ID.
+// (Version 2 of it starts in 2025 by default.)
+func Sonyflake() Layout {
+	return Layout{epoch: 1409529600000, unit: int64(10 * time.Millisecond), time: 39, sequence: 8, worker: 16, sequenceFirst: true}
+}

@@ -105,3 +105,64 @@ func (e *EntryError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *EntryError) Unwrap() error { return e.Err }
+
+// ErrRegressed is wrapped by every [RegressionError].
+var ErrRegressed = problem.New(problem.Regressed, "the register regressed")
+
+// RegressionError reports a bucket that holds less than it did before, or was
+// replaced. Nothing is granted until an administrator raises the counters: tag
+// raise --all.
+type RegressionError struct {
+	Bucket      string
+	Seen, Found uint64 // sequences of its stream
+	Reason      string // set if the sequences do not show it
+
+	// Short is the number of IDs by which a raise was too small: with that many
+	// more, the register would not look regressed. It is 0 if no raise was.
+	Short int64
+}
+
+func (e *RegressionError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("%v: bucket %s %s", ErrRegressed, e.Bucket, e.Reason)
+	}
+	return fmt.Sprintf("%v: bucket %s is at sequence %d, was at %d", ErrRegressed, e.Bucket, e.Found, e.Seen)
+}
+
+// Unwrap returns [ErrRegressed].
+func (e *RegressionError) Unwrap() error { return ErrRegressed }
+
+// UnsafeTableError is the ErrSetup of a table that may lose rows in a crash, or
+// that may be not be the counting table.
+type UnsafeTableError struct {
+	Kind string // as found, such as ENGINE=MEMORY, UNLOGGED or a view
+	Want string // as required
+}
+
+func (e *UnsafeTableError) Error() string {
+	return fmt.Sprintf("%v: the table is %s, which may lose granted ranges; it must be %s", ErrSetup, e.Kind, e.Want)
+}
+
+// Unwrap returns ErrSetup.
+func (e *UnsafeTableError) Unwrap() error { return ErrSetup }
+
+// UnsafeSettingError is a database setting that acknowledges commits before
+// they are on disk. IDs can then be issued twice after a crash.
+type UnsafeSettingError struct {
+	Setting string
+	Value   string
+	Want    string
+}
+
+func (e *UnsafeSettingError) Error() string {
+	return fmt.Sprintf("%s is %s, should be %s: the database can lose acknowledged commits in a crash", e.Setting, e.Value, e.Want)
+}
+
+// Problem is part of [problem.Problem].
+func (e *UnsafeSettingError) Problem() (problem.Kind, []any) {
+	return problem.UnsafeSetting, []any{e.Setting, e.Want}
+}
+
+// ErrSettingUnknown reports a setting that the database does not reveal, for
+// example to a user without the right to read it.
+var ErrSettingUnknown = problem.New(problem.UnknownSetting, "the database does not reveal a setting")

@@ -71,7 +71,7 @@ type Config struct {
 	Role   Role
 
 	// Installation, if set, is the ID of the installation that JetStream must
-	// have: New creates nothing in another one. After a reconnect to another
+	// have: nothing is created in another one. After a reconnect to another
 	// one, the process stands by.
 	Installation string
 
@@ -131,6 +131,16 @@ func (c Config) WithDefaults() Config {
 		c.Log = zap.NewNop()
 	}
 	return c
+}
+
+// complete is WithDefaults, with a JetStream, and checks the configuration.
+func (c Config) complete() (Config, error) {
+	c = c.WithDefaults()
+	err := c.Check()
+	if err == nil && c.JetStream == nil {
+		c.JetStream, err = jetstream.New(c.Control)
+	}
+	return c, err
 }
 
 // Check returns the first error of the configuration, with the allowed values.

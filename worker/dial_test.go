@@ -85,7 +85,7 @@ func checkLike(t *testing.T, conn *nats.Conn) {
 
 // startPair runs a cluster of two servers without JetStream, which survives the
 // loss of a server.
-func startPair(t *testing.T, config *tls.Config) (servers [2]*natstest.Server) {
+func startPair(t *testing.T, config *tls.Config) (servers [2]*natstest.Node) {
 	t.Helper()
 	var routes []*url.URL
 	for range servers {

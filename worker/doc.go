@@ -12,16 +12,15 @@
 //	process.go       a process: its parts, in starting order
 //	internal/answer  a request: answered, parked, or refused
 //	internal/supply  a worker's loads and the grants that answer them
-//	internal/load    a loader: queues, slots, the store's health, look-ups
-//	groups.go        the two queue groups of a worker
-//	queuegroup.go    entering and leaving a queue group, overload
-//	endpointconn.go  a queue group member on its own connection (dial.go)
-//	queuedelay.go    the delay of requests in queues
+//	internal/loader  a loader: queues, slots, the store's health, look-ups
+//	groups.go        the queue groups of a worker: entering, leaving, overload
+//	endpointconn.go  a queue group member on its own connection (dial.go), and
+//	                 the delay of requests in queues
 //	workerid.go      the worker ID of snowflake IDs
 //	direct.go        requests that arrive otherwise than by NATS
 //	installation.go  another installation on the same subjects
-//	service.go       the process in the NATS services API
-//	processes.go     requests to all processes; report.go: their answers
+//	processes.go     the process in the NATS services API; requests to all
+//	report.go        what a process reports; its metrics
 //
 // docs/walks.md follows a request, a load and a start through the files.
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -27,15 +28,14 @@ func countLost(t *testing.T, caller *nats.Conn, subject string, n int) (lost int
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			told := eventually(t, "a reply", func() bool {
+			err := natstest.Await(natstest.Patience, "a reply", func() error {
 				_, err := caller.Request(subject, messages.EncodeCount(1), natstest.Patience)
 				if errors.Is(err, nats.ErrTimeout) {
-					missing.Add(1)
-					return true
+					err = fmt.Errorf("%w: %w", natstest.ErrFinal, err)
 				}
-				return err == nil
+				return err
 			})
-			if !told {
+			if err != nil {
 				missing.Add(1)
 			}
 		})
@@ -52,12 +52,12 @@ func TestNoGhostAtAnyStage(t *testing.T) {
 	stages := map[string]func(g *ghostHunt){
 		"never":                       func(g *ghostHunt) { g.leave() },
 		"before leaving":              func(g *ghostHunt) { g.away(func() { g.leave() }) },
-		"just before, back at once":   func(g *ghostHunt) { g.tap.cut(false); g.leave() },
-		"right after":                 func(g *ghostHunt) { g.leave(); g.tap.cut(false) },
-		"before UNSUB":                func(g *ghostHunt) { g.cutAt(false, "UNSUB", false) },
-		"after UNSUB":                 func(g *ghostHunt) { g.cutAt(false, "UNSUB", true) },
-		"before the answer to UNSUB":  func(g *ghostHunt) { g.cutAt(true, "PONG", false) },
-		"after the answer":            func(g *ghostHunt) { g.cutAt(true, "PONG", true) },
+		"just before, back at once":   func(g *ghostHunt) { g.tap.Cut(); g.leave() },
+		"right after":                 func(g *ghostHunt) { g.leave(); g.tap.Cut() },
+		"before UNSUB":                func(g *ghostHunt) { g.cutAt(proxy.ToServer, "UNSUB", false) },
+		"after UNSUB":                 func(g *ghostHunt) { g.cutAt(proxy.ToServer, "UNSUB", true) },
+		"before the answer to UNSUB":  func(g *ghostHunt) { g.cutAt(proxy.ToClient, "PONG", false) },
+		"after the answer":            func(g *ghostHunt) { g.cutAt(proxy.ToClient, "PONG", true) },
 		"before, and again at SUB":    func(g *ghostHunt) { g.cutAgainAt("SUB ids.snowflake", false) },
 		"before, and again after SUB": func(g *ghostHunt) { g.cutAgainAt("SUB ids.snowflake", true) },
 		"leaving at SUB":              func(g *ghostHunt) { g.leaveAt("SUB ids.snowflake") },
@@ -85,7 +85,7 @@ func TestNoGhostAtAnyStage(t *testing.T) {
 type ghostHunt struct {
 	t      *testing.T
 	net    Account
-	tap    *tap
+	tap    *proxy.Proxy
 	base   *nats.Conn // the process's, through the tap
 	caller *nats.Conn // not through the tap
 	group  *queueGroup
@@ -98,10 +98,10 @@ type ghostHunt struct {
 func newGhostHunt(t *testing.T) *ghostHunt {
 	t.Helper()
 	net := NewAccount(t)
-	g := &ghostHunt{t: t, net: net, tap: startTap(t, shared.running.ClientURL()), caller: net.Connect(t), gate: make(chan struct{}), members: make(chan *endpointConn, 100)}
+	g := &ghostHunt{t: t, net: net, tap: proxy.Start(t, shared.running.ClientURL()), caller: net.Connect(t), gate: make(chan struct{}), members: make(chan *endpointConn, 100)}
 	g.release = sync.OnceFunc(func() { close(g.gate) })
 	t.Cleanup(g.release)
-	g.base = connectTo(t, g.tap.url(), net.login())
+	g.base = connectTo(t, g.tap.URL(), net.login())
 	g.group = newQueueGroup(zap.NewNop())
 	g.group.start()
 	t.Cleanup(g.group.close)
@@ -122,7 +122,7 @@ func newGhostHunt(t *testing.T) *ghostHunt {
 // open opens the member.
 func (g *ghostHunt) open() (member, error) {
 	service := micro.Config{Name: snowflakeServiceName, Version: "0.0.1", QueueGroup: "ids"}
-	c, err := openEndpoint(g.base, service, "snowflake", "ids.snowflake", newQueueDelay(natstest.Patience), held{gate: g.gate})
+	c, err := openEndpoint(g.base, service, "snowflake", "ids.snowflake", &queueDelay{limit: natstest.Patience}, held{gate: g.gate})
 	if err != nil {
 		return nil, err
 	}
@@ -163,15 +163,15 @@ func (g *ghostHunt) makeBacklog() *nats.Subscription {
 
 // away does something while the connection is lost.
 func (g *ghostHunt) away(do func()) {
-	g.tap.cut(true)
+	g.tap.Refuse()
 	natstest.Eventually(g.t, "the connection is away", func() bool { return !g.base.IsConnected() && g.group.missing() != nil })
 	do()
-	g.tap.open()
+	g.tap.Mend()
 }
 
 // cutAt leaves and loses the connection where a text is sent.
-func (g *ghostHunt) cutAt(server bool, text string, after bool) {
-	sprung := g.tap.arm(server, text, after)
+func (g *ghostHunt) cutAt(to proxy.Direction, text string, after bool) {
+	sprung := g.tap.CutAt(to, text, after)
 	g.leave()
 	g.await(sprung)
 }
@@ -179,9 +179,9 @@ func (g *ghostHunt) cutAt(server bool, text string, after bool) {
 // leaveAt loses the connection, and leaves when a text is sent at the
 // reconnect.
 func (g *ghostHunt) leaveAt(text string) {
-	g.tap.cut(true)
-	sprung := g.tap.arm(false, text, true)
-	g.tap.open()
+	g.tap.Refuse()
+	sprung := g.tap.CutAt(proxy.ToServer, text, true)
+	g.tap.Mend()
 	g.await(sprung)
 	g.leave()
 }
@@ -198,10 +198,10 @@ func (g *ghostHunt) await(sprung <-chan struct{}) {
 // cutAgainAt loses the connection, leaves, and loses the connection again where
 // a text is sent, if it is.
 func (g *ghostHunt) cutAgainAt(text string, after bool) {
-	g.tap.cut(true)
-	g.tap.arm(false, text, after)
+	g.tap.Refuse()
+	g.tap.CutAt(proxy.ToServer, text, after)
 	g.leave()
-	g.tap.open()
+	g.tap.Mend()
 }
 
 // check fails the test if the server has a ghost in the group.
@@ -229,9 +229,9 @@ func TestCutsLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	rounds, random := tier.Pick(5, 200), moments{NewRandom(t)}
 	net := NewAccount(t)
-	tap := startTap(t, shared.running.ClientURL())
+	tap := proxy.Start(t, shared.running.ClientURL())
 	steady := startOn(t, net, func() *nats.Conn { return net.Connect(t) })
-	shaky := startOn(t, net, func() *nats.Conn { return connectTo(t, tap.url(), net.login()) })
+	shaky := startOn(t, net, func() *nats.Conn { return connectTo(t, tap.URL(), net.login()) })
 	caller := net.Connect(t)
 	groups := shaky.groups
 	for _, a := range []*queueGroups{groups, steady.groups} {
@@ -263,7 +263,7 @@ func TestCutsLoseNoRequest(t *testing.T) {
 func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	t.Helper()
 	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
-	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+	if err := Provision(t.Context(), Config{JetStream: js}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := register.Open(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix})
@@ -295,12 +295,16 @@ type moments struct{ *Random }
 func (m moments) wait(ms int) { time.Sleep(m.Below(time.Duration(ms) * time.Millisecond)) }
 
 // cut cuts all connections once or several times.
-func (m moments) cut(p *tap) {
+func (m moments) cut(p *proxy.Proxy) {
 	for range 1 + m.N(3) {
 		m.wait(15)
-		p.cut(m.N(2) == 0)
+		if m.N(2) == 0 {
+			p.Refuse()
+		} else {
+			p.Cut()
+		}
 		m.wait(40)
-		p.open()
+		p.Mend()
 	}
 }
 
@@ -312,7 +316,7 @@ func (m moments) loseWorkerID(s *workerID) {
 		s.group.answerWith(nil)
 		m.wait(20)
 		if g := s.state.Load().Generator; g != nil {
-			s.group.answerWith(snowflakeRequests{s.process, g})
+			s.group.answerWith(snowflakeRequests{s.entrance, g})
 		}
 	}
 }
@@ -354,7 +358,7 @@ func TestLeavingNeverReconnects(t *testing.T) {
 	if err := conn.Flush(); err != nil { // a process that leaves must detect it
 		t.Fatal(err)
 	}
-	g.tap.cut(false)
+	g.tap.Cut()
 	natstest.Eventually(t, "the process is connected again", func() bool { return g.base.IsConnected() && g.base.Flush() == nil })
 	natstest.Eventually(t, "the connection that was left is closed", conn.IsClosed)
 	if n := conn.Stats().Reconnects; n != 0 {

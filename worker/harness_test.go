@@ -38,7 +38,7 @@ type network interface {
 }
 
 // newStore returns a handle on the installation's register, made if missing.
-func newStore(t testing.TB, net network, replicas int) *register.Store {
+func newStore(t testing.TB, net network, replicas int) *register.Register {
 	t.Helper()
 	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
 	if err := register.Create(t.Context(), js, messages.DefaultPrefix, replicas); err != nil {
@@ -80,6 +80,9 @@ func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, erro
 
 // start makes a process with a function, and starts it.
 func start(ctx context.Context, cfg worker.Config, newProcess func(context.Context, worker.Config) (*worker.Process, error)) (*worker.Process, error) {
+	if err := worker.Provision(ctx, cfg); err != nil {
+		return nil, err
+	}
 	p, err := newProcess(ctx, cfg)
 	if err != nil {
 		return nil, err

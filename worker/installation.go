@@ -46,7 +46,14 @@ import (
 // serve. A copy of an installation, including its buckets, has the same ID and
 // is not detected.
 type installationWatch struct {
-	process    *Process
+	cfg    *Config
+	timing timing
+	self   ProcessIdentity
+	// makes the process visible
+	register func() (micro.Service, error)
+	// leaves all queue groups to another installation, or rejoins them
+	leave func(standsBy bool)
+
 	background *goroutines.Group
 	service    micro.Service // between Start and Stop
 
@@ -67,17 +74,13 @@ const (
 	lookAgain        = 250 * time.Millisecond // after a look that failed
 )
 
-func newInstallationWatch(p *Process) *installationWatch {
-	return &installationWatch{process: p, background: goroutines.New()}
-}
-
 // Start registers the service of the process, and then looks for conflicting
 // installations. The error is a [*ForeignError] if the process must not serve
 // next to another installation.
 func (w *installationWatch) Start(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.process.timing.start)
+	ctx, cancel := context.WithTimeout(ctx, w.timing.start)
 	defer cancel()
-	if w.service, err = w.process.register(); err != nil {
+	if w.service, err = w.register(); err != nil {
 		return err
 	}
 	foreign, err := w.look(ctx)
@@ -101,7 +104,7 @@ func (w *installationWatch) Stop() error { return unlessClosed(w.service.Stop())
 // begin starts the looks for other installations. All parts have started.
 func (w *installationWatch) begin() {
 	w.background.Start(w.run)
-	if w.process.cfg.Installation != "" {
+	if w.cfg.Installation != "" {
 		w.background.Start(w.checkPin)
 	}
 }
@@ -117,7 +120,7 @@ func (w *installationWatch) run(ctx context.Context) {
 	missed := 0 // looks without an older installation
 	logged := ""
 	for {
-		interval := w.process.timing.look
+		interval := w.timing.look
 		if w.left.Load() != nil {
 			interval /= standbyLooks
 		}
@@ -138,7 +141,7 @@ func (w *installationWatch) run(ctx context.Context) {
 				w.standBy(&f.ForeignError)
 			case f.serves && logged != f.Other.Installation:
 				logged = f.Other.Installation
-				w.process.cfg.Log.Error("younger installation on the same subjects", zap.Error(&f.ForeignError))
+				w.cfg.Log.Error("younger installation on the same subjects", zap.Error(&f.ForeignError))
 			}
 		}
 		if missed >= looksUntilReturn {
@@ -150,7 +153,7 @@ func (w *installationWatch) run(ctx context.Context) {
 // standBy leaves the queue groups for an older installation.
 func (w *installationWatch) standBy(why *ForeignError) {
 	if w.left.Swap(why) == nil {
-		w.process.cfg.Log.Error("standing by for an older installation", zap.Error(why))
+		w.cfg.Log.Error("standing by for an older installation", zap.Error(why))
 		w.join()
 	}
 }
@@ -158,7 +161,7 @@ func (w *installationWatch) standBy(why *ForeignError) {
 // comeBack rejoins the queue groups.
 func (w *installationWatch) comeBack() {
 	if left := w.left.Swap(nil); left != nil {
-		w.process.cfg.Log.Warn("older installation gone, serving again", zap.String("other", left.Other.Installation))
+		w.cfg.Log.Warn("older installation gone, serving again", zap.String("other", left.Other.Installation))
 		w.join()
 	}
 }
@@ -176,7 +179,7 @@ func (w *installationWatch) join() {
 	if standsBy {
 		w.serving.Store(false)
 	}
-	w.process.standBy(standsBy)
+	w.leave(standsBy)
 	if !standsBy {
 		w.serving.Store(true)
 	}
@@ -189,7 +192,7 @@ const pinPoll = time.Second
 // installation. In another one the process stands by: its buffers are not of
 // that installation. Without any, it serves from its buffers.
 func (w *installationWatch) checkPin(ctx context.Context) {
-	cfg := &w.process.cfg
+	cfg := w.cfg
 	for checked := uint64(0); ; pause.For(ctx, pinPoll) {
 		if ctx.Err() != nil {
 			return
@@ -198,7 +201,7 @@ func (w *installationWatch) checkPin(ctx context.Context) {
 		if reconnects == checked && w.pinned.Load() == nil {
 			continue
 		}
-		look, cancel := context.WithTimeout(ctx, w.process.timing.start)
+		look, cancel := context.WithTimeout(ctx, w.timing.start)
 		err := agreement.CheckPin(look, cfg.JetStream, cfg.Prefix, cfg.Installation)
 		cancel()
 		var wrong *agreement.PinError
@@ -236,7 +239,7 @@ type foreignProcess struct {
 // look returns the processes of conflicting installations. A look without the
 // process's own answer is an error: it proves nothing.
 func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess, err error) {
-	conn, prefix, self := w.process.cfg.Control, w.process.cfg.Prefix, w.process.self
+	conn, prefix, self := w.cfg.Control, w.cfg.Prefix, w.self
 	all, err := listProcesses(ctx, conn, prefix, w.quiet())
 	if err != nil {
 		return nil, err
@@ -269,10 +272,10 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 // only this process is subscribed: one that subscribes later looks later, and
 // finds this process.
 func (w *installationWatch) quiet() time.Duration {
-	if interest := w.process.cfg.Interest; interest != nil && interest(askSubject(micro.PingVerb)) == 1 {
+	if interest := w.cfg.Interest; interest != nil && interest(askSubject(micro.PingVerb)) == 1 {
 		return 0
 	}
-	return w.process.timing.quiet
+	return w.timing.quiet
 }
 
 // ready returns why the process does not serve, except for reasons of the queue

@@ -15,10 +15,8 @@ import (
 func TestLookWithoutOwnAnswer(t *testing.T) {
 	t.Parallel()
 	net := NewAccount(t)
-	w := newInstallationWatch(&Process{
-		cfg: Config{Control: net.Connect(t)}.WithDefaults(), self: ProcessIdentity{Instance: "own", Installation: "ours"},
-		timing: timing{quiet: answersQuiet},
-	})
+	cfg := Config{Control: net.Connect(t)}.WithDefaults()
+	w := &installationWatch{cfg: &cfg, self: ProcessIdentity{Instance: "own", Installation: "ours"}, timing: timing{quiet: answersQuiet}}
 	look := func() error {
 		foreign, err := w.look(t.Context())
 		if len(foreign) > 0 {
@@ -57,11 +55,11 @@ func TestLookWithoutOwnAnswer(t *testing.T) {
 func TestLookAlone(t *testing.T) {
 	const usual = time.Second
 	of := func(subscribed map[string]int) *installationWatch {
-		p := &Process{timing: timing{quiet: usual}}
+		w := &installationWatch{cfg: &Config{}, timing: timing{quiet: usual}}
 		if subscribed != nil {
-			p.cfg.Interest = func(subject string) int { return subscribed[subject] }
+			w.cfg.Interest = func(subject string) int { return subscribed[subject] }
 		}
-		return newInstallationWatch(p)
+		return w
 	}
 	for _, c := range []struct {
 		subscribed map[string]int

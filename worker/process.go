@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
@@ -75,36 +74,62 @@ type part interface {
 	Stop() error
 }
 
-// New makes a process. It creates missing streams and buckets, and checks that
-// configuration and store match the installation. It calls JetStream, so ctx
+// Provision creates the streams and buckets that a role lacks. It does not
+// change existing ones, but checks the settings that the process relies on. It
+// does not recreate a bucket that other buckets prove to have existed. It
+// checks Config.Installation before it creates anything.
+func Provision(ctx context.Context, cfg Config) error {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return err
+	}
+	if err := checkPin(ctx, &cfg); err != nil {
+		return err
+	}
+	needs := []kv.Resource{agreement.Bucket(cfg.Prefix, cfg.Replicas)}
+	if cfg.Role.Answers() {
+		needs = lease.Resources(cfg.Prefix, cfg.Lease.TTL, cfg.Replicas)
+	}
+	if cfg.Role == RoleWorker { // a loader does when it opens its consumer
+		needs = append(needs, loader.Stream(cfg.Prefix, cfg.Replicas))
+	}
+	if cfg.Role.Loads() {
+		needs = append(needs, register.Bucket(cfg.Prefix, cfg.Replicas))
+	}
+	err = kv.Ensure(ctx, cfg.JetStream, needs...)
+	if err == nil && cfg.Role.Loads() {
+		err = register.Record(ctx, cfg.JetStream, cfg.Prefix)
+	}
+	return err
+}
+
+// New makes a process. It checks that configuration and store match the
+// installation, which [Provision] has created. It calls JetStream, so ctx
 // should have a deadline.
 func New(ctx context.Context, cfg Config) (*Process, error) {
 	return newProcess(ctx, cfg, usualTiming)
 }
 
 func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error) {
-	cfg = cfg.WithDefaults()
-	if err := cfg.Check(); err != nil {
+	cfg, err := cfg.complete()
+	if err != nil {
 		return nil, err
 	}
 	if cfg.Role.Loads() && cfg.Store == nil {
 		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
 	}
-	if cfg.JetStream == nil {
-		var err error
-		if cfg.JetStream, err = jetstream.New(cfg.Control); err != nil {
-			return nil, err
-		}
-	}
-	self, err := joinInstallation(ctx, cfg)
+	self, err := joinInstallation(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Log = cfg.Log.With(zap.String("instance", self.Instance))
-	p := &Process{cfg: cfg, timing: timing, self: self, started: time.Now(), foreign: loadmsg.NewForeign(self.Installation, cfg.Log)}
-	p.watch = newInstallationWatch(p)
+	p := &Process{cfg: cfg, timing: timing, self: self, started: time.Now(), foreign: &loadmsg.Foreign{Installation: self.Installation, Log: cfg.Log}}
+	p.watch = &installationWatch{cfg: &p.cfg, timing: timing, self: self, register: p.register, leave: p.standBy, background: goroutines.New()}
 	if cfg.Role.Loads() {
-		p.makeLoader()
+		p.loader = loader.New(loader.Config{
+			Store: cfg.Store, StoreName: cfg.StoreName, Control: cfg.Control, JS: cfg.JetStream, Prefix: cfg.Prefix, Installation: self.Installation,
+			Replicas: cfg.Replicas, Reservations: cfg.Reservations, MaxStep: cfg.MaxStep, Timeout: timing.store, Foreign: p.foreign, Log: cfg.Log,
+		})
 	}
 	if cfg.Role.Answers() {
 		return p, p.makeWorker(ctx)
@@ -112,20 +137,10 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 	return p, nil
 }
 
-// joinInstallation determines the installation, and checks that it counts in
-// the configured store.
-func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, err error) {
-	if cfg.Installation != "" {
-		if err := agreement.CheckPin(ctx, cfg.JetStream, cfg.Prefix, cfg.Installation); err != nil {
-			return self, err
-		}
-	}
-	if cfg.Role == RoleSnowflake {
-		err = kv.Ensure(ctx, cfg.JetStream, configBucket(cfg.Prefix, cfg.Replicas))
-	} else {
-		err = Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas)
-	}
-	if err != nil {
+// joinInstallation determines the installation, and checks that it uses the
+// configured store.
+func joinInstallation(ctx context.Context, cfg *Config) (self ProcessIdentity, err error) {
+	if err := checkPin(ctx, cfg); err != nil {
 		return self, err
 	}
 	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
@@ -144,38 +159,35 @@ func joinInstallation(ctx context.Context, cfg Config) (self ProcessIdentity, er
 	return self, err
 }
 
-func (p *Process) makeLoader() {
-	c := &p.cfg
-	p.loader = loader.New(loader.Config{
-		Store: c.Store, StoreName: c.StoreName, Control: c.Control, JS: c.JetStream, Prefix: c.Prefix, Installation: p.self.Installation,
-		Replicas: c.Replicas, Reservations: c.Reservations, MaxStep: c.MaxStep, Timeout: p.timing.store, Foreign: p.foreign, Log: c.Log,
-	})
+func checkPin(ctx context.Context, cfg *Config) error {
+	if cfg.Installation == "" {
+		return nil
+	}
+	return agreement.CheckPin(ctx, cfg.JetStream, cfg.Prefix, cfg.Installation)
 }
 
 // makeWorker makes the parts that answer requests.
 func (p *Process) makeWorker(ctx context.Context) error {
-	var alloc *allocator.Allocator
-	if p.cfg.Role.AnswersSegments() {
-		p.makeSupply()
-		alloc = p.supply.Allocator()
-	}
 	c := &p.cfg
-	p.answers = answer.New(answer.Config{Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests}, alloc)
-	id, err := openWorkerID(ctx, p)
-	p.groups = newQueueGroups(p, id)
+	g := &queueGroups{timeout: p.timing.start}
+	if c.Role.AnswersSegments() {
+		cfg := supply.Config{
+			Prefix: c.Prefix, Instance: p.self.Instance, Installation: p.self.Installation, Control: c.Control, JS: c.JetStream,
+			MaxStep: c.MaxStep, Wait: c.Wait, Foreign: p.foreign, Log: c.Log,
+		}
+		if p.loader != nil {
+			cfg.Own = p.loader.Load
+		}
+		p.supply = supply.New(cfg)
+		g.alloc = p.supply.Allocator()
+		g.segments = newQueueGroup(c.Log.With(zap.String("group", "segment")))
+	}
+	p.answers = answer.New(answer.Config{Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests}, g.alloc)
+	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, service: p.service}
+	p.groups = g
+	var err error
+	g.workerID, err = openWorkerID(ctx, c, p.self, g.entrance)
 	return err
-}
-
-func (p *Process) makeSupply() {
-	c := &p.cfg
-	cfg := supply.Config{
-		Prefix: c.Prefix, Instance: p.self.Instance, Installation: p.self.Installation, Control: c.Control, JS: c.JetStream,
-		MaxStep: c.MaxStep, Wait: c.Wait, Foreign: p.foreign, Log: c.Log,
-	}
-	if p.loader != nil {
-		cfg.Own = p.loader.Load
-	}
-	p.supply = supply.New(cfg)
 }
 
 // parts are the parts that the role has, in starting order. The watch comes
@@ -369,20 +381,6 @@ func DropTags(ctx context.Context, conn *nats.Conn, prefix messages.Prefix, tags
 // list their own resources. Replicas are 1 to 5, odd.
 func Resources(prefix messages.Prefix, replicas int) []kv.Resource {
 	return loader.Resources(prefix, replicas)
-}
-
-// Provision creates the load stream and the config bucket if they are missing.
-// It does not change existing ones, but checks the settings that the load path
-// relies on. It does not recreate a config bucket: if the register or the clock
-// bucket has entries, the config bucket existed.
-func Provision(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	return kv.Ensure(ctx, js, loader.Stream(prefix, replicas), configBucket(prefix, replicas))
-}
-
-// configBucket is the config bucket, with the evidence that it existed.
-func configBucket(prefix messages.Prefix, replicas int) kv.Resource {
-	return agreement.Bucket(prefix, replicas,
-		kv.HasEntries(register.BucketName(prefix)), kv.HasEntries(lease.ClockBucketName(prefix)))
 }
 
 // LoaderConsumer is the name of the durable consumer that all loaders share.

@@ -36,12 +36,12 @@ func TestQueueDelay(t *testing.T) {
 	<-arrived
 	blocked := time.Now()
 	var at time.Time
-	natstest.Eventually(t, "who waits is late", func() bool { at = time.Now(); return delay.isLate() })
+	natstest.Eventually(t, "who waits is late", func() bool { at = time.Now(); return delay.late.Load() })
 	if waited := at.Sub(blocked); waited < delay.limit-probeEvery {
 		t.Errorf("late after %v, want %v", waited, delay.limit)
 	}
 	close(gate)
-	natstest.Eventually(t, "no request is late", func() bool { return !delay.isLate() })
+	natstest.Eventually(t, "no request is late", func() bool { return !delay.late.Load() })
 }
 
 // TestQueueDelayWithoutServer: on a lost connection no request waits, and none
@@ -51,7 +51,7 @@ func TestQueueDelayWithoutServer(t *testing.T) {
 	srv := natstest.Start(t)
 	conn := srv.Connect(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	delay := newQueueDelay(time.Second)
+	delay := &queueDelay{limit: time.Second}
 	ended := make(chan struct{})
 	go func() { delay.run(ctx, conn); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
@@ -63,7 +63,7 @@ func TestQueueDelayWithoutServer(t *testing.T) {
 	natstest.Eventually(t, "probes are put", func() bool { return probes() > 0 })
 	srv.Stop()
 	natstest.Eventually(t, "no probes are left", func() bool { return !conn.IsConnected() && probes() == 0 })
-	if delay.isLate() {
+	if delay.late.Load() {
 		t.Error("requests are late without a server")
 	}
 }
@@ -74,13 +74,13 @@ func TestQueueDelayWithoutServer(t *testing.T) {
 func TestFrozenServerIsNoOverload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		delay := newQueueDelay(time.Second)
+		delay := &queueDelay{limit: time.Second}
 		delay.add(7)
 		time.Sleep(time.Second + probeEvery)
-		if delay.add(7); delay.isLate() {
+		if delay.add(7); delay.late.Load() {
 			t.Error("nothing arrived, and yet requests are late")
 		}
-		if delay.add(8); !delay.isLate() {
+		if delay.add(8); !delay.late.Load() {
 			t.Error("a message arrived later, and yet no request is late")
 		}
 	})
@@ -91,7 +91,7 @@ func TestFrozenServerIsNoOverload(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		delay := newQueueDelay(time.Second)
+		delay := &queueDelay{limit: time.Second}
 		const answers = 10
 		began := time.Now()
 		go func() {

@@ -1,15 +1,11 @@
 package worker_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,107 +18,14 @@ import (
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/worker"
 )
 
-// link carries a leaf node's connection to its hub. It is cut at first.
-type link struct {
-	hub string // its address for leaf nodes
-
-	mu    sync.RWMutex // locked for writing while the link is frozen
-	conns sync.Map     // open connections, both sides
-	up    chan struct{}
-	wg    sync.WaitGroup
-}
-
-// startLink listens until the test ends, and returns its address.
-func startLink(t *testing.T, hub string) (l *link, address string) {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l = &link{hub: hub, up: make(chan struct{}, 1)}
-	l.wg.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			l.wg.Go(func() { l.serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		l.cut()
-		l.wg.Wait()
-	})
-	return l, listener.Addr().String()
-}
-
-// join brings the link up, from the leaf node's next attempt on.
-func (l *link) join() { l.up <- struct{}{} }
-
-// cut takes the link down.
-func (l *link) cut() {
-	select {
-	case <-l.up:
-	default:
-	}
-	l.conns.Range(func(conn, _ any) bool { _ = conn.(net.Conn).Close(); return true })
-}
-
-// freeze stops both directions, and keeps the connection. It returns a function
-// that ends that.
-func (l *link) freeze() (thaw func()) {
-	l.mu.Lock()
-	return sync.OnceFunc(l.mu.Unlock)
-}
-
-func (l *link) serve(leaf net.Conn) {
-	defer func() { _ = leaf.Close() }()
-	select {
-	case <-l.up:
-		l.up <- struct{}{}
-	default:
-		return
-	}
-	hub, err := new(net.Dialer).DialContext(context.Background(), "tcp", l.hub)
-	if err != nil {
-		return
-	}
-	var copying sync.WaitGroup
-	for _, from := range []net.Conn{leaf, hub} {
-		to := hub
-		if from == hub {
-			to = leaf
-		}
-		l.conns.Store(from, true)
-		copying.Go(func() {
-			_, _ = io.Copy(lockedWriter{l, to}, from)
-			_, _ = leaf.Close(), hub.Close()
-			l.conns.Delete(from)
-		})
-	}
-	copying.Wait()
-}
-
-// lockedWriter writes while the link is not frozen.
-type lockedWriter struct {
-	*link
-	to net.Conn
-}
-
-func (w lockedWriter) Write(b []byte) (int, error) {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return w.to.Write(b)
-}
-
 // regions are a hub and a leaf node, each with a JetStream domain of its own.
 type regions struct {
-	hub, leaf *natstest.Server
-	link      *link
+	hub, leaf *natstest.Node
+	link      *proxy.Proxy // of the leaf node to its hub, which is refused at first
 }
 
 func startRegions(t *testing.T) regions {
@@ -133,12 +36,12 @@ func startRegions(t *testing.T) regions {
 		o.JetStreamDomain = "hub"
 		o.LeafNode.Host, o.LeafNode.Port, o.LeafNode.NoAdvertise = "127.0.0.1", port, true
 	})
-	var address string
-	r.link, address = startLink(t, fmt.Sprint("127.0.0.1:", port))
+	r.link = proxy.Start(t, fmt.Sprint("127.0.0.1:", port))
+	r.link.Refuse()
 	r.leaf = natstest.Start(t, func(o *server.Options) {
 		o.JetStreamDomain = "leaf"
 		o.LeafNode.ReconnectInterval = 50 * time.Millisecond
-		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: address}}}}
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: r.link.Addr()}}}}
 	})
 	return r
 }
@@ -146,7 +49,7 @@ func startRegions(t *testing.T) regions {
 // join brings the link up, and waits for it.
 func (r regions) join(t *testing.T) {
 	t.Helper()
-	r.link.join()
+	r.link.Accept()
 	natstest.Eventually(t, "the link", func() bool {
 		return r.hub.Running().NumLeafNodes() == 1 && r.leaf.Running().NumLeafNodes() == 1
 	})
@@ -159,7 +62,7 @@ func ofDatacenter(datacenter int64) worker.Config {
 	return worker.Config{Role: worker.RoleSnowflake, Lease: lease.Config{Layout: snowflake.Twitter(), Datacenter: datacenter, Worker: &id}}
 }
 
-func streamNames(t *testing.T, s *natstest.Server) (names []string) {
+func streamNames(t *testing.T, s *natstest.Node) (names []string) {
 	t.Helper()
 	list := newJetStream(t, s).StreamNames(t.Context())
 	for name := range list.Name() {
@@ -272,7 +175,7 @@ func TestLinkComesLater(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r.link.cut()
+	r.link.Refuse()
 	natstest.Eventually(t, "the younger installation is back", func() bool { return younger.Ready() == nil })
 }
 
@@ -283,7 +186,8 @@ func TestFrozenLink(t *testing.T) {
 	r := startRegions(t)
 	r.join(t)
 	startWorker(t, r.hub, ofDatacenter(0))
-	defer r.link.freeze()()
+	r.link.Hold()
+	defer r.link.Release()
 	edge := startWorker(t, r.leaf, ofDatacenter(1))
 	natstest.Eventually(t, "the region serves alone", func() bool { return edge.Ready() == nil })
 }

@@ -162,18 +162,6 @@ func QueueMembers(t *testing.T, net Account, subject string) (n int) {
 	return n
 }
 
-// eventually is natstest.Eventually for goroutines other than the test's. It
-// reports whether the condition was met.
-func eventually(t testing.TB, what string, cond func() bool) bool {
-	for deadline := time.Now().Add(natstest.Patience); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Errorf("still waiting for: %s", what)
-			return false
-		}
-	}
-	return true
-}
-
 // IsPassing reports whether a caller retries after an error: the machine is
 // slow, or no process answers for the moment.
 func IsPassing(err error) bool {

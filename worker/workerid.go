@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/forecast"
@@ -19,7 +20,10 @@ import (
 // workerID holds a worker ID, and keeps the process in the queue group of
 // snowflake requests while it does. Requests for segments do not depend on it.
 type workerID struct {
-	process    *Process
+	layout     snowflake.Layout
+	control    *nats.Conn
+	log        *zap.Logger
+	entrance   *entrance
 	manager    *lease.Manager
 	group      *queueGroup
 	background *goroutines.Group
@@ -33,22 +37,18 @@ type workerID struct {
 
 var errNotClaimed = errors.New("not claimed yet")
 
-// openWorkerID opens the buckets of worker IDs, creates them if they are
-// missing, and checks layout and clock.
-func openWorkerID(ctx context.Context, p *Process) (*workerID, error) {
-	cfg := p.cfg.Lease
-	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = p.cfg.JetStream, p.cfg.Prefix, p.self.Instance, p.cfg.Log
-	cfg.Installation = p.self.Installation
-	if err := lease.Create(ctx, cfg.JS, cfg.Prefix, cfg.TTL, p.cfg.Replicas); err != nil {
-		return nil, fmt.Errorf("worker IDs: %w", err)
-	}
+// openWorkerID opens the buckets of worker IDs, and checks layout and clock.
+func openWorkerID(ctx context.Context, c *Config, self ProcessIdentity, e *entrance) (*workerID, error) {
+	cfg := c.Lease
+	cfg.JS, cfg.Prefix, cfg.Instance, cfg.Log = c.JetStream, c.Prefix, self.Instance, c.Log
+	cfg.Installation = self.Installation
 	manager, err := lease.Open(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("worker IDs: %w", err)
 	}
 	w := &workerID{
-		process: p, manager: manager, background: goroutines.New(),
-		group: newQueueGroup(p.cfg.Log.With(zap.String("group", "snowflake"))),
+		layout: cfg.Layout, control: c.Control, log: c.Log, entrance: e, manager: manager, background: goroutines.New(),
+		group: newQueueGroup(c.Log.With(zap.String("group", "snowflake"))),
 		tried: make(chan struct{}), failed: make(chan error, 1),
 	}
 	w.state.Store(&lease.State{Err: errNotClaimed})
@@ -71,7 +71,7 @@ func (w *workerID) keep(ctx context.Context) {
 		if state.Generator == nil {
 			w.group.answerWith(nil)
 		} else {
-			w.group.answerWith(snowflakeRequests{w.process, state.Generator})
+			w.group.answerWith(snowflakeRequests{w.entrance, state.Generator})
 		}
 		if first {
 			close(w.tried)
@@ -80,22 +80,9 @@ func (w *workerID) keep(ctx context.Context) {
 	switch {
 	case errors.Is(err, lease.ErrHeld):
 		w.failed <- err
-	case err != nil && w.process.cfg.Control.IsConnected(): // the stop reports a lost server
-		w.process.cfg.Log.Warn("worker ID not released, will expire", zap.Error(err))
+	case err != nil && w.control.IsConnected(): // the stop reports a lost server
+		w.log.Warn("worker ID not released, will expire", zap.Error(err))
 	}
-}
-
-// snowflakeRequests opens members of the queue group of snowflake requests.
-// Each worker ID gets its own member.
-type snowflakeRequests struct {
-	process   *Process
-	generator *snowflake.Generator
-}
-
-func (s snowflakeRequests) open() (member, error) {
-	p := s.process
-	delay := newQueueDelay(p.timing.queued)
-	return openEndpoint(p.cfg.Requests, p.service(snowflakeServiceName), "snowflake", p.cfg.Prefix.Snowflake(), delay, p.answers.Snowflakes(s.generator, &delay.late))
 }
 
 // generator returns the generator of the held worker ID.
@@ -140,7 +127,7 @@ func (w *workerID) collect(to metric.Sink) {
 	f := w.manager.Figures()
 	to.Gauge(clockDiff, f.ClockDiff.Seconds())
 	to.Gauge(leaseReserved, f.Reserved.Seconds())
-	for _, date := range forecast.OfLayout(w.process.cfg.Lease.Layout, time.Now()) {
+	for _, date := range forecast.OfLayout(w.layout, time.Now()) {
 		to.Gauge(layoutEnd, float64(date.At.Unix()), string(date.Limit))
 	}
 }

@@ -125,7 +125,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 		Resources: func(replicas int) []kv.Resource {
 			return resourceFlags{replicas, r.LeaseTTL}.resources(r.Prefix, partAll)
 		},
-		Confirm: func(p backup.Plan) error { return r.confirm(ctx, from, p, in, out, done) },
+		Confirm: func(p backup.RestorePlan) error { return r.confirm(ctx, from, p, in, out, done) },
 		Report:  done.Add,
 	}
 	if r.Replace {
@@ -137,7 +137,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 			return err
 		}
 	}
-	var restored backup.Restored
+	var restored backup.RestoreResult
 	folder := ""
 	progress.Show(func() {
 		if r.Data != "" {
@@ -164,7 +164,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 }
 
 // confirm shows what the restore will do.
-func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.Plan, in input, out output, done *raised) error {
+func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.RestorePlan, in input, out output, done *raised) error {
 	to := io.Writer(out)
 	if out.JSON {
 		to = io.Discard

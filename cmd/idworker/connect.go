@@ -242,8 +242,8 @@ func (d natsDialer) dialToStay(ctx context.Context, name string, own natsconn.Ow
 }
 
 // connect connects a command that ends when its work is done.
-func (i natsFlags) connect() (*nats.Conn, jetstream.JetStream, error) {
-	conn, js, err := i.dial(nats.Name("idworker"), nats.ReconnectBufSize(-1))
+func (i natsFlags) connect(more ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
+	conn, js, err := i.dial(append([]nats.Option{nats.Name("idworker"), nats.ReconnectBufSize(-1)}, more...)...)
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
 		err = fmt.Errorf("%w; start one with idworker serve, or use yours with --server", err)
@@ -275,4 +275,34 @@ func (i natsFlags) withPatientJetStream(ctx context.Context, use func(context.Co
 	defer conn.Close()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	return explainDenied(use(ctx, js))
+}
+
+// storeFlags select the store of segments.
+type storeFlags struct {
+	Store     string `help:"Store: jetstream, mysql://… or postgres://…" default:"jetstream" placeholder:"DSN"`
+	StoreFile string `help:"File with the store's DSN." type:"path" placeholder:"FILE"`
+	Table     string `help:"Leaf table in the database." default:"leaf_alloc"`
+}
+
+// backend parses the flags and the file. A command calls it once, before
+// anything else.
+func (f storeFlags) backend() (backend.Backend, error) { return f.backendOf(new(secretfile.Set)) }
+
+// backendOf is backend for a command that serves.
+func (f storeFlags) backendOf(files *secretfile.Set) (b backend.Backend, err error) {
+	flag := "--store"
+	if f.StoreFile != "" {
+		flag = "--store-file"
+		b, err = backend.ParseFile(files, f.StoreFile, f.Table)
+	} else {
+		b, err = backend.Parse(f.Store, f.Table)
+	}
+	if err == nil {
+		return b, nil
+	}
+	var unread *os.PathError
+	if !errors.Is(err, backend.ErrScheme) && !errors.As(err, &unread) {
+		flag += ", --table"
+	}
+	return b, problem.Usage(fmt.Errorf("%s: %w", flag, err))
 }

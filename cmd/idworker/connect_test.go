@@ -197,7 +197,7 @@ func TestStoreFlags(t *testing.T) {
 	const dsn = "mysql://u:" + canary + "@tcp(127.0.0.1:1)/shop"
 	for name, test := range map[string]struct {
 		flags storeFlags
-		kind  backend.Kind
+		kind  backend.StoreKind
 	}{
 		"default":             {storeFlags{Store: "jetstream", Table: "leaf_alloc"}, backend.JetStream},
 		"flag":                {storeFlags{Store: dsn, Table: "leaf_alloc"}, backend.MySQL},

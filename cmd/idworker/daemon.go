@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
@@ -34,7 +34,7 @@ import (
 type daemon struct {
 	cfg      serverConfig
 	at       natsDialer        // to cfg's server, or the embedded one
-	embedded *embedded.Server  // nil with the user's own server
+	embedded *embedded.NATS    // nil with the user's own server
 	witness  *register.Witness // may be nil
 	// Receives the error that ends an embedded server.
 	gone       chan error
@@ -183,8 +183,10 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	if domain == "" && d.at.Context != "" {
 		domain = "*" // the context may set it
 	}
-	need := rights.Join(d.cfg.examined.Role.Needs(cfg.Prefix), doctor.Role(rights.Admin).Needs(cfg.Prefix)) // what is missing is created
-	own := natsconn.OwnOf(need, domain)
+	own := func(v rights.Violation) bool {
+		need := rights.Join(health.Needs(d.cfg.examined.Role, cfg.Prefix), health.Needs(rights.Admin, cfg.Prefix)) // what is missing is created
+		return natsconn.OwnOf(need, domain)(v)
+	}
 	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", natsconn.OwnSubscriptions, cfg.Log); err != nil {
 		return err
 	}
@@ -196,7 +198,7 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	}
 	d.onClose(cfg.Control.Close)
 	d.conns = []*nats.Conn{cfg.Requests, cfg.Control}
-	d.synced = newSyncWatch(func(ctx context.Context) error { return doctor.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
+	d.synced = newSyncWatch(func(ctx context.Context) error { return health.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
 	starting, explainRequests := natsconn.WhenDenied(ctx, natsconn.OwnSubscriptions, cfg.Requests)
 	starting, explainControl := natsconn.WhenDenied(starting, own, cfg.Control)
 	if d.embedded == nil { // else checked before it listened
@@ -215,10 +217,15 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	return explained
 }
 
-// openProcess opens the store if the role needs one, and creates the process.
+// openProcess creates what is missing, opens the store if the role needs one,
+// and makes the process.
 func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *worker.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error { return worker.Provision(ctx, cfg) })
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case cfg.Role.Loads():
 		segments, err := d.openStore(ctx, cfg)
@@ -239,16 +246,10 @@ func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *w
 	return process, err
 }
 
-// openStore opens the store of a loader: the register, which it creates if it
-// is missing, and the table. Close the store once nothing is in flight.
-func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Store, err error) {
+// openStore opens the store of a loader: the register and the table. Close the
+// store once nothing is in flight.
+func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Segments, err error) {
 	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
-		if err := worker.Provision(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
-			return err
-		}
-		if err := register.Create(ctx, cfg.JetStream, cfg.Prefix, cfg.Replicas); err != nil {
-			return err
-		}
 		segments, err = d.cfg.source.Open(ctx, register.Config{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Log: cfg.Log})
 		return err
 	})
@@ -309,6 +310,7 @@ func (d *daemon) serve(ctx context.Context, out output) error {
 	d.serving.Store(true)
 	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble))
 	d.background.Start(d.synced.run)
+	d.background.Start(d.logProblems)
 	if d.embedded != nil && d.cfg.worker.Role == worker.RoleWorker {
 		d.background.Start(d.warnUnsupplied)
 	}

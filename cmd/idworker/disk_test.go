@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -23,7 +24,7 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full")
 	}
-	data, address, page := filepath.Join(t.TempDir(), "data"), freeAddress(t), freeAddress(t)
+	data, address, page := filepath.Join(t.TempDir(), "data"), freeport.Address(t), freeport.Address(t)
 	s := &site{T: t, url: "nats://" + address}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -84,7 +85,7 @@ func TestFullDisk(t *testing.T) {
 // grants nothing, and name the command that repairs it.
 func TestRegisterIsGone(t *testing.T) {
 	t.Parallel()
-	page := freeAddress(t)
+	page := freeport.Address(t)
 	s := newSite(t, "--http", page, "--max-step", "10", "--max-batch", "10", "--log-level", "fatal")
 	s.must("tag create order --step 10")
 	last := s.ids(s.answered("get order").stdout)[0]
@@ -98,7 +99,7 @@ func TestRegisterIsGone(t *testing.T) {
 	const remedy = "idworker tag raise --all"
 	natstest.Eventually(t, "readyz says it", func() bool {
 		text := fetch(page, "/readyz")
-		return strings.HasPrefix(text, "ready, but the register regressed: ") && strings.Contains(text, remedy)
+		return strings.HasPrefix(text, "ready, but grants nothing: the register regressed: ") && strings.Contains(text, remedy)
 	})
 	natstest.Eventually(t, "doctor says it", func() bool {
 		r := s.at("doctor")

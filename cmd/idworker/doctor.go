@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
@@ -20,7 +23,7 @@ type doctorCmd struct {
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Role         doctor.Role   `help:"Role: all, worker, loader, snowflake, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,snowflake,admin,enricher,auditor,caller"`
+	Role         rights.User   `help:"Role: all, worker, loader, snowflake, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,snowflake,admin,enricher,auditor,caller"`
 	Tag          string        `help:"With --role caller: its only tag."`
 	Layout       string        `help:"Expected layout of snowflake IDs." default:"default"`
 	MaxClockSkew time.Duration `help:"Allowed clock difference from the server." default:"5s"`
@@ -41,25 +44,23 @@ func (d *doctorCmd) Run(ctx context.Context, out output) error {
 	if err := cmp.Or(err, d.resourceFlags.check(d.Prefix), d.checkTag()); err != nil {
 		return err
 	}
-	conn, js, err := d.connect()
+	conn, js, err := d.connect(health.Options()...)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	look := doctor.Doctor{
-		Conn: conn, JetStream: js, Prefix: d.Prefix, Domain: d.JSDomain,
+	collector := &health.Collector{
+		Prefix: d.Prefix, Dial: func() (*nats.Conn, jetstream.JetStream, error) { return conn, js, nil },
 		Role: d.Role, Tag: d.Tag, Resources: d.resources(d.Prefix, partAll), Store: source,
 		AllowUnsynced: d.AllowUnsynced, MaxClockSkew: d.MaxClockSkew, Layout: layout, Explain: explain,
 	}
 	findings := newList[finding](out, "findings")
-	look.Examine(ctx, func(f doctor.Finding) {
-		findings.Add(finding{results[f.Severity], f.What, f.Text})
-		if f.Severity == doctor.Error {
-			err = errChecks
-		}
-	})
+	found := collector.Collect(ctx)
+	for _, d := range found.Diagnoses() {
+		findings.Add(finding{results[d.Severity], d.What, d.Text})
+	}
+	if found.Failed() {
+		err = errChecks
+	}
 	return findings.End(err)
 }
 
@@ -68,7 +69,7 @@ func (d *doctorCmd) checkTag() error {
 	switch {
 	case d.Tag == "":
 		return nil
-	case d.Role != doctor.Role(rights.Caller):
+	case d.Role != rights.Caller:
 		return problem.Usage(errors.New("--tag needs --role caller"))
 	}
 	return messages.CheckTag(d.Tag)
@@ -82,7 +83,7 @@ type finding struct {
 }
 
 // results maps severities to printed results.
-var results = map[doctor.Severity]string{"": "ok", doctor.Warning: "warn", doctor.Error: "fail"}
+var results = map[health.Severity]string{"": "ok", health.Warning: "warn", health.Error: "fail"}
 
 // String formats the finding as a line.
 func (f finding) String() string {

@@ -20,7 +20,7 @@ import (
 // syncWatch checks repeatedly whether NATS servers sync every write. It is not
 // safe for concurrent use.
 type syncWatch struct {
-	check   func(context.Context) error // doctor.CheckSync
+	check   func(context.Context) error // health.CheckSync
 	allowed bool                        // servers need not sync
 	log     *zap.Logger
 	metric  prometheus.Gauge

@@ -20,9 +20,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/cmd/internal/status"
-	"github.com/idworker/idworker/internal/connlimit"
-	"github.com/idworker/idworker/internal/hostheader"
+	"github.com/idworker/idworker/cmd/internal/health"
+	"github.com/idworker/idworker/internal/httpguard"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
@@ -71,7 +71,7 @@ type httpFlags struct {
 // serveHTTP starts the HTTP server, if an address is set. state returns the
 // answer of /readyz; page may be nil. Stop the server last, so that it reports
 // that the process is stopping.
-func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpState, page *status.Page, log *zap.Logger) (stop func(), err error) {
+func (f httpFlags) serveHTTP(ctx context.Context, metrics prometheus.Gatherer, state func() httpState, page *health.StatusPage, log *zap.Logger) (stop func(), err error) {
 	if f.HTTP == "" {
 		return func() {}, nil
 	}
@@ -131,40 +131,49 @@ func (d *daemon) state() httpState {
 	if !d.serving.Load() {
 		return httpState{NotReady: errStarting}
 	}
-	but := d.process.Degraded()
-	if o := d.process.Report(0).Outages; but == nil && o != nil && o.Now {
-		but = fmt.Errorf("store fails: %s", o.Error)
-	}
-	return httpState{NotReady: hinted(d.process.Ready()), But: hinted(but)}
+	notReady, but := health.Readiness(time.Now(), d.report(), d.cfg.examined.MaxClockSkew)
+	return httpState{NotReady: notReady, But: but}
 }
 
-// hinted appends the hint to an error.
-func hinted(err error) error {
-	if err == nil {
-		return nil
+// report returns this process's report, with hints and without tags.
+func (d *daemon) report() worker.Report {
+	r := d.process.Report(0)
+	if err := d.process.Ready(); err != nil && r.NotReady != "" {
+		r.NotReady = explain(err)
 	}
-	return errors.New(explain(err))
+	if err := d.process.Degraded(); err != nil && r.Degraded != "" {
+		r.Degraded = explain(err)
+	}
+	return r
+}
+
+// logEvery is the interval at which a change of the problems is logged.
+const logEvery = time.Minute
+
+// logProblems logs the problems of this process, once a minute if they changed.
+func (d *daemon) logProblems(ctx context.Context) {
+	log := health.Log{To: d.cfg.log}
+	for pause.For(ctx, logEvery); ctx.Err() == nil; pause.For(ctx, logEvery) {
+		log.Write(health.Own(time.Now(), d.report(), d.cfg.examined.MaxClockSkew))
+	}
 }
 
 // page returns the status page, which works before the daemon serves.
-func (d *daemon) page() *status.Page {
-	at := d.cfg.nats
-	return status.NewPage(&status.Collector{
-		Prefix: at.Prefix, Domain: at.JSDomain != "" || at.Context != "",
-		Dial: func() (*nats.Conn, jetstream.JetStream, error) {
-			if !d.serving.Load() {
-				return nil, nil, errStarting
-			}
-			return d.at.dial(status.Options()...)
-		},
-		Self: func() (worker.Report, bool) {
-			if !d.serving.Load() {
-				return worker.Report{}, false
-			}
-			return d.process.Report(worker.MaxReportTags), true
-		},
-		Doctor: d.cfg.examined,
-	})
+func (d *daemon) page() *health.StatusPage {
+	c := d.cfg.examined
+	c.Dial = func() (*nats.Conn, jetstream.JetStream, error) {
+		if !d.serving.Load() {
+			return nil, nil, errStarting
+		}
+		return d.at.dial(health.Options()...)
+	}
+	c.Self = func() (worker.Report, bool) {
+		if !d.serving.Load() {
+			return worker.Report{}, false
+		}
+		return d.process.Report(worker.MaxReportTags), true
+	}
+	return health.NewPage(&c)
 }
 
 // Bounds on HTTP clients. They are tight: the only clients are probes,
@@ -189,11 +198,11 @@ func startHTTP(ctx context.Context, address string, names []string, handler http
 	if err != nil {
 		return nil, nil, err
 	}
-	connections := connlimit.New(httpConnections)
+	connections := httpguard.New(httpConnections)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !hostheader.Trusted(r.Host, names) {
-				http.Error(w, hostheader.Refusal+" with --allow-host", http.StatusForbidden)
+			if !httpguard.Trusted(r.Host, names) {
+				http.Error(w, httpguard.Refusal+" with --allow-host", http.StatusForbidden)
 				return
 			}
 			handler.ServeHTTP(w, r)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 )
@@ -83,7 +84,7 @@ func TestTagsBeforeWorkerID(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log process.Text
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	serve := program(t, "serve", "--server", srv.URL(), "--api", address)
 	serve.Stderr = &log
 	if err := serve.Start(); err != nil {

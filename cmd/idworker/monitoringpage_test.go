@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -31,8 +32,8 @@ func document(t *testing.T, file string) string {
 // joined an installation name that.
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
-	address, enriching := freeAddress(t), freeAddress(t)
-	s := newSite(t, "--http", address, "--api", freeAddress(t), "--api-tokens", writeFile(t, "a-token-that-nobody-uses >\n"))
+	address, enriching := freeport.Address(t), freeport.Address(t)
+	s := newSite(t, "--http", address, "--api", freeport.Address(t), "--api-tokens", writeFile(t, "a-token-that-nobody-uses >\n"))
 	s.must("tag create order")
 	s.answered("get order")
 	js := natstest.JetStream(t, s.nats.Connect(t))

@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
-	"github.com/idworker/idworker/cmd/internal/doctor"
 	"github.com/idworker/idworker/cmd/internal/embedded"
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/agreement"
@@ -71,12 +71,12 @@ var remedies = []struct {
 	{fmt.Errorf("%w: /d: %w", embedded.ErrUnwritten, syscall.EROFS), "make the file system writable first"},
 	{&jetstream.APIError{ErrorCode: 10047}, "set max_file_store"},
 	{&store.RegressionError{Bucket: "ids_register"}, "above every ID granted since: idworker tag raise --all"},
-	{&kv.OlderError{Bucket: "ids_clock", Missing: true}, "then delete key clock_id of the config bucket"},
-	{&kv.OlderError{Bucket: "ids_config", Missing: true}, "nats kv add ids_config"},
-	{&kv.OlderError{Bucket: "ids_register", Missing: true}, "above every ID granted since: idworker tag raise --all"},
-	{doctor.ErrCopies, "idworker provision --replicas 3"},
-	{doctor.ErrShared, "set max_file in the account"},
-	{doctor.ErrNearlyFull, "set max_file in the account"},
+	{&kv.OlderError{Bucket: "ids_clock"}, "then delete key clock_id of the config bucket"},
+	{&kv.OlderError{Bucket: "ids_config"}, "nats kv add ids_config"},
+	{&kv.OlderError{Bucket: "ids_register"}, "above every ID granted since: idworker tag raise --all"},
+	{health.ErrCopies, "idworker provision --replicas 3"},
+	{health.ErrShared, "set max_file in the account"},
+	{health.ErrNearlyFull, "set max_file in the account"},
 	{store.ErrNoTable, "serve --migrate creates it"},
 	{fmt.Errorf("%w: why", enrich.ErrUnproven), "--resume-unproven"},
 	{fmt.Errorf("%w: why", enrich.ErrUndecided), "idworker enrich --resume-after SEQ"},
@@ -93,8 +93,8 @@ var remedies = []struct {
 	{fmt.Errorf("%w: x", tags.ErrNotNotified), "idworker tag rm"},
 	{tags.ErrMaybeCreated, "check with idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them, export again"},
-	{doctor.ErrDifferent, "provision with these flags"},
-	{doctor.ErrOtherLayout, "give workers the same --layout"},
+	{health.ErrDifferent, "provision with these flags"},
+	{health.ErrOtherLayout, "give workers the same --layout"},
 	{&worker.ForeignError{Prefix: "ids"}, "give one another --prefix"},
 	{foreignRegion(snowflake.Twitter()), "give each region another --datacenter"},
 	{foreignRegion(snowflake.Discord()), "give all regions one --layout"},

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -27,13 +28,13 @@ func TestBadInput(t *testing.T) {
 		return all
 	}
 	tags := settings()
-	unused := "nats://" + freeAddress(t)
+	unused := "nats://" + freeport.Address(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = mute.Close() }()
-	taken, free := mute.Addr().String(), freeAddress(t)
+	taken, free := mute.Addr().String(), freeport.Address(t)
 	exposed := strings.Replace(free, "127.0.0.1", "0.0.0.0", 1)
 	const secret = "a-Secret-that-is-not-shown"
 	tokens := writeFile(t, secret+" order.*.*x\n")

@@ -31,7 +31,7 @@ func TestJetStreamDomain(t *testing.T) {
 	s.answered("tag create order --js-domain hub --if-missing")
 	s.answered("get order")
 	s.must("workers --js-domain hub")
-	for net, want := range map[*natstest.Server]int{hub: 5, leaf: 0} {
+	for net, want := range map[*natstest.Node]int{hub: 5, leaf: 0} {
 		if info, err := net.Running().Jsz(nil); err != nil || info.Streams != want {
 			t.Errorf("%d streams, want %d: %v", info.Streams, want, err)
 		}

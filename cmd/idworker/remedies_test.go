@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -275,7 +276,7 @@ func remediesOfFolder(t *testing.T) {
 					t.Errorf("the same number again: %+v", r)
 				}
 			}
-			refused := command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeAddress(t), "--data", data}, c.flags)...)
+			refused := command(t, slices.Concat([]string{"serve", "--log-level", "error", "--listen", freeport.Address(t), "--data", data}, c.flags)...)
 			remedy := strings.TrimSpace("idworker tag raise --all --data " + data + " " + strings.Join(c.flags, " "))
 			args := append(named(t, refused, remedy), "--yes")
 			if r := command(t, args...); r.code != exitOK {
@@ -290,7 +291,7 @@ func remediesOfFolder(t *testing.T) {
 // runs a command, if it is not nil.
 func servesFolder(t *testing.T, data string, given map[int64]bool, command []string, flags ...string) {
 	t.Helper()
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	s := &site{T: t, url: "nats://" + address}
 	s.stop = s.background(slices.Concat([]string{"serve", "--log-level", "error", "--listen", address, "--data", data}, flags)...)
 	defer s.stop()

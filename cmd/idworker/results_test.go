@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -108,7 +109,7 @@ func jsonErrors(s *site) {
 // TestNumbersRunOutWithAClearError uses up tags that begin just below 2^63.
 func TestNumbersRunOutWithAClearError(t *testing.T) {
 	t.Parallel()
-	page := freeAddress(t)
+	page := freeport.Address(t)
 	s := newSite(t, "--max-step", "10", "--max-batch", "10", "--http", page)
 	const first = math.MaxInt64 - 30
 	s.must("tag create last --step 5 --max-step 10 --first 9223372036854775777")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -28,7 +26,7 @@ type result struct {
 // site is an installation in this process, for commands.
 type site struct {
 	*testing.T
-	nats *natstest.Server
+	nats *natstest.Node
 	url  string
 	stop func() // ends the serving process
 }
@@ -180,9 +178,6 @@ func (s *site) ids(printed string) (list []int64) {
 	}
 	return list
 }
-
-// freeAddress returns an unused address.
-func freeAddress(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)) }
 
 // object parses the output of --json: a single JSON object.
 func object(t *testing.T, text string) (found map[string]any) {

@@ -4,16 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/cmd/internal/progress"
-	"github.com/idworker/idworker/cmd/internal/status"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
@@ -42,21 +40,15 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	if c.Tags < 0 || c.Tags > maxStatusTags {
 		return problem.Usage(fmt.Errorf("--tags %d: allowed is 0 to %d", c.Tags, maxStatusTags))
 	}
-	conn, _, err := c.dial(status.Options()...)
-	if errors.Is(err, nats.ErrNoServers) {
-		err = fmt.Errorf("%w; start one with idworker serve, or use yours with --server", err)
-	}
+	conn, _, err := c.connect(health.Options()...)
 	if err != nil {
 		return err
 	}
-	conn.Close() // it only checked the address and the login
-	collector := &status.Collector{
-		Prefix: c.Prefix, Domain: c.JSDomain != "" || c.Context != "",
-		Dial: func() (*nats.Conn, jetstream.JetStream, error) { return c.dial(status.Options()...) },
-		Doctor: doctor.Doctor{ // without the store, which has no flags here
-			Domain: c.JSDomain, Role: doctor.Role(rights.Admin), MaxClockSkew: 5 * time.Second,
-			Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), Explain: explain,
-		},
+	conn.Close()                    // it only checked the address and the login
+	collector := &health.Collector{ // without the store, which has no flags here
+		Prefix: c.Prefix, Dial: func() (*nats.Conn, jetstream.JetStream, error) { return c.dial(health.Options()...) },
+		Role: rights.Admin, Viewer: true, MaxClockSkew: lease.DefaultMaxClockSkew,
+		Resources: resourceFlags{LeaseTTL: lease.DefaultTTL}.resources(c.Prefix, partAll), Explain: explain,
 	}
 	for {
 		i := collector.Collect(ctx)
@@ -71,7 +63,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 }
 
 // show prints a status.
-func (c *statusCmd) show(out output, i *status.Installation) error {
+func (c *statusCmd) show(out output, i *health.Installation) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(i)
 	}
@@ -80,7 +72,7 @@ func (c *statusCmd) show(out output, i *status.Installation) error {
 	if c.Watch && progress.IsTerminal(out.Writer) {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
-	if err := i.View(c.Search, status.Sort(c.Sort), c.Tags).Print(&text); err != nil {
+	if err := i.View(c.Search, health.Sort(c.Sort), c.Tags).Print(&text); err != nil {
 		return err
 	}
 	_, err := text.WriteTo(out)

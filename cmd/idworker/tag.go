@@ -153,7 +153,7 @@ type tagList struct {
 	Templates []templateInfo `json:"templates"`
 }
 
-func listOf(l tags.List) tagList {
+func listOf(l tags.Listing) tagList {
 	all := tagList{[]tagInfo{}, []templateInfo{}}
 	for _, tag := range l.Tags {
 		all.Tags = append(all.Tags, tagInfo{Tag: tag.Name, Step: tag.Step, Next: tag.Next, Order: tag.Order})

@@ -43,7 +43,7 @@ type tagExport struct {
 	tagList
 	Floor   int64     `json:"floor,string,omitempty"`
 	Decided time.Time `json:"decided,omitzero"`
-	list    tags.List
+	list    tags.Listing
 }
 
 // Text implements report.
@@ -83,11 +83,11 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 }
 
 // read reads the file, or standard input.
-func (i *tagImportCmd) read(ctx context.Context, in input) (tags.List, error) {
+func (i *tagImportCmd) read(ctx context.Context, in input) (tags.Listing, error) {
 	if i.File != "" && i.File != "-" {
 		file, err := os.Open(i.File)
 		if err != nil {
-			return tags.List{}, err
+			return tags.Listing{}, err
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		return tags.Parse(file)
@@ -95,5 +95,5 @@ func (i *tagImportCmd) read(ctx context.Context, in input) (tags.List, error) {
 	if progress.IsTerminal(in.Reader) {
 		fmt.Fprintln(os.Stderr, "reading standard input until Ctrl-D")
 	}
-	return untilDone(ctx, func() (tags.List, error) { return tags.Parse(in) })
+	return untilDone(ctx, func() (tags.Listing, error) { return tags.Parse(in) })
 }

@@ -66,7 +66,7 @@ func (c *verifyCmd) verify(ctx context.Context, js jetstream.JetStream, out io.W
 	if err != nil {
 		return err
 	}
-	var report *verify.Report
+	var report *verify.Verification
 	progress.Show(func() { report, err = v.Run(ctx) }, func() string {
 		passed, point := v.Progress()
 		return fmt.Sprintf("event %d of %d", passed, point)
@@ -93,7 +93,7 @@ func (c *verifyCmd) open(ctx context.Context, js jetstream.JetStream) (*verify.V
 }
 
 // print prints a report line by line.
-func (c *verifyCmd) print(out io.Writer, r *verify.Report) {
+func (c *verifyCmd) print(out io.Writer, r *verify.Verification) {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(out, "%-5s %s\n", what, fmt.Sprintf(format, args...))
 	}
@@ -101,7 +101,7 @@ func (c *verifyCmd) print(out io.Writer, r *verify.Report) {
 	for _, finding := range r.Findings {
 		line("FAIL", "%s", finding)
 	}
-	for _, kind := range []verify.Kind{verify.Missing, verify.Doubled, verify.Order, verify.SharedID, verify.BadID, verify.Changed, verify.Foreign, verify.Unknown} {
+	for _, kind := range []verify.FaultKind{verify.Missing, verify.Doubled, verify.Order, verify.SharedID, verify.BadID, verify.Changed, verify.Foreign, verify.Unknown} {
 		if n := r.Faults[kind]; n > verify.MaxFindings {
 			line("FAIL", "%s: %d in total", kind, n)
 		}

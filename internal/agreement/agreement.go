@@ -29,9 +29,19 @@ import (
 // BucketName is the name of the bucket.
 func BucketName(p messages.Prefix) string { return string(p) + "_config" }
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd. Packages that use it
-// pass the evidence that it existed before.
-func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
+// Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not created if
+// the register or the clock bucket has entries: then it existed before.
+func Bucket(prefix messages.Prefix, replicas int) kv.Resource {
+	return bucket(prefix, replicas, kv.HasEntries(string(prefix)+"_register"), kv.HasEntries(string(prefix)+"_clock"))
+}
+
+// Recreate creates the bucket if it is missing, for an administrator who has
+// decided on what other buckets prove.
+func Recreate(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
+	return kv.Ensure(ctx, js, bucket(prefix, replicas))
+}
+
+func bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
 	return kv.LastingBucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: settings that all processes share", Replicas: replicas,
 	}, older...)
@@ -40,10 +50,7 @@ func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resou
 // HasKey is the evidence that a key was agreed on, for a bucket that must have
 // existed before.
 func HasKey(prefix messages.Prefix, key string) kv.Evidence {
-	return func(ctx context.Context, js jetstream.JetStream, missing bool) (string, error) {
-		if !missing {
-			return "", nil
-		}
+	return func(ctx context.Context, js jetstream.JetStream) (string, error) {
 		if _, found, err := Lookup(ctx, js, prefix, key); err != nil || found {
 			return fmt.Sprintf("bucket %s has the key %s", BucketName(prefix), key), err
 		}
@@ -126,9 +133,8 @@ func LookupID(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 var ErrInstallation = errors.New("the installation has no readable ID")
 
 // Installation returns the random ID of the installation, and its creation
-// time. The first call creates both, also in an installation that is older than
-// such IDs. The creation time is the bucket's, so that an old installation does
-// not pass for new.
+// time. The first call creates both. The creation time is the bucket's, so that
+// an installation whose ID was lost does not pass for new.
 func (a *Agreement) Installation(ctx context.Context) (id string, created time.Time, err error) {
 	value, found, err := a.Find(ctx, InstallationKey)
 	if err == nil && !found {
@@ -303,7 +309,7 @@ func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
 
 // Rights are the rights of a role for this bucket. The packages that use it
 // state the keys that workers write.
-func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+func Rights(p messages.Prefix, role rights.User) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
 	case rights.Worker, rights.Snowflake:

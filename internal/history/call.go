@@ -13,21 +13,21 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Kind is the kind of a call. Packages may define further kinds.
-type Kind string
+// CallKind is the kind of a call. Packages may define further kinds.
+type CallKind string
 
 // The kinds of callers that use the Go client.
 const (
-	Single    Kind = "single"    // one ID of a tag
-	Batch     Kind = "batch"     // many
-	Strict    Kind = "strict"    // of a strict tag
-	Snowflake Kind = "snowflake" // snowflake IDs
+	Single    CallKind = "single"    // one ID of a tag
+	Batch     CallKind = "batch"     // many
+	Strict    CallKind = "strict"    // of a strict tag
+	Snowflake CallKind = "snowflake" // snowflake IDs
 )
 
 // Call is a request for IDs with its reply. Times are since the start of the
 // run, by a monotonic clock.
 type Call struct {
-	Kind Kind
+	Kind CallKind
 	// Empty for snowflake IDs, and for nothing else.
 	Tag            string
 	Sent, Received time.Duration

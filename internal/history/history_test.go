@@ -7,17 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
-func answer(kind Kind, tag string, sent, received time.Duration, ranges ...messages.Range) *Call {
+func answer(kind CallKind, tag string, sent, received time.Duration, ranges ...messages.Range) *Call {
 	c := &Call{Kind: kind, Tag: tag, Sent: sent, Received: received, Ranges: ranges}
 	for _, r := range ranges {
 		c.Count += r.Len()
@@ -92,40 +90,6 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// TestOrderAgreesWithAllPairs compares the online check with testing/order,
-// which has the whole history.
-func TestOrderAgreesWithAllPairs(t *testing.T) {
-	random := rand.New(rand.NewPCG(14, 14))
-	bad := 0
-	for range 2000 {
-		var all []order.Call
-		checker := NewChecker(snowflake.Layout{})
-		found := false
-		now := time.Duration(0)
-		for next := int64(1); next < 40; next++ {
-			now += time.Duration(1 + random.IntN(3))
-			id := next * 1000
-			if random.IntN(60) == 0 {
-				id -= 5500 // below some, and never the same twice
-			}
-			c := answer(Strict, "doc", max(0, now-time.Duration(random.IntN(12))), now, ids(max(1, id), max(1, id)+1))
-			found = checker.checkOrder("doc", c) != nil || found
-			begin := time.Unix(0, 0)
-			all = append(all, order.Call{Tag: "doc", Sent: begin.Add(c.Sent), Received: begin.Add(c.Received), Count: c.Count, Ranges: c.Ranges})
-		}
-		err := order.Check(all)
-		if wrong := err != nil && strings.Contains(err.Error(), "ASCENDING"); wrong != found {
-			t.Fatalf("found online: %v; of all pairs: %v", found, err)
-		}
-		if found {
-			bad++
-		}
-	}
-	if bad < 100 || bad > 1900 {
-		t.Errorf("%d of 2000 histories are out of order: that compares little", bad)
-	}
 }
 
 // TestPartlyBelow: the lowest ID of a reply has to be above the IDs before it.

@@ -6,31 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/idworker/idworker/internal/streamread"
 )
 
-// Change is a write of a key that must have a revision, 0 for none.
-type Change struct {
+// Write is a new value of a key that must have a revision, 0 for none.
+type Write struct {
 	Key      string
 	Value    []byte
 	Revision uint64
 }
 
-// Written is the outcome of a [Change]: that of [Bucket.Update].
+// Written is the outcome of a [Write]: that of [Bucket.Update].
 type Written struct {
 	Revision uint64
 	Err      error
 }
 
 const (
-	// MaxBatch is the most changes of one [Bucket.UpdateMany]. A server accepts
+	// MaxBatch is the most writes of one [Bucket.UpdateMany]. A server accepts
 	// atomic batches of 1,000 messages at most.
 	MaxBatch = 500
 
@@ -49,46 +49,45 @@ const (
 	headerBatchCommit = "Nats-Batch-Commit"
 )
 
-// UpdateMany writes up to [MaxBatch] changes of different keys, and returns
-// the outcome of each. If the stream allows atomic batches, all changes are one
+// UpdateMany makes up to [MaxBatch] writes of different keys, and returns
+// the outcome of each. If the stream allows atomic batches, all writes are one
 // batch, which a syncing server stores with one sync. If the server refuses the
-// batch, or allows none, each change is written alone.
-func (b *Bucket) UpdateMany(ctx context.Context, changes []Change) []Written {
-	if len(changes) > 1 && b.stream.CachedInfo().Config.AllowAtomicPublish {
-		last, err := b.writeBatch(ctx, changes)
+// batch, or allows none, each is sent alone.
+func (b *Bucket) UpdateMany(ctx context.Context, writes []Write) []Written {
+	if len(writes) > 1 && b.stream.CachedInfo().Config.AllowAtomicPublish {
+		last, err := b.writeBatch(ctx, writes)
 		if refused := (*jetstream.APIError)(nil); !errors.As(err, &refused) {
-			done := make([]Written, len(changes))
+			done := make([]Written, len(writes))
 			for i := range done {
-				done[i].Err = keyError(b.Name(), changes[i].Key, err)
+				done[i].Err = keyError(b.Name(), writes[i].Key, err)
 				if err == nil {
-					done[i].Revision = last - uint64(len(changes)-1-i)
+					done[i].Revision = last - uint64(len(writes)-1-i)
 				}
 			}
 			return done
 		}
 	}
-	return b.writeSingly(ctx, changes)
+	return b.writeSingly(ctx, writes)
 }
 
-func (b *Bucket) writeSingly(ctx context.Context, changes []Change) []Written {
-	done := make([]Written, len(changes))
-	var writers sync.WaitGroup
-	places := make(chan struct{}, singles)
-	for i, c := range changes {
-		places <- struct{}{}
-		writers.Go(func() {
-			defer func() { <-places }()
-			done[i].Revision, done[i].Err = b.Update(ctx, c.Key, c.Value, c.Revision)
+func (b *Bucket) writeSingly(ctx context.Context, writes []Write) []Written {
+	done := make([]Written, len(writes))
+	var writers errgroup.Group
+	writers.SetLimit(singles)
+	for i, w := range writes {
+		writers.Go(func() error {
+			done[i].Revision, done[i].Err = b.Update(ctx, w.Key, w.Value, w.Revision)
+			return nil
 		})
 	}
-	writers.Wait()
+	_ = writers.Wait() // each write has its own error
 	return done
 }
 
-// writeBatch writes all changes or none, and returns the revision of the last.
+// writeBatch makes all writes or none, and returns the revision of the last.
 // After a *jetstream.APIError nothing was written; after any other error the
 // outcome is unknown.
-func (b *Bucket) writeBatch(ctx context.Context, changes []Change) (last uint64, err error) {
+func (b *Bucket) writeBatch(ctx context.Context, writes []Write) (last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	id, subject := nuid.Next(), "$KV."+b.Name()+"."
@@ -96,13 +95,13 @@ func (b *Bucket) writeBatch(ctx context.Context, changes []Change) (last uint64,
 		subject = streamread.APISubject(b.js, subject)
 	}
 	var reply *nats.Msg
-	for i, c := range changes {
-		msg := &nats.Msg{Subject: subject + c.Key, Data: c.Value, Header: nats.Header{
+	for i, w := range writes {
+		msg := &nats.Msg{Subject: subject + w.Key, Data: w.Value, Header: nats.Header{
 			headerBatchID:                       {id},
 			headerBatchSeq:                      {strconv.Itoa(i + 1)},
-			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(c.Revision, 10)},
+			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.Revision, 10)},
 		}}
-		if i < len(changes)-1 {
+		if i < len(writes)-1 {
 			err = b.js.Conn().PublishMsg(msg)
 		} else {
 			msg.Header[headerBatchCommit] = []string{"1"}
@@ -123,8 +122,8 @@ func (b *Bucket) writeBatch(ctx context.Context, changes []Change) (last uint64,
 		return 0, fmt.Errorf("reply to a batch: %w", err)
 	case ack.Error != nil:
 		return 0, ack.Error
-	case ack.Batch != id || ack.Count != len(changes):
-		return 0, fmt.Errorf("reply to a batch of %d: %.100q", len(changes), reply.Data)
+	case ack.Batch != id || ack.Count != len(writes):
+		return 0, fmt.Errorf("reply to a batch of %d: %.100q", len(writes), reply.Data)
 	}
 	return ack.Sequence, nil
 }

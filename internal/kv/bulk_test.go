@@ -18,7 +18,7 @@ func TestUpdateMany(t *testing.T) {
 	for _, atomic := range []bool{true, false} {
 		t.Run(fmt.Sprintf("atomic %v", atomic), func(t *testing.T) {
 			t.Parallel()
-			js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+			js := openJetStream(t)
 			natstest.CreateBucket(t, js, "b")
 			stream, err := js.Stream(t.Context(), kv.StreamName("b"))
 			if err != nil {
@@ -33,9 +33,9 @@ func TestUpdateMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var changes []kv.Change
+			var changes []kv.Write
 			for n := range kv.MaxBatch {
-				changes = append(changes, kv.Change{Key: fmt.Sprint("k", n), Value: []byte("1")})
+				changes = append(changes, kv.Write{Key: fmt.Sprint("k", n), Value: []byte("1")})
 			}
 			revisions := make(map[string]uint64)
 			for _, round := range []string{"created", "updated", "one is stale"} {

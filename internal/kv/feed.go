@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"strconv"
 	"strings"
@@ -20,18 +21,18 @@ import (
 // Unlike nats.go's watcher it does not restart: a restarted feed could read
 // another bucket unnoticed.
 type Feed struct {
-	conn   *nats.Conn
-	inbox  *nats.Subscription
-	msgs   chan *nats.Msg
-	closed chan struct{} // by the reader
-	// Closed with the subscription, perhaps by the connection.
-	gone    chan struct{}
+	conn  *nats.Conn
+	inbox *nats.Subscription
+	msgs  chan *nats.Msg
+	// Ends when the reader or the connection closes the subscription.
+	open    context.Context
+	end     context.CancelFunc
 	silence *time.Timer
 
 	prefix    int    // the length of a subject before the key
 	delivered uint64 // messages so far
 	pending   uint64 // entries still to come
-	leave     func() // leaves the gate of a big feed
+	hasTurn   bool   // of big feeds
 }
 
 // An idle server sends heartbeats. A feed ends when nothing has come for
@@ -45,13 +46,24 @@ const (
 // server's flow control holds back the rest.
 const buffered = 1024
 
+// A server drops a connection with more than 64 MB of pending data
+// (max_pending), and its flow control lets each consumer send 32 MB ahead. So
+// feeds with more than bigFeed entries take turns in a process. A waiting feed
+// leaves its first messages unread, and flow control holds back the rest.
+const bigFeed = 20_000
+
+var turn = make(chan struct{}, 1)
+
 // ErrFeedEnded means that a feed broke off, for instance because the connection
 // was closed or the server fell silent.
 var ErrFeedEnded = errors.New("feed of the bucket ended")
 
+var errSilent = fmt.Errorf("%w: server is silent", ErrFeedEnded)
+
 // List passes all entries of a bucket to visit, in the order of their
-// revisions. A lagging replica and concurrent writes may hide some. It lasts
-// while entries arrive. Errors: those of [Follow] and [Feed.Next].
+// revisions. It needs no leader: a lagging replica and concurrent writes may
+// hide some. It lasts while entries arrive. Errors: those of [Follow] and
+// [Feed.Next].
 func List(ctx context.Context, js jetstream.JetStream, bucket string, visit func(Entry)) error {
 	feed, err := Follow(ctx, js, bucket)
 	if err != nil {
@@ -94,41 +106,32 @@ func ListAll(ctx context.Context, js jetstream.JetStream, bucket string, visit f
 	defer feed.Close()
 	seed, keys := maphash.MakeSeed(), make(map[uint64]struct{})
 	latest, caughtUp := time.Now(), time.Time{}
-	next := func(ctx context.Context) (more bool, err error) {
-		e, err := feed.Next(ctx)
-		if err != nil {
-			return false, err
-		}
-		latest = time.Now()
-		keys[maphash.String(seed, e.Key)] = struct{}{}
-		return visit(e), nil
-	}
 	for {
-		for !feed.CaughtUp() {
-			if more, err := next(ctx); !more {
+		wait := maxSilence
+		if feed.CaughtUp() {
+			stream, err := js.Stream(ctx, StreamName(bucket))
+			if err != nil || uint64(len(keys)) >= stream.CachedInfo().State.Msgs {
 				return err
 			}
+			if caughtUp.IsZero() {
+				caughtUp = time.Now()
+			}
+			switch {
+			case time.Since(latest) > lagPatience:
+				return errLags
+			case time.Since(caughtUp) > lagPatience: // new keys are made all the time
+				return nil
+			}
+			wait = lagLook
 		}
-		stream, err := js.Stream(ctx, StreamName(bucket))
-		if err != nil || uint64(len(keys)) >= stream.CachedInfo().State.Msgs {
-			return err
-		}
-		if caughtUp.IsZero() {
-			caughtUp = time.Now()
-		}
-		switch {
-		case time.Since(latest) > lagPatience:
-			return errLags
-		case time.Since(caughtUp) > lagPatience: // new keys are made all the time
-			return nil
-		}
-		short, cancel := context.WithTimeout(ctx, lagLook)
-		more, err := next(short)
-		cancel()
-		switch {
-		case err == nil && !more:
-			return nil
-		case ctx.Err() != nil || err != nil && !errors.Is(err, context.DeadlineExceeded):
+		switch e, err := feed.next(ctx, wait); {
+		case err == nil:
+			latest = time.Now()
+			keys[maphash.String(seed, e.Key)] = struct{}{}
+			if !visit(e) {
+				return nil
+			}
+		case wait == maxSilence, !errors.Is(err, errSilent):
 			return err
 		}
 	}
@@ -158,16 +161,12 @@ func Values(ctx context.Context, js jetstream.JetStream, bucket string) (map[str
 
 // Follow begins to read a bucket. Errors: jetstream.ErrStreamNotFound.
 func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed, err error) {
-	name, inbox := StreamName(bucket), js.Conn().NewInbox()
 	f := &Feed{
-		conn:    js.Conn(),
-		msgs:    make(chan *nats.Msg, buffered),
-		closed:  make(chan struct{}),
-		gone:    make(chan struct{}),
-		silence: time.NewTimer(maxSilence),
-		prefix:  len("$KV." + bucket + "."),
+		conn: js.Conn(), msgs: make(chan *nats.Msg, buffered), silence: time.NewTimer(maxSilence),
+		prefix: len("$KV." + bucket + "."),
 	}
-	if f.inbox, err = f.conn.Subscribe(inbox, f.receive); err != nil {
+	f.open, f.end = context.WithCancel(context.Background())
+	if f.inbox, err = f.conn.Subscribe(f.conn.NewInbox(), f.receive); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -175,31 +174,33 @@ func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed
 			f.Close()
 		}
 	}()
-	f.inbox.SetClosedHandler(func(string) { close(f.gone) })
+	f.inbox.SetClosedHandler(func(string) { f.end() })
 	if err = f.inbox.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
-	consumer, err := js.CreatePushConsumer(ctx, name, jetstream.ConsumerConfig{
-		Name: nuid.Next(), Replicas: 1, DeliverSubject: inbox, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
+	consumer, err := js.CreatePushConsumer(ctx, StreamName(bucket), jetstream.ConsumerConfig{
+		Name: nuid.Next(), Replicas: 1, DeliverSubject: f.inbox.Subject, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
 		FlowControl: true, IdleHeartbeat: heartbeat, MemoryStorage: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	f.pending = consumer.CachedInfo().NumPending
-	if f.pending > bigFeed {
-		if f.leave, err = enter(ctx, f.conn); err != nil {
-			return nil, err
+	if f.pending = consumer.CachedInfo().NumPending; f.pending > bigFeed {
+		select {
+		case turn <- struct{}{}:
+			f.hasTurn = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 	return f, nil
 }
 
-// leaveGate admits the next big feed.
-func (f *Feed) leaveGate() {
-	if f.leave != nil {
-		f.leave()
-		f.leave = nil
+// passTurn admits the next big feed.
+func (f *Feed) passTurn() {
+	if f.hasTurn {
+		f.hasTurn = false
+		<-turn
 	}
 }
 
@@ -208,7 +209,7 @@ func (f *Feed) leaveGate() {
 func (f *Feed) receive(m *nats.Msg) {
 	select {
 	case f.msgs <- m:
-	case <-f.closed:
+	case <-f.open.Done():
 	}
 }
 
@@ -218,32 +219,29 @@ func (f *Feed) CaughtUp() bool { return f.pending == 0 }
 
 // Next returns the next entry. The error is [ErrFeedEnded], or ctx.Err() when
 // ctx ends.
-func (f *Feed) Next(ctx context.Context) (Entry, error) {
-	f.silence.Reset(maxSilence)
+func (f *Feed) Next(ctx context.Context) (Entry, error) { return f.next(ctx, maxSilence) }
+
+func (f *Feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
 	for {
+		f.silence.Reset(wait)
 		select {
 		case m := <-f.msgs:
-			if entry, ok, err := f.read(m); ok || err != nil {
-				return entry, err
+			// Only the server can set the subject of an acknowledgement. Any
+			// header, also Status, can be an entry's.
+			if about, err := m.Metadata(); err == nil {
+				return f.decode(m, about)
 			}
-			f.silence.Reset(maxSilence)
+			if err := f.control(m); err != nil {
+				return Entry{}, err
+			}
 		case <-f.silence.C:
-			return Entry{}, ErrFeedEnded
-		case <-f.gone:
+			return Entry{}, errSilent
+		case <-f.open.Done():
 			return Entry{}, ErrFeedEnded
 		case <-ctx.Done():
 			return Entry{}, ctx.Err()
 		}
 	}
-}
-
-// read decodes a message. ok reports whether it was an entry.
-func (f *Feed) read(m *nats.Msg) (entry Entry, ok bool, err error) {
-	if len(m.Header) > 0 && m.Header.Get("Status") != "" {
-		return entry, false, f.control(m)
-	}
-	entry, err = f.decode(m)
-	return entry, err == nil, err
 }
 
 // control answers the server's flow control, and detects messages that were
@@ -262,24 +260,19 @@ func (f *Feed) control(m *nats.Msg) error {
 	return f.conn.Publish(reply, nil)
 }
 
-func (f *Feed) decode(m *nats.Msg) (Entry, error) {
-	about, err := m.Metadata()
-	if err != nil {
-		return Entry{}, err
-	}
+func (f *Feed) decode(m *nats.Msg, about *nats.MsgMetadata) (Entry, error) {
 	if f.delivered++; about.Sequence.Consumer != f.delivered || len(m.Subject) <= f.prefix {
 		return Entry{}, ErrFeedEnded
 	}
 	if f.pending = about.NumPending; f.pending == 0 {
-		f.leaveGate()
+		f.passTurn()
 	}
 	return Entry{m.Subject[f.prefix:], m.Data, isDeletion(m.Header), about.Sequence.Stream, about.Timestamp}, nil
 }
 
 // Close ends the feed. The server removes its consumer after some time.
 func (f *Feed) Close() {
-	f.leaveGate()
-	f.silence.Stop()
-	close(f.closed)
+	f.passTurn()
+	f.end()
 	_ = f.inbox.Unsubscribe() // or the connection is closed
 }

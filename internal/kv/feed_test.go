@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
@@ -23,11 +24,7 @@ type feeds struct {
 }
 
 func newFeeds(t *testing.T) feeds {
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := feeds{T: t, js: js}
+	f := feeds{T: t, js: openJetStream(t)}
 	f.make()
 	return f
 }
@@ -97,6 +94,22 @@ func TestFeed(t *testing.T) {
 	f.expect(feed, "d", "-a")
 }
 
+// TestFeedOfHostileEntries: an entry without a value is no control message,
+// whatever its headers are.
+func TestFeedOfHostileEntries(t *testing.T) {
+	t.Parallel()
+	f := newFeeds(t)
+	for i, header := range []nats.Header{
+		{"Status": {"100"}}, {"Status": {"503"}}, {"Status": {"100"}, "Nats-Last-Consumer": {"7"}},
+		{"Status": {"100"}, "Nats-Consumer-Stalled": {"$KV.b.stalled"}},
+	} {
+		if _, err := f.js.PublishMsg(t.Context(), &nats.Msg{Subject: fmt.Sprint("$KV.b.", i), Header: header}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.expect(f.open(), "0", "1", "2", "3")
+}
+
 // TestFeedEnds after its consumer was deleted, which only silence reveals.
 func TestFeedEnds(t *testing.T) {
 	t.Parallel()
@@ -115,8 +128,8 @@ func TestFeedEnds(t *testing.T) {
 }
 
 // TestFeedOutlivesManyEntries: the server holds back messages for a slow
-// reader, and none is lost. Of two big feeds on a connection, the second begins
-// when the first has caught up.
+// reader, and none is lost. Of two big feeds of a process, the second begins when
+// the first has caught up.
 func TestFeedOutlivesManyEntries(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(t)

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // TestLastingBucketKeepsEntries: the server refuses to purge an entry of a
@@ -17,7 +16,7 @@ import (
 func TestLastingBucketKeepsEntries(t *testing.T) {
 	t.Parallel()
 	for _, old := range []bool{false, true} {
-		js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+		js := openJetStream(t)
 		config := jetstream.KeyValueConfig{Bucket: "b", Metadata: map[string]string{"made": "by us"}}
 		held := errors.New("held")
 		lasting := kv.LastingBucket(config)

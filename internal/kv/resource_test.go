@@ -18,11 +18,7 @@ func accept(jetstream.StreamConfig) error { return nil }
 
 func openJetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(t, natstest.Start(t).Connect(t))
 }
 
 // apply calls Apply and compares its result.

@@ -17,7 +17,7 @@ import (
 func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 100
-		f := &Feed{msgs: make(chan *nats.Msg), gone: make(chan struct{}), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), pending: entries}
+		f := &Feed{msgs: make(chan *nats.Msg), open: t.Context(), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), pending: entries}
 		ctx, cancel := context.WithCancel(t.Context())
 		var sender sync.WaitGroup
 		defer sender.Wait()
@@ -46,6 +46,12 @@ func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
 		began := time.Now()
 		if _, err := f.Next(t.Context()); !f.CaughtUp() || !errors.Is(err, ErrFeedEnded) || time.Since(began) != maxSilence {
 			t.Errorf("%v after %v of silence, want an end after %v", err, time.Since(began), maxSilence)
+		}
+		for _, delivery := range []uint64{entries, entries + 2} { // twice; one is lost
+			if _, err := f.decode(&nats.Msg{Subject: "$KV.b.x"}, &nats.MsgMetadata{Sequence: nats.SequencePair{Consumer: delivery}}); !errors.Is(err, ErrFeedEnded) {
+				t.Errorf("delivery %d after %d: %v", delivery, entries, err)
+			}
+			f.delivered = entries
 		}
 	})
 }

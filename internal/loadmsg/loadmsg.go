@@ -255,9 +255,9 @@ func DropSubject(p messages.Prefix) string { return string(p) + ".drop" }
 // stream may hold the events of others, but only this installation's loaders
 // read it.
 type Foreign struct {
-	own    string // the installation
-	log    *zap.Logger
-	counts [len(kinds)]atomic.Int64
+	Installation string // the process's own
+	Log          *zap.Logger
+	counts       [len(kinds)]atomic.Int64
 
 	mu     sync.Mutex
 	logged map[string]bool
@@ -277,24 +277,22 @@ var kinds = [...]string{"load_event", "grant"}
 // maxForeignLogged bounds the set of logged installations.
 const maxForeignLogged = 100
 
-// NewForeign returns a Foreign for a process of the given installation.
-func NewForeign(installation string, log *zap.Logger) *Foreign {
-	return &Foreign{own: installation, log: log, logged: make(map[string]bool)}
-}
-
 // Drop reports whether a message must be dropped because it names another
 // installation.
 func (f *Foreign) Drop(kind MessageKind, installation, sender string) bool {
-	if installation == "" || installation == f.own {
+	if installation == "" || installation == f.Installation {
 		return false
 	}
 	f.counts[kind].Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if key := kinds[kind] + " " + installation; !f.logged[key] && len(f.logged) < maxForeignLogged {
+		if f.logged == nil {
+			f.logged = make(map[string]bool)
+		}
 		f.logged[key] = true
-		f.log.Error("message of another installation dropped", zap.String("kind", kinds[kind]),
-			zap.String("other", installation), zap.String("own", f.own), zap.String("sender", sender))
+		f.Log.Error("message of another installation dropped", zap.String("kind", kinds[kind]),
+			zap.String("other", installation), zap.String("own", f.Installation), zap.String("sender", sender))
 	}
 	return true
 }

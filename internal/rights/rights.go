@@ -13,20 +13,20 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// Role is the work of a process or a person. nats.conf has a user for each, and
+// User is the work of a process or a person. nats.conf has a user for each, and
 // Snowflake uses the worker's, whose rights include its own.
-type Role string
+type User string
 
 // The roles.
 const (
-	Worker    Role = "worker"    // answers requests
-	Loader    Role = "loader"    // reserves segments
-	Snowflake Role = "snowflake" // answers requests for snowflake IDs only
-	Admin     Role = "admin"     // creates streams, buckets and tags
-	Enricher  Role = "enricher"  // puts IDs on events
-	Auditor   Role = "auditor"   // verifies the work of enrichers
-	Caller    Role = "caller"    // requests IDs
-	Backup    Role = "backup"    // reads all that a backup holds
+	Worker    User = "worker"    // answers requests
+	Loader    User = "loader"    // reserves segments
+	Snowflake User = "snowflake" // answers requests for snowflake IDs only
+	Admin     User = "admin"     // creates streams, buckets and tags
+	Enricher  User = "enricher"  // puts IDs on events
+	Auditor   User = "auditor"   // verifies the work of enrichers
+	Caller    User = "caller"    // requests IDs
+	Backup    User = "backup"    // reads all that a backup holds
 )
 
 // Rights are the subjects that a user may publish and subscribe to, wildcards

@@ -37,4 +37,9 @@
 // sequences are requested concurrently. [Reader.WithoutConsumer] reads any
 // stream that way, for users with read rights only: a user who may create a
 // consumer can have the server send messages to other subjects.
+//
+// Buckets are read by package kv, which explains why there are two readers.
+//
+// Files: pull.go (the consumer and its requests), reader.go, tail.go, leader.go
+// (requests for single messages).
 package streamread

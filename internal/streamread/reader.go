@@ -23,8 +23,8 @@ type Reader struct {
 	next    uint64 // everything below was returned, or is not there
 	through uint64
 
-	bulk bool  // a consumer may be used
-	feed *feed // nil if there is none at the moment
+	bulk   bool    // a consumer may be used
+	puller *puller // nil if there is none at the moment
 
 	// Without a consumer, by requests to the leader alone: messages that were
 	// read but not returned, and the number of sequences to request at once.
@@ -98,7 +98,7 @@ func (r *Reader) read(ctx context.Context) (Message, error) {
 		return Message{}, io.EOF
 	}
 	if r.bulk {
-		msg, err := r.readFeed(ctx)
+		msg, err := r.pull(ctx)
 		if !errors.Is(err, errQuiet) && !errors.Is(err, errUnreliable) {
 			return msg, err
 		}
@@ -115,16 +115,16 @@ func (r *Reader) read(ctx context.Context) (Message, error) {
 	return msg, nil
 }
 
-func (r *Reader) readFeed(ctx context.Context) (Message, error) {
-	if r.feed == nil {
-		f, err := openFeed(ctx, r.js, r.stream, r.filter, r.next)
+func (r *Reader) pull(ctx context.Context) (Message, error) {
+	if r.puller == nil {
+		p, err := openPuller(ctx, r.js, r.stream, r.filter, r.next)
 		if err != nil {
 			return Message{}, err
 		}
-		r.feed = f
+		r.puller = p
 	}
-	for r.feed.pending > 0 {
-		if msg, err := r.feed.next(ctx); err != nil {
+	for r.puller.pending > 0 {
+		if msg, err := r.puller.next(ctx); err != nil {
 			return Message{}, err
 		} else if msg != nil {
 			return *msg, nil
@@ -175,9 +175,9 @@ func (r *Reader) readAhead(ctx context.Context) error {
 
 // Close ends reading. It may be called more than once.
 func (r *Reader) Close() {
-	if r.feed != nil {
-		r.feed.close()
-		r.feed = nil
+	if r.puller != nil {
+		r.puller.close()
+		r.puller = nil
 	}
 }
 

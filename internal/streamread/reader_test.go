@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 type bed struct {
 	*testing.T
-	server *natstest.Server
+	server *natstest.Node
 	js     jetstream.JetStream
 	stream jetstream.Stream
 }

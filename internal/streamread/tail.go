@@ -11,7 +11,7 @@ import (
 // Tail reads the messages of a stream from a sequence on, present and future,
 // as long as its consumer is in sync. It is not safe for concurrent use.
 type Tail struct {
-	*feed
+	*puller
 	js     jetstream.JetStream
 	filter string
 	// The message that the leader had, but not the consumer.
@@ -21,8 +21,8 @@ type Tail struct {
 // OpenTail begins to read at a sequence. The stream must have limits retention.
 // The caller must close the tail.
 func OpenTail(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, filter string, from uint64) (*Tail, error) {
-	f, err := openFeed(ctx, js, stream, filter, from)
-	return &Tail{feed: f, js: js, filter: filter}, err
+	p, err := openPuller(ctx, js, stream, filter, from)
+	return &Tail{puller: p, js: js, filter: filter}, err
 }
 
 // Close ends reading.

@@ -28,30 +28,34 @@ func IsWildcard(token string) bool { return token == "*" || token == ">" }
 
 // Overlap reports whether any subject matches both patterns.
 func Overlap(a, b string) bool {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
+	for {
+		x, restA, moreA := strings.Cut(a, ".")
+		y, restB, moreB := strings.Cut(b, ".")
 		switch {
-		case x[i] == ">" || y[i] == ">":
+		case x == ">" || y == ">":
 			return true
-		case x[i] != y[i] && x[i] != "*" && y[i] != "*":
+		case x != y && x != "*" && y != "*", moreA != moreB:
 			return false
+		case !moreA:
+			return true
 		}
+		a, b = restA, restB
 	}
-	return len(x) == len(y)
 }
 
 // Covers reports whether a matches every subject that b matches.
 func Covers(a, b string) bool {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i, token := range x {
+	for {
+		x, restA, moreA := strings.Cut(a, ".")
+		y, restB, moreB := strings.Cut(b, ".")
 		switch {
-		case token == ">":
-			return len(y) > i
-		case i >= len(y) || y[i] == ">":
+		case x == ">":
+			return true
+		case y == ">", x != y && x != "*", moreA != moreB:
 			return false
-		case token != "*" && token != y[i]:
-			return false
+		case !moreA:
+			return true
 		}
+		a, b = restA, restB
 	}
-	return len(x) == len(y)
 }

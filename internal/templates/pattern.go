@@ -38,44 +38,6 @@ func CheckPattern(pattern string) error {
 	return nil
 }
 
-// Matches reports whether a pattern matches a tag.
-func Matches(pattern, tag string) bool { return covers(pattern, tag) }
-
-// covers reports whether pattern a matches every tag of pattern b. A tag is a
-// pattern, too.
-func covers(a, b string) bool {
-	for {
-		x, restA, moreA := strings.Cut(a, ".")
-		y, restB, moreB := strings.Cut(b, ".")
-		switch {
-		case x == ">":
-			return true
-		case y == ">", x != "*" && x != y, moreA != moreB:
-			return false
-		case !moreA:
-			return true
-		}
-		a, b = restA, restB
-	}
-}
-
-// Overlap reports whether two patterns have a tag in common.
-func Overlap(a, b string) bool {
-	for {
-		x, restA, moreA := strings.Cut(a, ".")
-		y, restB, moreB := strings.Cut(b, ".")
-		switch {
-		case x == ">" || y == ">":
-			return true
-		case x != "*" && y != "*" && x != y, moreA != moreB:
-			return false
-		case !moreA:
-			return true
-		}
-		a, b = restA, restB
-	}
-}
-
 // specificity returns a text that sorts before that of b if b covers the
 // pattern: where they first differ, a literal is before * and * before >. No
 // byte of a token is above the letters, and none is 0.

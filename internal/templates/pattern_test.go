@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -56,18 +57,18 @@ func TestPatternsAsSets(t *testing.T) {
 		a, b := randomName("ab*>"), randomName("ab*>")
 		common, within := false, true
 		for _, tag := range tags {
-			inA, inB := Matches(a, tag), Matches(b, tag)
+			inA, inB := subject.Covers(a, tag), subject.Covers(b, tag)
 			if inA != matchesSlowly(a, tag) {
 				t.Fatalf("%s matches %s: %t", a, tag, inA)
 			}
 			common = common || inA && inB
 			within = within && (inA || !inB)
 		}
-		if Overlap(a, b) != common {
-			t.Errorf("%s and %s overlap: %t, their tags say %t", a, b, Overlap(a, b), common)
+		if subject.Overlap(a, b) != common {
+			t.Errorf("%s and %s overlap: %t, their tags say %t", a, b, subject.Overlap(a, b), common)
 		}
-		if covers(a, b) != within {
-			t.Errorf("%s covers %s: %t, their tags say %t", a, b, covers(a, b), within)
+		if subject.Covers(a, b) != within {
+			t.Errorf("%s covers %s: %t, their tags say %t", a, b, subject.Covers(a, b), within)
 		}
 		if within && a != b && specificity(a) <= specificity(b) {
 			t.Errorf("%s covers %s, and sorts before it", a, b)
@@ -122,11 +123,11 @@ func TestMostSpecificCounts(t *testing.T) {
 
 func checkMostSpecific(t *testing.T, l List, found *Template, tag string) {
 	t.Helper()
-	if found != nil && !Matches(found.Pattern, tag) {
+	if found != nil && !subject.Covers(found.Pattern, tag) {
 		t.Fatalf("%s: found %s", tag, found.Pattern)
 	}
 	for _, other := range l {
-		if Matches(other.Pattern, tag) && (found == nil || !covers(other.Pattern, found.Pattern)) {
+		if subject.Covers(other.Pattern, tag) && (found == nil || !subject.Covers(other.Pattern, found.Pattern)) {
 			t.Fatalf("%s: found %v, but %s matches too, of %v", tag, found, other.Pattern, l)
 		}
 	}

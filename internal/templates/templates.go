@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/store"
 )
 
@@ -98,7 +99,7 @@ type List []Template
 // Find returns the most specific template that matches a tag, or nil.
 func (l List) Find(tag string) *Template {
 	for i := range l {
-		if Matches(l[i].Pattern, tag) {
+		if subject.Covers(l[i].Pattern, tag) {
 			return &l[i]
 		}
 	}
@@ -129,7 +130,7 @@ func (l List) With(t Template) (List, error) {
 		switch {
 		case a == b:
 			return nil, fmt.Errorf("%w: %s", ErrTemplateExists, a)
-		case Overlap(a, b) && !covers(a, b) && !covers(b, a):
+		case subject.Overlap(a, b) && !subject.Covers(a, b) && !subject.Covers(b, a):
 			return nil, &OverlapError{a, b}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/idworker/idworker/internal/streamread"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // A restored source is the same source only if it still has the event that was
@@ -183,7 +183,7 @@ func TestManyDeadLettersOverALongLink(t *testing.T) {
 	cfg := b.config()
 	cfg.JSON, cfg.DeadLetter = "id", "dead"
 	for range 2 {
-		cfg.Conn = longLink(b, 16*time.Millisecond)
+		cfg.Conn, _ = longLink(b, 16*time.Millisecond)
 		cfg.JetStream = b.jetStream(cfg.Conn)
 		b.start(cfg)
 	}
@@ -212,79 +212,24 @@ func TestManyForeignMessagesOverALongLink(t *testing.T) {
 	<-b.js.PublishAsyncComplete()
 	b.publish(steps+1, 2*steps)
 	cfg := b.config()
-	cfg.Conn = longLink(b, 4*time.Millisecond)
+	cfg.Conn, _ = longLink(b, 4*time.Millisecond)
 	cfg.JetStream = b.jetStream(cfg.Conn)
 	b.start(cfg)
 	b.await(2*steps + 3000)
 	b.expectAll(2 * steps)
 }
 
-// longLink is a connection with at least that round-trip time.
-func longLink(b *bed, trip time.Duration) *nats.Conn {
+// longLink is a connection with at least that round-trip time, and its proxy.
+func longLink(b *bed, trip time.Duration) (*nats.Conn, *proxy.Proxy) {
 	b.Helper()
-	return gatedLink(b, trip, new(sync.RWMutex))
-}
-
-// gatedLink is a longLink that delivers nothing while the gate is locked.
-func gatedLink(b *bed, trip time.Duration, gate *sync.RWMutex) *nats.Conn {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p := proxy.Start(b, b.server.URL())
+	p.Delay(trip/2, 0)
+	conn, err := nats.Connect(p.URL(), nats.MaxReconnects(-1))
 	if err != nil {
 		b.Fatal(err)
 	}
-	var running sync.WaitGroup
-	carry := func(to, from net.Conn) {
-		type chunk struct {
-			data []byte
-			at   time.Time
-		}
-		late := make(chan chunk, 1<<16)
-		running.Go(func() {
-			for c := range late {
-				time.Sleep(time.Until(c.at))
-				gate.RLock()
-				_, _ = to.Write(c.data)
-				gate.RUnlock()
-			}
-			_ = to.Close()
-		})
-		running.Go(func() {
-			defer close(late)
-			for {
-				buf := make([]byte, 64<<10)
-				n, err := from.Read(buf)
-				if err != nil {
-					return
-				}
-				late <- chunk{buf[:n], time.Now().Add(trip / 2)}
-			}
-		})
-	}
-	running.Go(func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", strings.TrimPrefix(b.server.URL(), "nats://"))
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			carry(near, far)
-			carry(far, near)
-		}
-	})
-	conn, err := nats.Connect("nats://"+l.Addr().String(), nats.MaxReconnects(-1))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		conn.Close()
-		_ = l.Close()
-		running.Wait()
-	})
-	return conn
+	b.Cleanup(conn.Close)
+	return conn, p
 }
 
 // The limits may have shrunk since an event was planned.

@@ -51,7 +51,7 @@ func (c *counter) SnowflakeN(ctx context.Context, n int64) ([]messages.Range, er
 // bed is a server with a source and a target.
 type bed struct {
 	*testing.T
-	server *natstest.Server
+	server *natstest.Node
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	ids    *counter
@@ -185,27 +185,7 @@ func (b *bed) event(subject, data string, header nats.Header) {
 // stored lists all messages of a stream, in order.
 func (b *bed) stored(stream string, filter string) (msgs []jetstream.Msg) {
 	b.Helper()
-	c, err := b.js.OrderedConsumer(b.Context(), stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	info, err := c.Info(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	it, err := c.Messages()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer it.Stop()
-	for n := info.NumPending; n > 0; n-- {
-		msg, err := it.Next(jetstream.NextMaxWait(natstest.Patience))
-		if err != nil {
-			b.Fatal(err)
-		}
-		msgs = append(msgs, msg)
-	}
-	return msgs
+	return natstest.ReadStream(b, b.js, stream, 1, filter)
 }
 
 // count returns the number of messages in a stream.

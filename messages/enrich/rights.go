@@ -9,7 +9,7 @@ import (
 // Rights are the rights that a role needs for any enrichment: for the records,
 // and to find streams by their subjects. Those for its streams are in
 // testing/natsconf.
-func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+func Rights(p messages.Prefix, role rights.User) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
 	case rights.Enricher:

@@ -2,11 +2,11 @@ package enrich
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // slow issues IDs later than a turn is long.
@@ -42,24 +42,22 @@ func TestOwnerIsSilent(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{true, false} {
 		b := newBed(t)
-		var gate sync.RWMutex
 		first := b.hastyConfig()
-		first.Conn = gatedLink(b, 0, &gate)
+		var link *proxy.Proxy
+		first.Conn, link = longLink(b, 0)
 		first.JetStream = b.jetStream(first.Conn)
-		resume := sync.OnceFunc(gate.Unlock)
 		b.start(first)
 		b.publish(1, 100)
 		b.await(100)
-		gate.Lock()
-		t.Cleanup(resume)
+		link.Hold()
 		b.publish(101, 500)
 		if killed {
 			first.Conn.Close()
-			resume()
+			link.Release()
 		}
 		b.start(b.hastyConfig())
 		b.await(500)
-		resume()
+		link.Release()
 		b.publish(501, 600)
 		b.await(600)
 		b.expectAll(600)

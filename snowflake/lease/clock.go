@@ -24,6 +24,8 @@ type ownClock struct {
 
 	outvoted bool // the server's clock is off, and that was logged
 
+	lossWait func() time.Duration // see [Manager.lossWait]
+
 	// jumped is called when the system's clock has gone ahead of this clock:
 	// the machine may have been resumed from a snapshot, perhaps beside a copy
 	// of this process.
@@ -31,7 +33,7 @@ type ownClock struct {
 }
 
 func (m *Manager) newClock() *ownClock {
-	c := &ownClock{cfg: &m.cfg, now: m.cfg.Clock, server: m.server, workers: m.workers, diff: &m.clockDiff, jumped: func() {}}
+	c := &ownClock{cfg: &m.cfg, now: m.cfg.Clock, server: m.server, workers: m.workers, diff: &m.clockDiff, lossWait: m.lossWait, jumped: func() {}}
 	if c.now == nil {
 		c.now = snowflake.WatchedClock(func() { c.jumped() })
 	}

@@ -39,7 +39,7 @@ func TestBuckets(t *testing.T) {
 			clocks, leases := newFakeStore(0), newFakeStore(contractTTL)
 			net := &fakeNet{rng: rand.New(rand.NewPCG(1, 1)), clocks: clocks, leases: leases, asked: make(map[string]int64)}
 			checkContract(t, buckets{link{clocks, net}, link{leases, net}, net, func() error {
-				leases.setMissing(true)
+				leases.set(func() { leases.missing = true })
 				return nil
 			}})
 		})
@@ -191,5 +191,26 @@ func checkExpiry(t *testing.T, b bucket) {
 	}
 	if _, err := b.update(t.Context(), "left", []byte("a"), 0); err != nil {
 		t.Errorf("a write of what is gone: %v", err)
+	}
+}
+
+// leaderless is a stream whose replica answers without a leader.
+type leaderless struct{ jetstream.Stream }
+
+func (leaderless) Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	return &jetstream.StreamInfo{Cluster: &jetstream.ClusterInfo{}}, nil
+}
+
+func (leaderless) CachedInfo() *jetstream.StreamInfo { return &jetstream.StreamInfo{} }
+
+// TestAnswerWithoutALeaderCountsForNothing: a server that was paused gives such
+// an answer.
+func TestAnswerWithoutALeaderCountsForNothing(t *testing.T) {
+	s := streamServer{leaderless{}, leaderless{}}
+	if _, err := s.state(t.Context()); !errors.Is(err, kv.ErrNoLeader) {
+		t.Error(err)
+	}
+	if _, err := s.leaseTTL(t.Context()); !errors.Is(err, kv.ErrNoLeader) {
+		t.Error(err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -29,7 +28,7 @@ func duplicate[T any](from *T) *T {
 
 // copyHold returns a copy of a hold that uses the connections of m. The caller
 // makes sure that the hold is not used during the call.
-func copyHold(h *hold, m *Manager) *hold {
+func copyHold(h *holder, m *Manager) *holder {
 	c := duplicate(h)
 	c.cfg = &m.cfg
 	c.gen = duplicate(h.gen)
@@ -44,7 +43,7 @@ func copyHold(h *hold, m *Manager) *hold {
 
 // copyHolder copies a process that holds a worker ID, at a point where its own
 // goroutine calls. It returns the copy and its hold; nil without a worker ID.
-func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *hold) {
+func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *holder) {
 	running := p.running.Load()
 	if running == nil || running.current.Load() == nil {
 		return nil, nil, nil
@@ -178,28 +177,6 @@ func copyOnce(t *testing.T, seed uint64, later bool) int {
 	}
 	w.copies = nil
 	return min(len(w.overlaps()), 1)
-}
-
-// TestCopyOfAHolderOnAServer: with real buckets, too, only one of the two can
-// renew.
-func TestCopyOfAHolderOnAServer(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	js := newJS(t, net)
-	if err := Create(t.Context(), js, prefix, maxTTL, 1); err != nil {
-		t.Fatal(err)
-	}
-	m := mustOpen(t, config(js))
-	h := mustSeek(t, m)
-	c := copyHold(h, mustOpen(t, config(js)))
-	for range 2 {
-		if err := h.renew(t.Context(), time.Now().Add(natstest.Patience)); err != nil {
-			t.Errorf("the one that was first: %v", err)
-		}
-		if err := c.renew(t.Context(), time.Now().Add(natstest.Patience)); !errors.Is(err, ErrLost) {
-			t.Errorf("the other one: %v", err)
-		}
-	}
 }
 
 func mustOpen(t *testing.T, cfg Config) *Manager {

@@ -43,14 +43,14 @@
 //
 // # Files
 //
-//	manager.go   seeks a worker ID, keeps it, and reports changes
-//	admit.go     checks before a claim: layout, clock bucket, clock
-//	seek.go      chooses a free worker ID; given.go: or takes the configured
-//	hold.go      claims it, renews it with heartbeats, detects its loss
-//	others.go    queries all other processes about it
-//	release.go   gives back unused time
-//	entry.go     writes an entry of a hold, rereads it after an error
-//	identity.go  checks that the clock bucket is the installation's, and not older
-//	clock.go     compares the clock with the server's and the other workers'
-//	bucket.go    the buckets, and requests to their server
+//	manager.go  seeks a worker ID, keeps it, and reports changes
+//	admit.go    checks before a claim: layout, clock; that the clock bucket is
+//	            the installation's, and not older
+//	seek.go     chooses the worker ID: the configured, or a free one
+//	hold.go     claims it, renews it with heartbeats, detects its loss
+//	others.go   queries all other processes about it
+//	release.go  gives back unused time
+//	entry.go    writes an entry of a hold, rereads it after an error
+//	clock.go    compares the clock with the server's and the other workers'
+//	bucket.go   the buckets, and requests to their server
 package lease

@@ -3,9 +3,15 @@ package lease
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
+
+	"github.com/idworker/idworker/internal/kv"
 )
 
 // ownEntry is a key of a bucket as seen by the hold that writes it. A hold has
@@ -26,9 +32,9 @@ type ownEntry struct {
 	// ends, so there are at most some hundreds.
 	sent []string
 
-	// reached is a sequence that the bucket's stream is known to have reached.
-	// An accepted write is above it, unless the stream regressed.
-	reached uint64
+	// known is how far the bucket is known to have come. An accepted write is
+	// above it, unless the stream regressed.
+	known kv.Position
 }
 
 // stamp identifies the writer of a value.
@@ -65,8 +71,8 @@ func (e *ownEntry) write(ctx context.Context, number string, value []byte) ([]by
 	e.sent = append(e.sent, number)
 	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
 	if err == nil {
-		if revision <= e.reached {
-			return nil, &ClockBackError{Last: revision, Known: e.reached}
+		if !e.known.Confirms(revision) {
+			return nil, &ClockBackError{Last: revision, Known: e.known.Last}
 		}
 		e.adopt(revision, number)
 		return value, nil
@@ -115,7 +121,7 @@ func (e *ownEntry) reread(ctx context.Context) ([]byte, error) {
 // that were sent before it cannot arrive any more: their condition is an older
 // revision.
 func (e *ownEntry) adopt(revision uint64, number string) {
-	e.revision, e.owned, e.reached = revision, true, max(e.reached, revision)
+	e.revision, e.owned, e.known.Last = revision, true, max(e.known.Last, revision)
 	e.sent = slices.Delete(e.sent, 0, slices.Index(e.sent, number))
 }
 
@@ -124,7 +130,7 @@ func (e *ownEntry) adopt(revision uint64, number string) {
 func (e *ownEntry) recreate(ctx context.Context, number string, value []byte) error {
 	gone := e.revision
 	// A bucket whose entries expire may lose its history.
-	e.revision, e.reached = 0, 0
+	e.revision, e.known.Last = 0, 0
 	_, err := e.write(ctx, number, value)
 	if err != nil && e.revision == 0 {
 		e.revision = gone
@@ -147,4 +153,20 @@ func (e *ownEntry) remove(ctx context.Context) error {
 		return err
 	}
 	return e.bucket.remove(ctx, e.key, e.revision)
+}
+
+// newNonce returns a random number of 128 bits, as text, by which a process
+// recognizes its own writes. A copy of this process, such as a resumed
+// snapshot, must not draw the same number. So half of it comes from the
+// kernel's device: crypto/rand may take its bytes from memory that was copied
+// along with the process (the vDSO of Linux).
+func newNonce() string {
+	var number [16]byte
+	_, _ = rand.Read(number[:]) // never fails
+	if device, err := os.Open("/dev/urandom"); err == nil {
+		// Not everywhere; then crypto/rand's bytes stay.
+		_, _ = io.ReadFull(device, number[:8])
+		_ = device.Close()
+	}
+	return hex.EncodeToString(number[:])
 }

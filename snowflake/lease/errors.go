@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/messages"
 )
 
 // The reasons why there is no worker ID. All are wrapped, with details.
@@ -90,6 +92,10 @@ type ClockLostError struct {
 	StopFor time.Duration // all workers have to be stopped for longer than this
 	Bucket  string        // where the installation's is written down
 	Key     string        // under which
+}
+
+func clockLostError(prefix messages.Prefix, found, installed string, wait time.Duration) error {
+	return &ClockLostError{Found: found, Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: ClockIDKey}
 }
 
 func (e *ClockLostError) Error() string {

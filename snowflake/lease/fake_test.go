@@ -57,12 +57,6 @@ func (s *fakeStore) write(r bucketEntry, revision uint64) (uint64, error) {
 	return r.revision, nil
 }
 
-func (s *fakeStore) writeCount() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writes
-}
-
 // skew sets its clock. Entries of before are as if written after.
 func (s *fakeStore) skew(off time.Duration) {
 	s.mu.Lock()
@@ -96,45 +90,30 @@ func (s *fakeStore) read(key string, ago int) (bucketEntry, error) {
 	return r, nil
 }
 
+// set changes it; of returns one of its fields.
+func (s *fakeStore) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func of[T any](s *fakeStore, field *T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *field
+}
+
+func (s *fakeStore) setLifetime(ttl time.Duration) { s.set(func() { s.ttl = ttl }) }
+
+func (s *fakeStore) setLeaderless(yes bool) { s.set(func() { s.leaderless = yes }) }
+
+func (s *fakeStore) writeCount() int { return of(s, &s.writes) }
+
 // empty deletes and creates the bucket again.
 func (s *fakeStore) empty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.versions, s.last = make(map[string][]bucketEntry), 0
-}
-
-// lifetime is the time that entries stay; setLifetime changes it, for present
-// entries too.
-func (s *fakeStore) lifetime() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ttl
-}
-
-func (s *fakeStore) setLifetime(ttl time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ttl = ttl
-}
-
-func (s *fakeStore) setLeaderless(yes bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.leaderless = yes
-}
-
-// setMissing deletes the bucket, or makes it again, empty.
-func (s *fakeStore) setMissing(yes bool) {
-	s.empty()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.missing = yes
-}
-
-func (s *fakeStore) isMissing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.missing
 }
 
 // put writes an entry without a condition.
@@ -144,18 +123,6 @@ func (s *fakeStore) put(r bucketEntry) {
 	s.last++
 	r.revision, r.created = s.last, time.Now().Add(s.off)
 	s.versions[r.key] = append(s.versions[r.key], r)
-}
-
-func (s *fakeStore) isLeaderless() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leaderless
-}
-
-func (s *fakeStore) sequence() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last
 }
 
 func (s *fakeStore) list() (all []bucketEntry) {
@@ -182,11 +149,11 @@ func (l link) lead(ctx context.Context, apply func() error) error {
 
 // lead sends a request to the leader of s. Without a leader it gets no answer.
 func (n *fakeNet) lead(ctx context.Context, s *fakeStore, apply func() error) error {
-	if s.isLeaderless() {
+	if of(s, &s.leaderless) {
 		<-ctx.Done()
 		return errTimeout
 	}
-	if s.isMissing() {
+	if of(s, &s.missing) {
 		return jetstream.ErrBucketNotFound
 	}
 	return n.do(ctx, apply)
@@ -324,7 +291,7 @@ func (l link) get(ctx context.Context, key string) (r bucketEntry, err error) {
 	if err = l.net.do(ctx, func() error { return nil }); err != nil {
 		return bucketEntry{}, err
 	}
-	if l.store.isMissing() {
+	if of(l.store, &l.store.missing) {
 		return bucketEntry{}, jetstream.ErrBucketNotFound
 	}
 	return l.store.read(key, ago)
@@ -358,7 +325,7 @@ func (l link) remove(ctx context.Context, key string, revision uint64) error {
 func (n *fakeNet) state(ctx context.Context) (serverState, error) {
 	var last atomic.Uint64
 	err := n.lead(ctx, n.clocks, func() error {
-		last.Store(n.clocks.sequence())
+		last.Store(of(n.clocks, &n.clocks.last))
 		return nil
 	})
 	n.mu.Lock()
@@ -370,7 +337,7 @@ func (n *fakeNet) state(ctx context.Context) (serverState, error) {
 func (n *fakeNet) leaseTTL(ctx context.Context) (time.Duration, error) {
 	var ttl atomic.Int64
 	err := n.lead(ctx, n.leases, func() error {
-		ttl.Store(int64(n.leases.lifetime()))
+		ttl.Store(int64(of(n.leases, &n.leases.ttl)))
 		return nil
 	})
 	return time.Duration(ttl.Load()), err

@@ -15,3 +15,15 @@ func TestFormatOf010(t *testing.T) {
 		t.Errorf("fence written as %s, %v, want %s", encode(v), err, fence)
 	}
 }
+
+// TestNonce: nonces have 128 bits, in text, and no two are the same.
+func TestNonce(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 1000 {
+		n := newNonce()
+		if len(n) != 32 || seen[n] {
+			t.Fatalf("%q, after %d others", n, len(seen))
+		}
+		seen[n] = true
+	}
+}

@@ -2,65 +2,12 @@ package lease
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/natstest"
 )
-
-// patientConfig has a TTL in which a busy machine has time for a heartbeat, and
-// for noticing the lease of a dead holder.
-func patientConfig(t *testing.T, net connector) Config {
-	t.Helper()
-	cfg := config(newJS(t, net))
-	cfg.TTL = DefaultTTL
-	if err := Create(t.Context(), cfg.JS, prefix, cfg.TTL, 1); err != nil {
-		t.Fatal(err)
-	}
-	return cfg
-}
-
-// TestGivenWorkerID: each process gets its configured worker ID, in each
-// datacenter, and again after a restart; after a clean stop without delay.
-func TestGivenWorkerID(t *testing.T) {
-	t.Parallel()
-	patient := patientConfig(t, natstest.Start(t))
-	last := make(map[string]snowflake.ID)
-	for range 3 {
-		var all []*runner
-		for datacenter := range int64(2) {
-			for _, worker := range []int64{0, 7, 31} {
-				cfg := patient
-				cfg.Layout, cfg.Datacenter, cfg.Worker = snowflake.Twitter(), datacenter, new(worker)
-				r := run(t, cfg)
-				id := r.waitID(t)
-				if cfg.Layout.WorkerID(id) != worker || cfg.Layout.Datacenter(id) != datacenter || r.state().Worker != worker {
-					t.Errorf("worker ID %d of datacenter %d made %d: %d of %d", worker, datacenter, id, cfg.Layout.WorkerID(id), cfg.Layout.Datacenter(id))
-				}
-				key := fmt.Sprintf("%d.%d", datacenter, worker)
-				if id <= last[key] {
-					t.Errorf("worker ID %s made %d after %d", key, id, last[key])
-				}
-				last[key] = id
-				all = append(all, r)
-			}
-		}
-		for _, r := range all {
-			r.stop()
-		}
-		for _, r := range all {
-			<-r.done
-			if r.err != nil {
-				t.Log(r.err) // the next process has to wait
-			}
-		}
-	}
-}
 
 // TestGivenWorkerIDIsHeld: a second process with the same worker ID is refused.
 // It learns the holder and takes no other worker ID, and the first keeps its
@@ -101,12 +48,13 @@ func TestGivenWorkerIDIsHeld(t *testing.T) {
 }
 
 // TestGivenWorkerIDAfterACrash: a process that starts right after its
-// predecessor was killed waits until the latter's lease and fence have ended.
-// Then it gets the worker ID, and none of its predecessor's time.
+// predecessor was killed waits until the latter's lease has ended, and then its
+// longer fence. Then it gets the worker ID, and none of its predecessor's time.
 func TestGivenWorkerIDAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.layout = layoutOf(6)
+		w.workers.setLifetime(shortTTL)
 		p, q := w.process("predecessor", 1), w.process("successor", 2)
 		p.given, q.given = new(int64(5)), new(int64(5))
 		g := runManager(t, p.manager()).waitHeld(t).Generator
@@ -124,47 +72,11 @@ func TestGivenWorkerIDAfterACrash(t *testing.T) {
 		if w.layout.WorkerID(first) != 5 || w.layout.Timestamp(first) <= w.layout.Timestamp(last) {
 			t.Errorf("%d comes after %d", first, last)
 		}
+		after.waitFor(t, ErrNoWorkerID)
 		for _, s := range after.all() {
 			var held *HeldError
 			if errors.As(s.Err, &held) && (held.Alive || held.Instance != "predecessor") {
 				t.Error(held)
-			}
-		}
-	})
-}
-
-// TestGivenIsFreeOnlyAfterTheFence: an expired lease is not enough. Nor is
-// another worker ID taken that is free.
-func TestGivenIsFreeOnlyAfterTheFence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.workers.setLifetime(shortTTL)
-		p := w.process("p", 1)
-		began := time.Now()
-		h := mustSeek(t, p.manager())
-		last := mustNext(t, h.gen)
-
-		m := w.process("q", 2).manager()
-		m.cfg.Worker = &h.worker
-		for ; ; time.Sleep(100 * time.Millisecond) {
-			got, err := m.seek(t.Context())
-			if id, err := h.gen.Next(); err == nil {
-				last = id
-			}
-			if err == nil {
-				id := mustNext(t, got.gen)
-				if got.worker != h.worker || narrow.Timestamp(id) <= narrow.Timestamp(last) {
-					t.Errorf("worker ID %d, and %d after %d", got.worker, id, last)
-				}
-				return
-			}
-			since := time.Since(began)
-			if want := map[bool]error{true: ErrHeld, false: ErrNoWorkerID}[since < shortTTL-200*time.Millisecond]; !errors.Is(err, want) &&
-				(since < shortTTL-200*time.Millisecond || since > shortTTL+200*time.Millisecond) {
-				t.Fatalf("after %v: %v, want %v", since, err, want)
-			}
-			if since > fenceLength(shortTTL)+queryTime+time.Second {
-				t.Fatalf("after %v: %v", since, err)
 			}
 		}
 	})

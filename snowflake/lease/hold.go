@@ -11,23 +11,23 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/snowflake"
 )
 
-// hold is a process's tenure of a worker ID, from claim to release. All fields
+// holder is a process that holds a worker ID, from claim to release. All fields
 // but hi belong to one goroutine.
-type hold struct {
-	cfg      *Config
-	worker   int64
-	id       string // marks the entries as ours
-	host     string // only for readers of the leases
-	since    time.Time
-	clock    *ownClock
-	identity string // of the clock bucket
-	others   others
-	uses     *useLog
-	woken    chan struct{} // a heartbeat is due at once
+type holder struct {
+	cfg    *Config
+	worker int64
+	id     string // marks the entries as ours
+	host   string // only for readers of the leases
+	since  time.Time
+	clock  *ownClock
+	others others
+	uses   *useLog
+	woken  chan struct{} // a heartbeat is due at once
 	// The connection was lost, or the clock jumped, since the last heartbeat
 	// that succeeded.
 	doubt bool
@@ -49,7 +49,7 @@ type hold struct {
 
 // claim claims the worker ID: the lease, then the time from hi on. ErrLost
 // means that another process holds it.
-func (h *hold) claim(ctx context.Context, hi int64) error {
+func (h *holder) claim(ctx context.Context, hi int64) error {
 	if err := h.writeLease(ctx); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (h *hold) claim(ctx context.Context, hi int64) error {
 }
 
 // reserveFrom reserves the time from lo on and makes the generator for it.
-func (h *hold) reserveFrom(ctx context.Context, lo int64) error {
+func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.writeHi(ctx, lo+h.cfg.units(fenceLength(h.cfg.TTL))); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ const (
 
 // renewUntilLost sends heartbeats until ctx ends or the worker ID is lost, and
 // returns why.
-func (h *hold) renewUntilLost(ctx context.Context) error {
+func (h *holder) renewUntilLost(ctx context.Context) error {
 	reach := fenceLength(h.cfg.TTL)
 	next := h.renewed.Add(h.untilNextBeat())
 	for {
@@ -131,7 +131,7 @@ func (h *hold) renewUntilLost(ctx context.Context) error {
 // drainWakes drains the reasons for a heartbeat, which begins now. The
 // connection may have been restored many times while the process sought a
 // worker ID.
-func (h *hold) drainWakes() {
+func (h *holder) drainWakes() {
 	for back := h.others.reconnected(); len(back) > 0; h.doubt = true {
 		<-back
 	}
@@ -143,7 +143,7 @@ func (h *hold) drainWakes() {
 // untilNextBeat is up to a tenth shorter than it has to be. Otherwise, holders
 // that began at the same moment, or whose JetStream came back then, would all
 // write at the same moment for ever.
-func (h *hold) untilNextBeat() time.Duration {
+func (h *holder) untilNextBeat() time.Duration {
 	return h.cfg.TTL/beatsPerTTL - rand.N(h.cfg.TTL/retriesPerTTL)
 }
 
@@ -158,7 +158,7 @@ func isFinal(err error) bool {
 }
 
 // renew sends a heartbeat.
-func (h *hold) renew(ctx context.Context, ends time.Time) error {
+func (h *holder) renew(ctx context.Context, ends time.Time) error {
 	h.jumpMu.Lock()
 	jumps := h.jumps
 	h.jumpMu.Unlock()
@@ -174,7 +174,7 @@ func (h *hold) renew(ctx context.Context, ends time.Time) error {
 // without time is useless. It recreates an expired lease only after the fence
 // proved to be ours: otherwise the new lease would block the next holder, or a
 // copy of this process.
-func (h *hold) beat(ctx context.Context, ends time.Time) error {
+func (h *holder) beat(ctx context.Context, ends time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
 	if err := h.checkStillOurs(ctx); err != nil {
@@ -194,7 +194,7 @@ func (h *hold) beat(ctx context.Context, ends time.Time) error {
 // checkStillOurs reads the fence when in doubt. After a restore, another
 // holder's entry may have our revision, so that our next write would succeed. A
 // failed or stale read proves nothing; the write decides then.
-func (h *hold) checkStillOurs(ctx context.Context) error {
+func (h *holder) checkStillOurs(ctx context.Context) error {
 	if !h.doubt {
 		return nil
 	}
@@ -219,7 +219,7 @@ const maxAbsent = 5
 // A former leader that was frozen refuses writes for a moment after it resumes,
 // and has expired the leases whose renewal it missed. The fence holds during
 // that time.
-func (h *hold) renewLease(ctx context.Context) error {
+func (h *holder) renewLease(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := h.writeLease(ctx)
 		if !errors.Is(err, errGone) || h.leaseExpired(err) || try == maxAbsent {
@@ -234,14 +234,14 @@ func (h *hold) renewLease(ctx context.Context) error {
 // leaseExpired reports whether err means that the lease expired because no
 // heartbeat succeeded for the TTL. A lease that is gone sooner was deleted, or
 // its bucket has a shorter TTL now.
-func (h *hold) leaseExpired(err error) bool {
+func (h *holder) leaseExpired(err error) bool {
 	return errors.Is(err, errGone) && time.Since(h.renewed) >= h.cfg.TTL
 }
 
 // renewFence compares the clock and raises hi. It writes the fence even if hi
 // stays the same: a successful write proves that no other process has held the
 // worker ID since the last write.
-func (h *hold) renewFence(ctx context.Context) error {
+func (h *holder) renewFence(ctx context.Context) error {
 	read, err := h.clock.readServer(ctx)
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (h *hold) renewFence(ctx context.Context) error {
 
 // suspend stops the generator until a heartbeat has succeeded, which begins at
 // once.
-func (h *hold) suspend() {
+func (h *holder) suspend() {
 	if h.gen == nil {
 		return
 	}
@@ -277,7 +277,7 @@ func (h *hold) suspend() {
 // extend gives the generator the time that is certainly ours, unless the clock
 // has jumped more than jumps times. A copy may have used that time since the
 // jump, which only a heartbeat that begins now would reveal.
-func (h *hold) extend(jumps int) {
+func (h *holder) extend(jumps int) {
 	if h.gen == nil {
 		return
 	}
@@ -292,7 +292,7 @@ func (h *hold) extend(jumps int) {
 // used it from lo on. The buckets may have been restored to an older state, and
 // only processes remember. ErrLost means that one of them does. It queries
 // after the claim was written, so only one of several claimers does.
-func (h *hold) checkOthers(ctx context.Context, lo int64) error {
+func (h *holder) checkOthers(ctx context.Context, lo int64) error {
 	end, err := h.others.query(ctx, h.lease.key, h.id)
 	if err != nil || end <= lo {
 		return err
@@ -305,24 +305,19 @@ func (h *hold) checkOthers(ctx context.Context, lo int64) error {
 // checkSameBucket makes sure that the clock bucket is still the admitted
 // bucket. A heartbeat needs no such check: only the bucket of the claim has
 // this hold's entry.
-func (h *hold) checkSameBucket(ctx context.Context) error {
-	identity, err := readIdentity(ctx, h.fence.bucket)
-	if err == nil && identity != h.identity {
-		err = fmt.Errorf("%w: identity of bucket %s changed from %.100q to %.100q",
-			ErrClockLost, ClockBucketName(h.cfg.Prefix), h.identity, identity)
-	}
+func (h *holder) checkSameBucket(ctx context.Context) error {
+	_, err := h.clock.checkBucket(ctx, h.fence.bucket, h.fence.known, h.fence.known.Last)
 	return err
 }
 
 // checkForward makes sure that the clock bucket has not regressed.
-func (h *hold) checkForward(ctx context.Context, read reading) error {
-	last, err := h.clock.checkForward(ctx, read, h.fence.reached)
-	h.fence.reached = max(h.fence.reached, last)
+func (h *holder) checkForward(ctx context.Context, read reading) (err error) {
+	h.fence.known, err = h.clock.checkForward(ctx, h.fence.known, kv.Position{ID: h.fence.known.ID, Last: read.last})
 	return err
 }
 
 // writeLease writes the lease, with the time of this clock.
-func (h *hold) writeLease(ctx context.Context) error {
+func (h *holder) writeLease(ctx context.Context) error {
 	number := newNonce()
 	_, err := h.lease.write(ctx, number, h.leaseValue(number))
 	return err
@@ -330,12 +325,12 @@ func (h *hold) writeLease(ctx context.Context) error {
 
 // recreateLease creates an expired lease again. ErrLost means that another
 // process was faster.
-func (h *hold) recreateLease(ctx context.Context) error {
+func (h *holder) recreateLease(ctx context.Context) error {
 	number := newNonce()
 	return h.lease.recreate(ctx, number, h.leaseValue(number))
 }
 
-func (h *hold) leaseValue(number string) []byte {
+func (h *holder) leaseValue(number string) []byte {
 	return encode(leaseValue{
 		Hold:     h.id,
 		Instance: h.cfg.Instance,
@@ -344,7 +339,7 @@ func (h *hold) leaseValue(number string) []byte {
 		Clock:    h.clock.time().UnixMilli(),
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
-		Seq:      h.fence.reached,
+		Seq:      h.fence.known.Last,
 		Fence:    fenceLength(h.cfg.TTL).Milliseconds(),
 
 		Installation: h.cfg.Installation,
@@ -353,7 +348,7 @@ func (h *hold) leaseValue(number string) []byte {
 
 // writeHi writes hi to the clock bucket. After an error, h.hi still is the end
 // of the time that is certainly ours, which may have grown.
-func (h *hold) writeHi(ctx context.Context, hi int64) error {
+func (h *holder) writeHi(ctx context.Context, hi int64) error {
 	number := newNonce()
 	written, err := h.fence.write(ctx, number, encode(clockValue{Hi: hi, Hold: h.id, Write: number}))
 	if written != nil {
@@ -374,7 +369,7 @@ const maxBehind = 3
 
 // checkBehind returns an ErrClockLost if the fence keeps reading older than it
 // was.
-func (h *hold) checkBehind(err error) error {
+func (h *holder) checkBehind(err error) error {
 	if !errors.Is(err, errBehind) || !errors.Is(err, errConflict) {
 		h.behind = 0
 		return err

@@ -31,7 +31,7 @@ type Holding struct {
 	// The lead of the holder's clock over the server's then.
 	ClockDiff time.Duration
 
-	Installation string // the holder's; empty if its version does not write it
+	Installation string // the holder's; may be empty
 }
 
 // Held reports whether the worker ID is leased.

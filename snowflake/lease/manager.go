@@ -43,8 +43,8 @@ type Manager struct {
 	others  others
 	uses    useLog
 
-	clockDiff atomic.Int64         // nanoseconds
-	current   atomic.Pointer[hold] // nil while no worker ID is held
+	clockDiff atomic.Int64           // nanoseconds
+	current   atomic.Pointer[holder] // nil while no worker ID is held
 
 	// The rest belongs to one goroutine.
 	previous     int64         // the latest worker ID; -1 before the first
@@ -144,14 +144,14 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 
 // keep keeps a hold until it is lost or ctx ends, reports its beginning and its
 // loss, and returns an error if its release failed.
-func (m *Manager) keep(ctx context.Context, h *hold, notify func(State)) error {
+func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error {
 	log := m.cfg.Log.With(zap.String("worker_id", h.lease.key))
 	log.Info("worker ID claimed")
 	m.current.Store(h)
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
 	lost := h.renewUntilLost(ctx)
 	m.current.Store(nil)
-	m.reached = max(m.reached, h.fence.reached)
+	m.reached = max(m.reached, h.fence.known.Last)
 	if ctx.Err() != nil {
 		return h.release()
 	}
@@ -202,4 +202,25 @@ const (
 func (m *Manager) seekPause(attempt int) time.Duration {
 	longest := min(m.cfg.TTL/firstSeeksPerTTL<<min(attempt, 10), m.cfg.TTL/laterSeeksPerTTL)
 	return longest/2 + rand.N(longest/2)
+}
+
+// Figures are the figures of a [Manager].
+type Figures struct {
+	// ClockDiff is the lead of this clock over the server's at the latest
+	// comparison: at a heartbeat, or before a claim.
+	ClockDiff time.Duration
+
+	// Reserved is the time from now to the end of the fence: about the TTL
+	// after a heartbeat, or 15 s if the TTL is shorter. It is negative if
+	// heartbeats have failed for too long, and 0 without a worker ID.
+	Reserved time.Duration
+}
+
+// Figures returns the present figures. It may be called from any goroutine.
+func (m *Manager) Figures() Figures {
+	f := Figures{ClockDiff: time.Duration(m.clockDiff.Load())}
+	if h := m.current.Load(); h != nil {
+		f.Reserved = m.cfg.Layout.TimeAt(h.hi.Load()).Sub(h.clock.time())
+	}
+	return f
 }

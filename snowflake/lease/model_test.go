@@ -45,7 +45,7 @@ type world struct {
 	mu     sync.Mutex
 	used   map[*snowflake.Generator]span
 	copies []ownedTime
-	ranges []snowflake.Range // scratch
+	ranges []snowflake.IDRange // scratch
 	ids    int64
 	holds  int64
 	losses int64

@@ -1,11 +1,9 @@
 package lease
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
@@ -87,82 +85,6 @@ func restoreOnce(t *testing.T, seed uint64) {
 	for _, problem := range w.overlaps() {
 		t.Errorf("restored to the state of %v before: %s", age, problem)
 	}
-}
-
-// TestRestoredAgainAndAgain: leases and clocks regress together, again and
-// again, while processes come and go. Some have the same configured worker ID,
-// and writes and answers are lost, late and doubled. Each process is reachable,
-// and none issues IDs ahead of its clock. No ID is issued twice.
-func TestRestoredAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	first := firstSeed(t)
-	holds, runs := int64(0), tier.Pick[uint64](20, 1000)
-	for seed := first; seed < first+runs && !t.Failed(); seed++ {
-		synctest.Test(t, func(t *testing.T) { holds += restoreAgainAndAgain(t, seed).holds })
-		if t.Failed() {
-			t.Logf("IDWORKER_SEED=%d", seed)
-		}
-	}
-	if holds < 10*int64(runs) {
-		t.Errorf("too little has happened: %d holders", holds)
-	}
-}
-
-func restoreAgainAndAgain(t *testing.T, seed uint64) *world {
-	rng := rand.New(rand.NewPCG(seed, 77))
-	w := newWorld()
-	if seed%2 == 0 {
-		spec := narrow.Spec()
-		spec.Time, spec.Worker = spec.Time-1, spec.Worker+1
-		w.layout, _ = snowflake.NewLayout(spec)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var all []*process
-	var wg sync.WaitGroup
-	for i := range 6 {
-		p := w.process(fmt.Sprint(i), rng.Uint64())
-		p.net.rate = []float64{0, 0.01, 0.04}[rng.IntN(3)]
-		if seed%3 == 0 {
-			p.given = new(int64(i % 2))
-		}
-		all = append(all, p)
-		own := rand.New(rand.NewPCG(rng.Uint64(), 2))
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				run, stop := context.WithCancel(ctx)
-				done := make(chan struct{})
-				go func() { defer close(done); _ = p.manager().Run(run, p.notify) }()
-				pause.For(ctx, time.Duration(own.Int64N(int64(3*time.Minute))))
-				stop()
-				<-done
-				p.mu.Lock()
-				p.held = false
-				p.mu.Unlock()
-				pause.For(ctx, time.Duration(own.Int64N(int64(20*time.Second))))
-			}
-		})
-	}
-	var backups []func()
-	for end := time.Now().Add(15 * time.Minute); time.Now().Before(end); time.Sleep(time.Duration(20+rng.IntN(200)) * time.Millisecond) {
-		for _, p := range all {
-			p.issue(rng, 1+rng.Int64N(3))
-		}
-		if rng.IntN(40) == 0 {
-			leases, clocks := w.workers.rewind(), w.clocks.rewind()
-			backups = append(backups, func() { leases(); clocks() })
-		}
-		if len(backups) > 0 && rng.IntN(200) == 0 {
-			backups[len(backups)-1-rng.IntN(min(len(backups), 6))]()
-		}
-	}
-	cancel()
-	wg.Wait()
-	time.Sleep(4 * modelTTL) // late messages arrive
-	for _, problem := range w.overlaps() {
-		t.Error(problem)
-	}
-	return w
 }
 
 // TestJumpOfTheClock: the system's clock has gone ahead, as when the machine
@@ -300,19 +222,19 @@ func TestTheSameRevisionsAgain(t *testing.T) {
 func TestAskedOnAServer(t *testing.T) {
 	t.Parallel()
 	net := natstest.Start(t)
-	cfg := patientConfig(t, net)
-	cfg.Worker = new(int64(7))
-	conn := net.Connect(t)
-	var old []backup
-	for _, bucket := range []string{WorkersBucketName(prefix), ClockBucketName(prefix)} {
-		mustOpen(t, cfg) // so that the identity is there
-		old = append(old, takeBackup(t, conn, "KV_"+bucket))
+	cfg := config(newJS(t, net))
+	cfg.TTL, cfg.Worker = DefaultTTL, new(int64(7)) // a busy machine has time for a heartbeat
+	if err := Create(t.Context(), cfg.JS, prefix, cfg.TTL, 1); err != nil {
+		t.Fatal(err)
 	}
+	mustOpen(t, cfg) // so that the identity is there
+	conn := net.Connect(t)
+	leases := natstest.TakeSnapshot(t, conn, kv.StreamName(WorkersBucketName(prefix)))
+	clocks := natstest.TakeSnapshot(t, conn, kv.StreamName(ClockBucketName(prefix)))
 	first := run(t, cfg)
 	id := first.waitID(t)
-	for _, b := range old {
-		b.restore(t, conn)
-	}
+	leases.Restore(t, conn)
+	clocks.Restore(t, conn)
 	cfg.JS = newJS(t, net)
 	second := mustOpen(t, cfg)
 	if stop, err := second.others.serve(&second.uses); err != nil {
@@ -324,7 +246,7 @@ func TestAskedOnAServer(t *testing.T) {
 		t.Fatalf("while another one holds it: %v, %v", h, err)
 	}
 	first.end()
-	var h *hold
+	var h *holder
 	natstest.Eventually(t, "the worker ID", func() (got bool) {
 		var err error
 		h, err = second.seek(t.Context())

@@ -75,6 +75,7 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		name      string
 		away      time.Duration
 		back      time.Duration // by which the clock is set during that time
+		unmade    bool          // a heartbeat got no answer when it made the lease again
 		meanwhile func(w *world, key string)
 		kept      bool
 	}{
@@ -84,11 +85,14 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 		{name: "somebody leases it", away: shortTTL, meanwhile: claim},
 		{name: "somebody has it", away: shortTTL, meanwhile: func(w *world, key string) { claim(w, key); fence(w, key) }},
 		{name: "somebody had it", away: shortTTL, meanwhile: fence},
+		{name: "somebody had it, after a heartbeat without an answer", away: shortTTL, unmade: true, meanwhile: fence},
 		{name: "somebody had it, clock set back", away: shortTTL, back: 8 * time.Second, meanwhile: fence},
 		{name: "somebody claimed it, and deleted the lease", away: shortTTL, meanwhile: func(w *world, key string) {
 			claim(w, key)
 			_, _ = w.workers.write(bucketEntry{key: key, deleted: true}, lease(w, key).revision)
 		}},
+		{name: "somebody wrote it", away: shortTTL / 3, meanwhile: claim},
+		{name: "it is not even JSON", away: shortTTL / 3, meanwhile: func(w *world, key string) { w.workers.put(bucketEntry{key: key}) }},
 		{name: "gone before its time", away: shortTTL / 3, meanwhile: func(w *world, key string) { w.workers.expire(key) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -97,9 +101,17 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 				w.workers.setLifetime(shortTTL)
 				p := w.process("p", 1)
 				p.setClock(tc.back / 2)
-				h, _, _ := faultyHold(t, p)
+				h, leases, _ := faultyHold(t, p)
 				time.Sleep(tc.away)
 				p.setClock(-tc.back / 2)
+				if tc.unmade {
+					lease(w, h.lease.key) // it has expired
+					leases.ifAbsent = notMade
+					if err := h.renew(t.Context(), time.Now().Add(time.Minute)); err == nil || isFinal(err) {
+						t.Fatal(err)
+					}
+					leases.ifAbsent = noFault
+				}
 				if tc.meanwhile != nil {
 					tc.meanwhile(w, h.lease.key)
 				}
@@ -127,135 +139,102 @@ func TestLeaseIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestLeaseThatMayHaveBeenMadeAgain, by a heartbeat that got no answer, is no
-// shortcut: the next heartbeat checks the fence first, too.
-func TestLeaseThatMayHaveBeenMadeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.workers.setLifetime(shortTTL)
-		h, leases, _ := faultyHold(t, w.process("p", 1))
-		time.Sleep(shortTTL)
-		_, err := w.workers.read(h.lease.key, 0)
-		if !errors.Is(err, errAbsent) {
-			t.Fatal(err)
-		}
-		leases.ifAbsent = notMade
-		if err := h.renew(t.Context(), time.Now().Add(time.Minute)); err == nil || isFinal(err) {
-			t.Fatal(err)
-		}
-		leases.ifAbsent = noFault
-		_, _ = w.clocks.write(bucketEntry{key: h.fence.key, value: encode(clockValue{Hi: 1, Hold: "another"})}, h.fence.revision)
-		if err := h.renew(t.Context(), time.Now().Add(time.Minute)); !errors.Is(err, ErrLost) {
-			t.Error(err)
-		}
-		if r := w.workers.latest(h.lease.key); r.revision != 0 {
-			t.Errorf("a lease was left behind: %s", r.value)
-		}
-	})
-}
-
-// forgetful finds nothing when read, and answers no write if it is mute.
-type forgetful struct {
+// lagging is a bucket with a server that has not seen the latest writes, and has
+// expired all leases. It refuses a number of writes, or answers none.
+type lagging struct {
 	bucket
-	mute bool
+	refuses int
+	mute    bool
+	lags    bool // the latest write was not made
 }
 
-func (f *forgetful) get(context.Context, string) (bucketEntry, error) {
-	return bucketEntry{}, errAbsent
-}
-
-func (f *forgetful) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	if f.mute {
+func (l *lagging) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	l.lags = l.mute || l.refuses > 0
+	switch {
+	case l.mute:
 		return 0, errTimeout
+	case l.lags:
+		l.refuses--
+		return 0, errConflict
 	}
-	return f.bucket.update(ctx, key, value, revision)
+	return l.bucket.update(ctx, key, value, revision)
 }
 
-// TestOnlyTheLeaderSaysThatALeaseIsGone: a replica that was paused expires
-// leases whose renewal it has not seen yet. So an empty read, after a write
-// without an answer, costs no worker ID; neither if the lease exists, nor if it
-// is being recreated.
+func (l *lagging) get(ctx context.Context, key string) (bucketEntry, error) {
+	if l.lags {
+		return bucketEntry{}, errAbsent
+	}
+	return l.bucket.get(ctx, key)
+}
+
+// TestOnlyTheLeaderSaysThatALeaseIsGone: an empty read, after a write without an
+// answer, costs no worker ID; neither if the lease exists, nor if it is being
+// recreated. Nor does a leader that was frozen, and refuses writes until it
+// notices its successor. If it still reports the lease as gone later, it is
+// right.
 func TestOnlyTheLeaderSaysThatALeaseIsGone(t *testing.T) {
-	for _, away := range []time.Duration{shortTTL / 3, shortTTL} {
+	for _, tc := range []struct {
+		away time.Duration
+		lagging
+		want error
+	}{
+		{shortTTL / 3, lagging{mute: true}, errUnsure},
+		{shortTTL, lagging{mute: true}, errUnsure},
+		{shortTTL / 3, lagging{refuses: 1}, nil},
+		{shortTTL / 3, lagging{refuses: maxAbsent - 1}, nil},
+		{shortTTL / 3, lagging{refuses: 1 << 30}, ErrLost},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
 			w.workers.setLifetime(shortTTL)
 			m := w.process("p", 1).manager()
-			f := &forgetful{bucket: m.workers}
-			m.workers = f
+			l := &lagging{bucket: m.workers}
+			m.workers = l
 			h := mustSeek(t, m)
-			time.Sleep(away)
-			f.mute = true
-			for range 2 {
-				if err := h.renew(t.Context(), time.Now().Add(time.Minute)); err == nil || isFinal(err) {
-					t.Errorf("after %v: %v", away, err)
-				}
+			time.Sleep(tc.away)
+			l.refuses, l.mute = tc.refuses, tc.mute
+			if err := h.renew(t.Context(), time.Now().Add(time.Minute)); !errors.Is(err, tc.want) || isFinal(err) != (tc.want == ErrLost) {
+				t.Errorf("after %v, with %+v: %v", tc.away, tc.lagging, err)
 			}
-			f.mute = false
-			if err := h.renew(t.Context(), time.Now().Add(time.Minute)); err != nil {
-				t.Errorf("after %v, when all is well again: %v", away, err)
+			l.mute = false
+			if err := h.renew(t.Context(), time.Now().Add(time.Minute)); tc.want != ErrLost && err != nil {
+				t.Errorf("when all is well again: %v", err)
 			}
 		})
 	}
 }
 
 // TestNobodyBeginsInAForgottenFence: p's clock is as far ahead as allowed, q's
-// as far behind, and the TTL is short. After the clock bucket lost p's fence, q
-// waits until that has ended, although it is longer than the TTL.
+// as far behind, and p's TTL was longer. After the clock bucket lost p's fence,
+// q begins above it.
 func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.workers.setLifetime(shortTTL)
+		w.workers.setLifetime(2 * modelTTL)
 		p, q := w.process("p", 1), w.process("q", 2)
-		defer w.process("has the other worker ID", 3).start(t.Context())()
-		time.Sleep(time.Second)
-		p.skew, q.skew = 5*time.Second, 5*time.Second
 		p.setClock(4900 * time.Millisecond)
 		q.setClock(-4900 * time.Millisecond)
+		first := p.manager()
+		if _, err := first.admit(t.Context(), first.newClock()); err != nil { // makes the identity
+			t.Fatal(err)
+		}
 		restore := w.clocks.rewind()
-		stop := p.start(t.Context())
-		time.Sleep(10 * time.Second)
-		old := p.holding()
-		mustNext(t, old)
-		worker := w.layout.WorkerID(mustNext(t, old))
-		entry, err := w.clocks.read(key(w.layout, 0, worker), 0)
-		if err != nil {
+		h := mustSeek(t, first)
+		if err := heartbeat(t, h); err != nil {
 			t.Fatal(err)
 		}
-		fence, err := decodeClock(entry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// It will be gone without a farewell.
-		p.net.set(func() { p.net.dead = true })
+		w.workers.setLifetime(modelTTL) // which p has no reason to notice
 		restore()
 		m := q.manager()
-		m.cfg.TTL, m.longestFence = shortTTL, longestFence(w.workers.list())
-		m.pauseClaims(&ClockBackError{})
-		for m.claimsPaused() != nil {
+		m.cfg.Worker = &h.worker
+		_, err := m.admit(t.Context(), m.newClock())
+		for err != nil {
+			m.pauseClaims(err)
 			time.Sleep(100 * time.Millisecond)
+			var got *holder
+			if got, err = m.seek(t.Context()); err == nil && w.layout.Timestamp(mustNext(t, got.gen)) < h.hi.Load() {
+				t.Errorf("q begins at %v, p may issue until %v", w.layout.TimeAt(w.layout.Timestamp(mustNext(t, got.gen))), w.layout.TimeAt(h.hi.Load()))
+			}
 		}
-		if now := w.layout.TimestampAt(time.Unix(0, q.now())); now < fence.Hi {
-			t.Errorf("q would begin at %v, p may issue until %v", w.layout.TimeAt(now), w.layout.TimeAt(fence.Hi))
-		}
-		stop()
 	})
-}
-
-// TestLeaseNamesItsFence under the JSON name of the TTL, for which older
-// versions wait.
-func TestLeaseNamesItsFence(t *testing.T) {
-	for ttl, want := range map[time.Duration]time.Duration{shortTTL: minFence, modelTTL: modelTTL} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.workers.setLifetime(ttl)
-			h := mustSeek(t, w.process("p", 1).manager())
-			if v, err := decodeLease(w.workers.latest(h.lease.key)); err != nil || time.Duration(v.Fence)*time.Millisecond != want {
-				t.Errorf("TTL %v: the lease names %d ms, want %v", ttl, v.Fence, want)
-			}
-			if got := w.layout.TimeAt(h.hi.Load()).Sub(h.since).Round(time.Second); got != want {
-				t.Errorf("TTL %v: the fence reaches %v, want %v", ttl, got, want)
-			}
-		})
-	}
 }

@@ -7,13 +7,13 @@ import (
 
 // release ends a hold: no more IDs, the unused time is given back, and the
 // lease is deleted.
-func (h *hold) release() error {
+func (h *holder) release() error {
 	return h.giveBack(h.revoke())
 }
 
 // revoke ends the generator for good and returns the first timestamp that was
 // not used.
-func (h *hold) revoke() (end int64) {
+func (h *holder) revoke() (end int64) {
 	end = h.gen.Revoke() + 1
 	h.uses.end(h.lease.key, end)
 	return end
@@ -22,7 +22,7 @@ func (h *hold) revoke() (end int64) {
 // giveBack gives back the time from hi on, and the lease. It needs a context of
 // its own, because that of the hold may have ended. Its timeout keeps a stop
 // from waiting long for an unreachable JetStream.
-func (h *hold) giveBack(hi int64) error {
+func (h *holder) giveBack(hi int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	return errors.Join(h.lowerHi(ctx, hi), h.lease.remove(ctx))
@@ -30,7 +30,7 @@ func (h *hold) giveBack(hi int64) error {
 
 // lowerHi sets hi to the first unused timestamp. If an earlier write of ours
 // arrived late, the revision differs, hence the second attempt.
-func (h *hold) lowerHi(ctx context.Context, hi int64) error {
+func (h *holder) lowerHi(ctx context.Context, hi int64) error {
 	err := h.writeHi(ctx, hi)
 	if errors.Is(err, errOlder) {
 		err = h.writeHi(ctx, hi)

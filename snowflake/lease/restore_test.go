@@ -1,168 +1,13 @@
 package lease
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	natsserver "github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/idworker/idworker/internal/agreement"
-	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/natstest"
 )
-
-// backup is a snapshot of a stream, as the server makes for nats stream backup.
-type backup struct {
-	stream  string
-	request natsserver.JSApiStreamRestoreRequest
-	chunks  [][]byte
-}
-
-func request(t *testing.T, conn *nats.Conn, subject string, request, response any) {
-	t.Helper()
-	data, err := json.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reply, err := conn.Request(subject, data, natstest.Patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(reply.Data, response); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func takeBackup(t *testing.T, conn *nats.Conn, stream string) backup {
-	t.Helper()
-	inbox := conn.NewInbox()
-	sub, err := conn.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var response natsserver.JSApiStreamSnapshotResponse
-	request(t, conn, "$JS.API.STREAM.SNAPSHOT."+stream, natsserver.JSApiStreamSnapshotRequest{DeliverSubject: inbox, NoConsumers: true}, &response)
-	if response.Error != nil {
-		t.Fatal(response.Error)
-	}
-	b := backup{stream: stream, request: natsserver.JSApiStreamRestoreRequest{Config: *response.Config, State: *response.State}}
-	for {
-		chunk, err := sub.NextMsg(natstest.Patience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(chunk.Data) == 0 {
-			return b
-		}
-		b.chunks = append(b.chunks, chunk.Data)
-		if chunk.Reply == "" {
-			continue
-		}
-		if err := chunk.Respond(nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// restore replaces the stream by its backup.
-func (b backup) restore(t *testing.T, conn *nats.Conn) {
-	t.Helper()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), b.stream); err != nil {
-		t.Fatal(err)
-	}
-	var response natsserver.JSApiStreamRestoreResponse
-	request(t, conn, "$JS.API.STREAM.RESTORE."+b.stream, b.request, &response)
-	if response.Error != nil {
-		t.Fatal(response.Error)
-	}
-	for _, chunk := range append(b.chunks, nil) {
-		reply, err := conn.Request(response.DeliverSubject, chunk, natstest.Patience)
-		if err != nil || strings.Contains(string(reply.Data), `"error"`) {
-			t.Fatalf("%s, %v", reply.Data, err)
-		}
-	}
-}
-
-// TestClockBucketRestored: the clock bucket is restored to the state of some
-// heartbeats ago. The holder detects it, and so does a claimer while the
-// holder's lease exists. TestClockBucketGoesBack shows how service resumes.
-func TestClockBucketRestored(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	js := newJS(t, net)
-	if err := Create(t.Context(), js, prefix, maxTTL, 1); err != nil {
-		t.Fatal(err)
-	}
-	conn := net.Connect(t)
-	h := mustSeek(t, mustOpen(t, config(js)))
-	old := takeBackup(t, conn, "KV_"+ClockBucketName(prefix))
-	beat := func() error { return h.renew(t.Context(), time.Now().Add(natstest.Patience)) }
-	for range 3 {
-		if err := beat(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hi := h.hi.Load()
-
-	old.restore(t, conn)
-	var back *ClockBackError
-	if _, err := Open(t.Context(), config(js)); !errors.As(err, &back) || !errors.Is(err, ErrClockLost) {
-		t.Errorf("another process: %v", err)
-	}
-	back = nil
-	if err := beat(); !errors.As(err, &back) || !isFinal(err) || h.hi.Load() != hi {
-		t.Errorf("the holder, which had the time up to %d and has it up to %d: %v", hi, h.hi.Load(), err)
-	}
-}
-
-// TestOperatorDecides: once the key that the error names is deleted, the
-// present bucket is the installation's.
-func TestOperatorDecides(t *testing.T) {
-	t.Parallel()
-	js := provision(t, natstest.Start(t))
-	kv, err := js.KeyValue(t.Context(), agreement.BucketName(prefix))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustOpen(t, config(js))
-	if list, _, err := List(t.Context(), js, prefix); err != nil || len(list) != 0 {
-		t.Errorf("the identity is taken for a worker ID: %v, %v", list, err)
-	}
-	if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
-		t.Fatal(err)
-	}
-	// An operator creates it again: Create does not.
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)}); err != nil {
-		t.Fatal(err)
-	}
-	var lost *ClockLostError
-	for range 2 { // the first refusal changes nothing
-		_, err := Open(t.Context(), config(js))
-		if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" {
-			t.Fatalf("%+v", err)
-		}
-		if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Key != ClockIDKey {
-			t.Errorf("stop for %v, want %v; key %v", lost.StopFor, want, lost.Key)
-		}
-	}
-	if err := kv.Delete(t.Context(), lost.Key); err != nil {
-		t.Fatal(err)
-	}
-	mustOpen(t, config(js))
-}
 
 // rewind takes a backup of a bucket; the returned function restores it.
 func (s *fakeStore) rewind() func() {
@@ -182,7 +27,7 @@ func (s *fakeStore) rewind() func() {
 	}
 }
 
-func heartbeat(t *testing.T, h *hold) error {
+func heartbeat(t *testing.T, h *holder) error {
 	t.Helper()
 	time.Sleep(modelTTL / 3)
 	return h.renew(t.Context(), time.Now().Add(modelTTL))
@@ -192,7 +37,7 @@ func heartbeat(t *testing.T, h *hold) error {
 // ID is claimed before all lost time is past.
 func TestClockBucketGoesBack(t *testing.T) {
 	var back *ClockBackError
-	holder := func(t *testing.T) (*world, *process, *hold, func()) {
+	holder := func(t *testing.T) (*world, *process, *holder, func()) {
 		w := newWorld()
 		p := w.process("p", 1)
 		h, _, _ := faultyHold(t, p)
@@ -236,7 +81,7 @@ func TestClockBucketGoesBack(t *testing.T) {
 			h, _, _ := faultyHold(t, w.process("p", 1))
 			restore := w.clocks.rewind() // the hold's entry is the last
 			mustSeek(t, w.process("q", 2).manager())
-			if err := h.checkForward(t.Context(), reading{last: w.clocks.sequence()}); err != nil {
+			if err := h.checkForward(t.Context(), reading{last: of(w.clocks, &w.clocks.last)}); err != nil {
 				t.Fatal(err)
 			}
 			restore()
@@ -250,7 +95,7 @@ func TestClockBucketGoesBack(t *testing.T) {
 			w, _, h, restore := holder(t)
 			restore()
 			m := w.process("q", 2).manager()
-			if _, err := m.seek(t.Context()); !errors.As(err, &back) || back.Known <= back.Last || back.Known > h.fence.reached {
+			if _, err := m.seek(t.Context()); !errors.As(err, &back) || back.Known <= back.Last || back.Known > h.fence.known.Last {
 				t.Errorf("%v", err)
 			}
 		})
@@ -288,30 +133,4 @@ func TestClockBucketGoesBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestStaleReplyIsNotALoss: an old answer about the stream is requested again.
-func TestStaleReplyIsNotALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		h, _, _ := faultyHold(t, w.process("p", 1))
-		h.clock.server = &staleServer{server: h.clock.server}
-		if err := heartbeat(t, h); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// staleServer gives an old answer first.
-type staleServer struct {
-	server
-	asked bool
-}
-
-func (s *staleServer) state(ctx context.Context) (serverState, error) {
-	a, err := s.server.state(ctx)
-	if !s.asked {
-		s.asked, a.last = true, 0
-	}
-	return a, err
 }

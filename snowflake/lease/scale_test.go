@@ -1,8 +1,6 @@
 package lease
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -99,82 +96,6 @@ func TestManyStartAtOnce(t *testing.T) {
 	}
 }
 
-// TestEntriesAreBoundedByHolders: the clock bucket never has more entries than
-// worker IDs that were taken at any time, while processes start, crash and
-// stop. A crashed process takes its worker ID for the TTL.
-func TestEntriesAreBoundedByHolders(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const n = 10
-		w := newWorld()
-		w.layout = wide
-		for round := range uint64(50) {
-			var stops []func()
-			for i := range n {
-				p := w.process(fmt.Sprint(i), round*n+uint64(i))
-				stop := p.start(t.Context())
-				stops = append(stops, func() {
-					if i%2 == 0 {
-						p.net.set(func() { p.net.dead = true })
-					}
-					stop()
-				})
-			}
-			time.Sleep(2 * time.Second)
-			for _, stop := range stops {
-				stop()
-			}
-			time.Sleep(2 * modelTTL)
-		}
-		if got := w.usedIDs(); got != n {
-			t.Errorf("%d worker IDs were used by %d processes at a time", got, n)
-		}
-	})
-}
-
-// oldList lists a bucket as it was at first, a few times.
-type oldList struct {
-	bucket
-	old   []bucketEntry
-	times int
-}
-
-func (b *oldList) list(ctx context.Context) ([]bucketEntry, error) {
-	if b.times--; b.times >= 0 {
-		return b.old, nil
-	}
-	return b.bucket.list(ctx)
-}
-
-// TestOldListIsMadeAgain: worker IDs that were released since they were listed
-// are free, but cannot be claimed with the listed revisions. They are listed
-// again.
-func TestOldListIsMadeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.layout = wide
-		w.use(t, 10)
-		old := w.clocks.list()
-		var all []*hold
-		for range old {
-			all = append(all, mustSeek(t, w.process("p", 1).manager()))
-		}
-		for _, h := range all {
-			if err := h.release(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(time.Second)
-		m := w.process("q", 2).manager()
-		m.clocks = &oldList{bucket: m.clocks, old: old, times: 2}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := m.seek(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // TestHeartbeatsSpread: processes that claimed at the same moment do not go on
 // to write at the same moment.
 func TestHeartbeatsSpread(t *testing.T) {
@@ -195,30 +116,6 @@ func TestHeartbeatsSpread(t *testing.T) {
 		}
 		if most > n/2 {
 			t.Errorf("%d of %d heartbeats came in a tenth of the time", most, n)
-		}
-	})
-}
-
-// TestLostLeaseIsClaimedAgain: a process whose lease is gone claims the worker
-// ID that it had, at once, although its fence reached ahead.
-func TestLostLeaseIsClaimedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.layout = wide
-		w.use(t, 100)
-		p := w.process("p", 1)
-		defer p.start(t.Context())()
-		time.Sleep(time.Minute)
-		first := p.holding()
-		last := mustNext(t, first)
-		w.workers.expire(fmt.Sprint(w.layout.WorkerID(last)))
-		time.Sleep(modelTTL/beatsPerTTL + maxAbsent*modelTTL/retriesPerTTL + time.Second)
-		again := p.holding()
-		if again == nil || again == first {
-			t.Fatal("the loss was not noticed, or nothing was claimed")
-		}
-		if id := mustNext(t, again); w.layout.WorkerID(id) != w.layout.WorkerID(last) || id <= last {
-			t.Errorf("worker ID %d after %d, ID %d after %d", w.layout.WorkerID(id), w.layout.WorkerID(last), id, last)
 		}
 	})
 }
@@ -252,62 +149,4 @@ func TestTTLLowered(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestTTLChangedOnAServer is the same with real buckets, whose TTL is raised
-// again, too.
-func TestTTLChangedOnAServer(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	js := newJS(t, net)
-	if err := Create(t.Context(), js, prefix, 20*time.Second, 1); err != nil {
-		t.Fatal(err)
-	}
-	m := mustOpen(t, config(js))
-	apply := func(ttl time.Duration) {
-		t.Helper()
-		for _, r := range Resources(prefix, ttl, 1) {
-			if _, err := r.Apply(t.Context(), js); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if m.cfg.TTL != 20*time.Second {
-		t.Errorf("TTL %v, the bucket has 20s", m.cfg.TTL)
-	}
-	for _, ttl := range []time.Duration{time.Second, 4 * time.Second} {
-		apply(ttl)
-		h := mustSeek(t, m)
-		if got := h.cfg.TTL; got != ttl {
-			t.Errorf("TTL %v, the bucket has %v", got, ttl)
-		}
-		if err := h.release(); err != nil {
-			t.Error(err)
-		}
-	}
-	if want := 20*time.Second + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew; m.lossWait() != want {
-		t.Errorf("after the bucket goes back, nothing is claimed for %v, want %v", m.lossWait(), want)
-	}
-}
-
-// TestWaitCountsTheTTLOfOthers: after the clock bucket regressed, a process
-// with a short TTL waits until the time of a process with a longer TTL is past.
-func TestWaitCountsTheTTLOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.workers.setLifetime(2 * modelTTL)
-		defer w.process("p", 1).start(t.Context())()
-		time.Sleep(time.Minute)
-		w.workers.setLifetime(modelTTL) // which p has no reason to notice
-		m := w.process("q", 2).manager()
-		m.pauseClaims(&ClockBackError{})
-		for _, wait := range []time.Duration{0, m.lossWait(), modelTTL - time.Second} {
-			time.Sleep(wait)
-			if _, err := m.seek(t.Context()); !errors.Is(err, ErrClockLost) {
-				t.Fatalf("after %v more: %v", wait, err)
-			}
-		}
-		time.Sleep(time.Second)
-		mustSeek(t, m)
-	})
 }

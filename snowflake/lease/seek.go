@@ -23,7 +23,7 @@ const listsPerSeek = 10
 
 // seek claims a free worker ID and returns the hold. ErrNoWorkerID may also
 // mean that other processes were faster each time.
-func (m *Manager) seek(ctx context.Context) (*hold, error) {
+func (m *Manager) seek(ctx context.Context) (*holder, error) {
 	for lists := 1; ; lists++ {
 		h, err := m.seekOnce(ctx)
 		if !errors.Is(err, ErrLost) {
@@ -38,7 +38,7 @@ func (m *Manager) seek(ctx context.Context) (*hold, error) {
 
 // seekOnce claims a worker ID that is free now. ErrLost means that other
 // processes were faster.
-func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
+func (m *Manager) seekOnce(ctx context.Context) (*holder, error) {
 	if err := m.claimsPaused(); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*hold, error) {
 
 // claimOne claims a worker ID that is free according to f. ErrLost means that
 // another process was faster.
-func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *ownClock, admitted admission) (*hold, error) {
+func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *ownClock, admitted admission) (*holder, error) {
 	worker, err := m.choose(f, admitted.leases, now)
 	if err != nil {
 		return nil, err
@@ -96,24 +96,23 @@ func (m *Manager) choose(f idTable, leases []bucketEntry, now int64) (int64, err
 
 // newHold returns a hold that has claimed nothing yet. Its claim succeeds only
 // if the entries of the worker ID still are as they were listed.
-func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted admission) *hold {
+func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted admission) *holder {
 	id := nuid.Next()
 	key := key(m.cfg.Layout, m.cfg.Datacenter, worker)
-	h := &hold{
-		cfg:      &m.cfg,
-		worker:   worker,
-		id:       id,
-		host:     m.host,
-		since:    admitted.read.before,
-		clock:    clock,
-		identity: admitted.identity,
-		others:   m.others,
-		uses:     &m.uses,
-		woken:    make(chan struct{}, 1),
-		renewed:  time.Now(),
-		lease:    ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
+	h := &holder{
+		cfg:     &m.cfg,
+		worker:  worker,
+		id:      id,
+		host:    m.host,
+		since:   admitted.read.before,
+		clock:   clock,
+		others:  m.others,
+		uses:    &m.uses,
+		woken:   make(chan struct{}, 1),
+		renewed: time.Now(),
+		lease:   ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
 		fence: ownEntry{bucket: m.clocks, key: key, hold: id, stamp: clockStamp, revision: f.clocks[worker].revision,
-			reached: admitted.reached},
+			known: admitted.clocks},
 	}
 	clock.jumped = h.suspend
 	return h
@@ -226,6 +225,60 @@ func (f idTable) noneFree(early int, broken []error) error {
 	}
 	if broken != nil {
 		err = fmt.Errorf("%w, %d are unusable: %w", err, len(broken), broken[0])
+	}
+	return err
+}
+
+// holderWatch counts the renewals of the lease on the configured worker ID.
+type holderWatch struct {
+	revision uint64 // the highest
+	renewals int    // since it was seen first
+}
+
+// aliveRenewals is the number of renewals that prove that a holder is alive,
+// after two thirds of the TTL. A single renewal may have been in flight when
+// its sender died.
+const aliveRenewals = 2
+
+// see records a listed lease. An older state, as from a lagging replica, has no
+// effect.
+func (w *holderWatch) see(revision uint64) {
+	if w.revision > 0 && revision > w.revision {
+		w.renewals++
+	}
+	w.revision = max(w.revision, revision)
+}
+
+// given returns the configured worker ID, if it is free. Otherwise the error
+// names the holder, and whether it is alive.
+func (m *Manager) given(f idTable, leases []bucketEntry, now int64) (int64, error) {
+	worker := *m.cfg.Worker
+	if f.leased(worker) {
+		m.holder.see(f.leases[worker].revision)
+		return 0, m.heldError(worker, leases)
+	}
+	m.holder = holderWatch{}
+	state := f.clocks[worker]
+	if state.err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNoWorkerID, state.err)
+	}
+	if state.hi > now+m.cfg.units(m.cfg.MaxAhead) {
+		return 0, fmt.Errorf("%w: worker ID %d is reserved until %s",
+			ErrNoWorkerID, worker, m.cfg.Layout.TimeAt(state.hi).Format(time.RFC3339))
+	}
+	return worker, nil
+}
+
+// heldError returns an error that names the holder of the configured worker ID.
+func (m *Manager) heldError(worker int64, leases []bucketEntry) error {
+	err := &HeldError{Datacenter: m.cfg.Datacenter, Worker: worker, Alive: m.holder.renewals >= aliveRenewals}
+	for _, r := range leases {
+		if r.key != key(m.cfg.Layout, m.cfg.Datacenter, worker) {
+			continue
+		}
+		if v, corrupt := decodeLease(r); corrupt == nil {
+			err.Instance, err.Host, err.Since = v.Instance, v.Host, v.Since
+		}
 	}
 	return err
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // TestFailedClaimIsNoLostRace: when a bucket accepts no writes, the worker ID
@@ -60,33 +58,6 @@ func TestOthersAreAlwaysFaster(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestFullLeaseBucket: a full bucket of leases is reported, and a worker ID is
-// claimed once there is room.
-func TestFullLeaseBucket(t *testing.T) {
-	t.Parallel()
-	js := provision(t, natstest.Start(t))
-	s, err := js.Stream(t.Context(), "KV_"+WorkersBucketName(prefix))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit := func(bytes int64) {
-		t.Helper()
-		c := s.CachedInfo().Config
-		c.MaxBytes = bytes
-		if _, err := js.UpdateStream(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	limit(10)
-	r := run(t, config(js))
-	natstest.Eventually(t, "a report", func() bool { return len(r.all()) > 0 })
-	if err := r.state().Err; err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrNoWorkerID) {
-		t.Error(err)
-	}
-	limit(-1)
-	r.waitHeld(t)
 }
 
 // TestRequestsEndInTimeForTheTTLOfTheBucket: the bucket's TTL is shorter than

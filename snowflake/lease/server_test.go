@@ -14,49 +14,6 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// TestServerRestarts: if JetStream returns before the fence ends, nothing is
-// lost, and the clock bucket is still the same. A missing bucket of leases can
-// be created again then.
-func TestServerRestarts(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	js := provision(t, net)
-	cfg := config(js)
-	r := run(t, cfg)
-	g := r.waitHeld(t).Generator
-	began := time.Now()
-	hi := reserved(t, cfg)
-	net.Stop()
-	net.Restart()
-	natstest.Eventually(t, "more time", func() bool { return reserved(t, cfg).After(hi) })
-	// The last heartbeat before the stop may have begun a TTL ago.
-	if away := time.Since(began); r.state().Generator != g && away < fenceLength(testTTL)-testTTL {
-		t.Errorf("the worker ID was lost after %v: %v", away, r.all())
-	}
-	r.waitID(t)
-	r.end()
-
-	if err := js.DeleteKeyValue(t.Context(), WorkersBucketName(prefix)); err != nil {
-		t.Fatal(err)
-	}
-	net.Restart()
-	cfg.JS = provision(t, net)
-	run(t, cfg).waitHeld(t)
-}
-
-// reserved is the end of the time given away for the only worker ID.
-func reserved(t *testing.T, cfg Config) time.Time {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // retried
-	defer cancel()
-	list, _, err := List(ctx, cfg.JS, prefix)
-	if err != nil || len(list) != 1 {
-		t.Logf("%v, %v", list, err)
-		return time.Time{}
-	}
-	return list[0].Reserved
-}
-
 // TestClusterLosesItsLeader: three replicas report conflicts differently, and
 // the clock bucket must be recognized when another server leads it.
 func TestClusterLosesItsLeader(t *testing.T) {
@@ -86,36 +43,6 @@ func TestClusterLosesItsLeader(t *testing.T) {
 				t.Error(s.Err)
 			}
 		}
-	}
-}
-
-// TestClockBucketDeleted: a process that holds a worker ID stops, and no
-// process starts over in an empty bucket.
-func TestClockBucketDeleted(t *testing.T) {
-	t.Parallel()
-	net := natstest.Start(t)
-	js := provision(t, net)
-	r := run(t, config(js))
-	g := r.waitHeld(t).Generator
-	if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(t.Context(), config(js)); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		t.Fatal(err)
-	}
-	var older *kv.OlderError
-	if err := Create(t.Context(), js, prefix, testTTL, 1); !errors.As(err, &older) || older.Bucket != ClockBucketName(prefix) || !older.Missing {
-		t.Fatalf("made again: %v", err)
-	}
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(t.Context(), config(js)); !errors.Is(err, ErrClockLost) {
-		t.Fatal(err)
-	}
-	r.waitFor(t, ErrClockLost)
-	if _, err := g.Next(); !errors.Is(err, snowflake.ErrRevoked) {
-		t.Fatal(err)
 	}
 }
 
@@ -195,5 +122,61 @@ func TestList(t *testing.T) {
 	list, _, err = List(t.Context(), js, prefix)
 	if err != nil || len(list) != 1 || list[0].Held() || list[0].Reserved.IsZero() {
 		t.Fatal(list, err)
+	}
+}
+
+// TestClockBucketDeleted: a process that holds a worker ID stops, and no process
+// starts over in an empty bucket. Once an operator has deleted the key that the
+// error names, the present bucket is the installation's, even if its identity
+// was deleted by hand.
+func TestClockBucketDeleted(t *testing.T) {
+	t.Parallel()
+	js := provision(t, natstest.Start(t))
+	r := run(t, config(js))
+	g := r.waitHeld(t).Generator
+	if err := js.DeleteKeyValue(t.Context(), ClockBucketName(prefix)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), config(js)); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Fatal(err)
+	}
+	var older *kv.OlderError
+	if err := Create(t.Context(), js, prefix, testTTL, 1); !errors.As(err, &older) || older.Bucket != ClockBucketName(prefix) {
+		t.Fatalf("made again: %v", err)
+	}
+	clocks, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: ClockBucketName(prefix)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost *ClockLostError
+	for range 2 { // the first refusal changes nothing
+		_, err := Open(t.Context(), config(js))
+		if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" {
+			t.Fatalf("%+v", err)
+		}
+		if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Key != ClockIDKey {
+			t.Errorf("stop for %v, want %v; key %v", lost.StopFor, want, lost.Key)
+		}
+	}
+	r.waitFor(t, ErrClockLost)
+	if _, err := g.Next(); !errors.Is(err, snowflake.ErrRevoked) {
+		t.Fatal(err)
+	}
+	r.end()
+	settings, err := js.KeyValue(t.Context(), lost.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := errors.Join(settings.Delete(t.Context(), lost.Key), clocks.Delete(t.Context(), identityKey)); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, "the bucket is the installation's", func() bool { // once the lease has expired
+			_, err := Open(t.Context(), config(js))
+			return err == nil
+		})
+	}
+	if list, _, err := List(t.Context(), js, prefix); err != nil || len(list) != 0 {
+		t.Errorf("the identity is taken for a worker ID: %v, %v", list, err)
 	}
 }

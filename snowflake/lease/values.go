@@ -20,17 +20,15 @@ type leaseValue struct {
 	Clock  int64  `json:"clock"`
 	Layout string `json:"layout"`
 
-	// Older versions lack and ignore these fields.
-	Write string `json:"write,omitempty"` // a random number, see ownEntry.sent
+	Write string `json:"write"` // a random number, see ownEntry.sent
 	// The clock bucket's stream had reached it.
-	Seq uint64 `json:"seq,omitempty"`
+	Seq uint64 `json:"seq"`
 
 	// Fence is the time from a heartbeat to the end of the holder's fence, in
-	// ms. Older versions, whose fence lasts for the TTL, write that under the
-	// same JSON name.
-	Fence int64 `json:"ttl,omitempty"`
+	// ms. Its JSON name is that of the TTL, for which it once stood.
+	Fence int64 `json:"ttl"`
 
-	// Installation only informs readers. A lease of another installation, which
+	// Installation only informs readers, and may be empty. A lease of another installation, which
 	// a copied bucket may contain, blocks the worker ID like any other: the
 	// safe side.
 	Installation string `json:"installation,omitempty"`
@@ -42,7 +40,7 @@ type clockValue struct {
 	Hi   int64  `json:"hi"`
 	Hold string `json:"hold"`
 
-	Write string `json:"write,omitempty"` // as in leaseValue
+	Write string `json:"write"` // as in leaseValue
 }
 
 // encode writes a value as JSON. The values contain only text, numbers and

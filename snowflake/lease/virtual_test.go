@@ -73,29 +73,6 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestAllTakenIsFoundByListing: only the identity of the clock bucket is
-// written before a process finds no free worker ID.
-func TestAllTakenIsFoundByListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.layout = snowflake.Default()
-		value := encode(leaseValue{Hold: "x", Clock: time.Now().UnixMilli(), Layout: w.layout.String()})
-		for worker := range 1024 {
-			if _, err := w.workers.write(bucketEntry{key: fmt.Sprint(worker), value: value}, 0); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p := w.process("p", 1)
-		_, err := p.manager().seek(t.Context())
-		if !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "of 1024, 1024 are leased") {
-			t.Fatal(err)
-		}
-		if w.workers.writes != 1024 || w.clocks.writes != 1 || p.net.calls > 15 {
-			t.Errorf("%d and %d writes, %d calls", w.workers.writes-1024, w.clocks.writes, p.net.calls)
-		}
-	})
-}
-
 // TestChoice: the process's previous worker ID comes first. Used worker IDs
 // whose time is past come second, used ones within reach third, new worker IDs
 // last. Others are not free.

@@ -13,7 +13,7 @@ import (
 
 // update replaces the entry of a tag with the result of change. If change
 // returns an error, or the same entry, nothing is written.
-func (s *Store) update(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
+func (s *Register) update(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
 	if err := checkName(tag); err != nil {
 		return err
 	}
@@ -21,7 +21,7 @@ func (s *Store) update(ctx context.Context, tag string, change func(storedEntry)
 }
 
 // replace is update without the name check and without the tag in errors.
-func (s *Store) replace(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
+func (s *Register) replace(ctx context.Context, tag string, change func(storedEntry) (entry, error)) error {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, func(storedEntry) bool { return false })
 		if err != nil {
@@ -38,7 +38,7 @@ func (s *Store) replace(ctx context.Context, tag string, change func(storedEntry
 }
 
 // Lookup implements [store.Admin]. A row without an entry is trend.
-func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
+func (s *Register) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	if err := checkName(tag); err != nil {
 		return store.Tag{}, err
 	}
@@ -61,7 +61,7 @@ func (s *Store) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 // CreateTag implements [store.Admin]. In front of a table, it writes the entry
 // first, then the row, then clears the removed mark. After a lost reply a
 // second call may find the tag of the first, hence ErrTagExists.
-func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
+func (s *Register) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := errors.Join(checkName(tag.Name), tag.Check()); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (s *Store) CreateTag(ctx context.Context, tag store.Tag) error {
 }
 
 // checkCreate reports whether a tag may be created over its entry.
-func (s *Store) checkCreate(tag store.Tag, r storedEntry) error {
+func (s *Register) checkCreate(tag store.Tag, r storedEntry) error {
 	floor := max(r.Next, s.lowest(tag))
 	switch {
 	case s.live(r) && s.cfg.Table == nil:
@@ -115,7 +115,7 @@ func (s *Store) checkCreate(tag store.Tag, r storedEntry) error {
 }
 
 // SetStep implements [store.Admin].
-func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
+func (s *Register) SetStep(ctx context.Context, tag string, step int64) error {
 	if step < 1 {
 		return fmt.Errorf("%w: step %d, allowed is 1 or more", store.ErrBadTag, step)
 	}
@@ -135,7 +135,7 @@ func (s *Store) SetStep(ctx context.Context, tag string, step int64) error {
 // Raise implements [store.Admin]: the register first, then the table. Once the
 // register is raised, a lower range that a loader has reserved but not granted
 // is discarded.
-func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
+func (s *Register) Raise(ctx context.Context, tag string, next int64) error {
 	if next < 1 {
 		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", store.ErrBadTag, next)
 	}
@@ -159,7 +159,7 @@ func (s *Store) Raise(ctx context.Context, tag string, next int64) error {
 }
 
 // RaiseRemoved implements [store.Admin].
-func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error {
+func (s *Register) RaiseRemoved(ctx context.Context, tag string, next int64) error {
 	return s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !r.exists() || s.cfg.Table == nil && s.live(r) {
 			return entry{}, store.ErrNoTag
@@ -173,7 +173,7 @@ func (s *Store) RaiseRemoved(ctx context.Context, tag string, next int64) error 
 // before the row is deleted, and only a row that is not above it is deleted:
 // ranges of Leaf's servers are recorded nowhere else. After a lost reply a
 // second call may return ErrNoTag.
-func (s *Store) RemoveTag(ctx context.Context, tag string) error {
+func (s *Register) RemoveTag(ctx context.Context, tag string) error {
 	var row store.Tag
 	for attempt := 0; ; attempt++ {
 		before, hasRow := row.Next, false
@@ -209,18 +209,18 @@ func (s *Store) RemoveTag(ctx context.Context, tag string) error {
 
 // AllTags returns the tags and the removed tags, as of one moment. An error that
 // wraps store.ErrCorrupt is about some tags only.
-func (s *Store) AllTags(ctx context.Context) (tags, removed []store.Tag, err error) {
+func (s *Register) AllTags(ctx context.Context) (tags, removed []store.Tag, err error) {
 	return s.tags(ctx)
 }
 
 // Tags implements [store.Admin].
-func (s *Store) Tags(ctx context.Context) ([]store.Tag, error) {
+func (s *Register) Tags(ctx context.Context) ([]store.Tag, error) {
 	tags, _, err := s.tags(ctx)
 	return tags, err
 }
 
 // Removed implements [store.Admin]. Tags reports unreadable entries.
-func (s *Store) Removed(ctx context.Context) ([]store.Tag, error) {
+func (s *Register) Removed(ctx context.Context) ([]store.Tag, error) {
 	_, removed, err := s.tags(ctx)
 	if errors.Is(err, store.ErrCorrupt) {
 		err = nil
@@ -228,7 +228,7 @@ func (s *Store) Removed(ctx context.Context) ([]store.Tag, error) {
 	return removed, err
 }
 
-func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error) {
+func (s *Register) tags(ctx context.Context) (tags, removed []store.Tag, err error) {
 	var rows []store.Tag
 	var corrupt error
 	if s.cfg.Table != nil {
@@ -267,7 +267,7 @@ func (s *Store) tags(ctx context.Context) (tags, removed []store.Tag, err error)
 }
 
 // Names implements [store.Reserver].
-func (s *Store) Names(ctx context.Context, see func(tag string), current func()) error {
+func (s *Register) Names(ctx context.Context, see func(tag string), current func()) error {
 	feed, err := kv.Follow(ctx, s.cfg.JetStream, s.bucket)
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", s.bucket, err)

@@ -74,7 +74,7 @@ func TestLateAnswer(t *testing.T) {
 func TestPollBeforeWrite(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*poll){
-		"made again": func(p *poll) { p.id = "another" },
+		"made again": func(p *poll) { p.ID = "another" },
 		"raised":     func(p *poll) { p.raising = true },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,10 +88,10 @@ func TestPollBeforeWrite(t *testing.T) {
 				time.Sleep(2 * pollEvery)
 				w.server.mu.Lock()
 				change(&w.server.now)
-				before := w.server.now.last
+				before := w.server.now.Last
 				w.server.mu.Unlock()
-				if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.last != before {
-					t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.last, before)
+				if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.Last != before {
+					t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.Last, before)
 				}
 			})
 		})
@@ -238,7 +238,7 @@ func TestPutBackToBeforeADecision(t *testing.T) {
 		reserve := func() {
 			t.Helper()
 			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err == nil {
-				w.granted.Add("a", 10, seg.Segment)
+				w.granted.AddSegment("a", 10, seg.Segment)
 			} else {
 				t.Log(err)
 			}

@@ -50,27 +50,32 @@ func whileRaised(c jetstream.StreamConfig) error {
 	return nil
 }
 
-// Create creates the bucket if it is missing and the installation had none
-// before, and records its identity in the installation's config. An existing
-// bucket is not changed.
+// Create creates the installation's config bucket and the register, each if it
+// is missing and the installation had none before, and records the register's
+// identity, see [Record]. Existing buckets are not changed.
 func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, replicas int) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	config := agreement.Bucket(p, replicas, kv.HasEntries(BucketName(p)))
-	if err := kv.Ensure(ctx, js, config, Bucket(p, replicas)); err != nil {
+	if err := kv.Ensure(ctx, js, agreement.Bucket(p, replicas), Bucket(p, replicas)); err != nil {
 		return err
 	}
+	return Record(ctx, js, p)
+}
+
+// Record records the identity of the bucket in the installation's config. Both
+// buckets must exist.
+func Record(ctx context.Context, js jetstream.JetStream, p messages.Prefix) error {
 	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil {
 		return err
 	}
-	if found.id == "" {
+	if found.ID == "" {
 		return fmt.Errorf("bucket %s: %w", BucketName(p), ErrNoIdentity)
 	}
 	agreed, err := agreement.Open(ctx, js, p)
 	if err == nil {
-		_, err = agreed.Agree(ctx, ConfigKey, found.id)
+		_, err = agreed.Agree(ctx, ConfigKey, found.ID)
 	}
 	return err
 }
@@ -88,7 +93,7 @@ func pollLeader(ctx context.Context, js jetstream.JetStream, bucket string) (pol
 }
 
 // Rights are the rights that a role needs for the register.
-func Rights(p messages.Prefix, role rights.Role) rights.Rights {
+func Rights(p messages.Prefix, role rights.User) rights.Rights {
 	name, config := BucketName(p), agreement.BucketName(p)
 	read := rights.Join(rights.ReadBucket(name), rights.WatchBucket(name), rights.ReadBucket(config))
 	use := rights.Join(read, rights.WriteBucket(name, ">"))

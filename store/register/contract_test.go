@@ -23,13 +23,13 @@ func TestMain(m *testing.M) {
 const prefix = messages.DefaultPrefix
 
 // connect returns a configuration on its own connection.
-func connect(t testing.TB, srv *natstest.Server) Config {
+func connect(t testing.TB, srv *natstest.Node) Config {
 	t.Helper()
 	return Config{JetStream: natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1))), Prefix: prefix}
 }
 
 // handle opens a register, and creates it if it is missing.
-func handle(t testing.TB, cfg Config) *Store {
+func handle(t testing.TB, cfg Config) *Register {
 	t.Helper()
 	if err := Create(t.Context(), cfg.JetStream, cfg.Prefix, 1); err != nil {
 		t.Fatal(err)
@@ -42,22 +42,22 @@ func handle(t testing.TB, cfg Config) *Store {
 }
 
 // stale is a store whose cache is out of date whenever it reserves.
-type stale struct{ *Store }
+type stale struct{ *Register }
 
 func (s stale) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
 	if r, err := s.remote.read(ctx, tag); err == nil && r.exists() {
 		// Another process may be faster.
 		_, _ = s.remote.update(ctx, tag, r.encode(), r.revision)
 	}
-	return s.Store.Reserve(ctx, tag, wants)
+	return s.Register.Reserve(ctx, tag, wants)
 }
 
 // TestContract: the register alone is a store.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for name, wrap := range map[string]func(*Store) store.Store{
-		"fresh": func(s *Store) store.Store { return s },
-		"stale": func(s *Store) store.Store { return stale{s} },
+	for name, wrap := range map[string]func(*Register) store.Store{
+		"fresh": func(s *Register) store.Store { return s },
+		"stale": func(s *Register) store.Store { return stale{s} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,10 +79,10 @@ func (tabled) MayBurn() {}
 // TestContractOfTables: the register in front of Leaf's table is a store.
 func TestContractOfTables(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]*leaftest.Backend{"MySQL": &leaftest.MySQLBackend, "PostgreSQL": &leaftest.PostgresBackend} {
-		for cache, wrap := range map[string]func(*Store) store.Store{
-			"fresh": func(s *Store) store.Store { return s },
-			"stale": func(s *Store) store.Store { return stale{s} },
+	for name, b := range map[string]leaftest.Dialect{"MySQL": leaftest.MySQL, "PostgreSQL": leaftest.Postgres} {
+		for cache, wrap := range map[string]func(*Register) store.Store{
+			"fresh": func(s *Register) store.Store { return s },
+			"stale": func(s *Register) store.Store { return stale{s} },
 		} {
 			t.Run(name+"/"+cache, func(t *testing.T) {
 				t.Parallel()

@@ -53,8 +53,8 @@ func decidedWorld(t *testing.T, tables int, at time.Time) *world {
 		table.back, table.loss = 0, 0
 	}
 	w.server.now.first, w.server.now.decisions, w.server.now.decided = 1001, []string{"a"}, at
-	w.server.now.last++
-	w.server.keys["removed"] = storedEntry{entry{Next: 2001, Step: 10, Removed: true}, w.server.now.last}
+	w.server.now.Last++
+	w.server.keys["removed"] = storedEntry{entry{Next: 2001, Step: 10, Removed: true}, w.server.now.Last}
 	w.server.now.entries++
 	return w
 }
@@ -132,8 +132,8 @@ func TestDeletedIsUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := decidedWorld(t, 0, time.Now())
-		w.server.now.last++
-		w.server.keys["deleted"] = storedEntry{revision: w.server.now.last}
+		w.server.now.Last++
+		w.server.keys["deleted"] = storedEntry{revision: w.server.now.Last}
 		s := w.loader(0)
 		for _, first := range []int64{1, 500} {
 			tag := store.Tag{Name: "deleted", Step: 10, Next: first, Earliest: store.NeverUsed}

@@ -105,7 +105,7 @@ type remote interface {
 	read(ctx context.Context, tag string) (storedEntry, error)
 
 	// updateMany is update for up to [kv.MaxBatch] entries of different tags.
-	updateMany(ctx context.Context, changes []kv.Change) []kv.Written
+	updateMany(ctx context.Context, changes []kv.Write) []kv.Written
 
 	// each passes all entries to visit, and when each was written, until visit
 	// returns false. The name may be a part of a longer string. An entry that is
@@ -129,7 +129,7 @@ func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision
 	return revision, errors.Unwrap(err) // tagError adds the bucket
 }
 
-func (b bucketOf) updateMany(ctx context.Context, changes []kv.Change) []kv.Written {
+func (b bucketOf) updateMany(ctx context.Context, changes []kv.Write) []kv.Written {
 	written := b.UpdateMany(ctx, changes)
 	for i, w := range written {
 		written[i].Err = errors.Unwrap(w.Err) // tagError adds the bucket
@@ -158,7 +158,7 @@ func (b bucketOf) each(ctx context.Context, visit func(tag string, e listed, wri
 }
 
 // list reads all entries.
-func (s *Store) list(ctx context.Context) (map[string]listed, error) {
+func (s *Register) list(ctx context.Context) (map[string]listed, error) {
 	entries := make(map[string]listed)
 	err := s.remote.each(ctx, func(tag string, e listed, _ time.Time) bool {
 		entries[strings.Clone(tag)] = e

@@ -10,14 +10,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 )
 
-// evidence is a process's record of the register, to detect that it regressed.
-// A [Witness] keeps it in a file.
-type evidence struct {
-	ID   string `json:"id,omitempty"` // identity of the register's stream
-	Seen uint64 `json:"seen"`         // highest sequence of that stream
+// record is what a process has seen of the register, to detect that it
+// regressed. A [Witness] keeps it in a file.
+type record struct {
+	kv.Position // of the register's stream
 	// Most messages in it: none is ever deleted.
 	Entries   uint64   `json:"entries,omitempty"`
 	First     int64    `json:"first,omitempty"`     // lowest first ID of a new tag
@@ -43,14 +43,13 @@ const (
 
 // poll is a reply of the stream's leader.
 type poll struct {
+	kv.Position
 	missing   bool // there is no stream
-	id        string
 	decisions []string
 	decided   time.Time // of the latest decision; zero if unknown
 	raising   bool
 	mark      string // while raising
 	target    int64  // of the mark; 0 if it has none
-	last      uint64
 	entries   uint64
 	first     int64
 	replicas  int
@@ -70,9 +69,9 @@ func pollOf(info *jetstream.StreamInfo) poll {
 	}
 	decisions := strings.Fields(meta[metaDecisions])
 	return poll{
-		id: meta[metaID], decisions: decisions, decided: timeOf(decisions, meta[metaDecided]), first: max(1, first),
+		Position: kv.Position{ID: meta[metaID], Last: info.State.LastSeq}, decisions: decisions, decided: timeOf(decisions, meta[metaDecided]), first: max(1, first),
 		raising: meta[metaRaising] != "", mark: meta[metaRaising], target: target,
-		last: info.State.LastSeq, entries: info.State.Msgs, replicas: info.Config.Replicas,
+		entries: info.State.Msgs, replicas: info.Config.Replicas,
 		full: info.Config.MaxBytes > 0 && int64(info.State.Bytes) > info.Config.MaxBytes/10*9,
 	}
 }
@@ -91,25 +90,21 @@ func timeOf(decisions []string, decided string) time.Time {
 // follows reports whether a poll shows the register of an earlier poll, under
 // the same decisions and not being raised.
 func (p poll) follows(earlier poll) bool {
-	return !p.missing && !p.raising && p.id == earlier.id && slices.Equal(p.decisions, earlier.decisions) &&
-		p.first == earlier.first && p.last >= earlier.last && p.entries >= earlier.entries
+	return !p.missing && !p.raising && p.ID == earlier.ID && earlier.Judge(p.Position) == kv.Same &&
+		slices.Equal(p.decisions, earlier.decisions) && p.first == earlier.first && p.entries >= earlier.entries
 }
 
 // decided reports whether the register has a decision that is new to this
 // process. Decisions are random, and each process keeps all of them. So a
 // register restored to an older decision does not count as decided.
-func (e *evidence) decided(p poll) bool {
-	return !p.missing && !p.raising && !e.foreign(p) &&
+func (e *record) decided(p poll) bool {
+	return !p.missing && !p.raising && e.Judge(p.Position) != kv.Another &&
 		slices.ContainsFunc(p.decisions, func(d string) bool { return !slices.Contains(e.Decisions, d) })
 }
 
-// foreign reports whether a register is not the register seen, whatever was
-// decided.
-func (e *evidence) foreign(p poll) bool { return e.ID != "" && !p.missing && p.id != e.ID }
-
-// judge reports whether a poll shows a new decision. It returns nil, or the
+// assess reports whether a poll shows a new decision. It returns nil, or the
 // fault of the decision or of the register.
-func (e *evidence) judge(bucket string, p poll, seen uint64) (decided bool, wrong *store.RegressionError) {
+func (e *record) assess(bucket string, p poll, seen uint64) (decided bool, wrong *store.RegressionError) {
 	if e.decided(p) {
 		return true, e.checkFloor(bucket, p)
 	}
@@ -117,9 +112,9 @@ func (e *evidence) judge(bucket string, p poll, seen uint64) (decided bool, wron
 }
 
 // checkFloor returns the fault of a new decision that did not raise the lowest
-// first ID above that of the evidence: it was made over a state from before
+// first ID above that of the record: it was made over a state from before
 // another decision. The highest number cannot be raised.
-func (e *evidence) checkFloor(bucket string, p poll) *store.RegressionError {
+func (e *record) checkFloor(bucket string, p poll) *store.RegressionError {
 	if p.first > e.First || p.first == math.MaxInt64 {
 		return nil
 	}
@@ -128,21 +123,21 @@ func (e *evidence) checkFloor(bucket string, p poll) *store.RegressionError {
 
 const beingRaised = "is being raised, or a raise was interrupted"
 
-// check compares a poll with the evidence, and with the sequence seen before
+// check compares a poll with the record, and with the sequence seen before
 // the poll was sent: later messages may be written after the reply. It returns
 // nil or the fault.
-func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionError {
-	wrong := store.RegressionError{Bucket: bucket, Seen: seen, Found: p.last}
-	switch {
-	case p.missing && (seen > 0 || e.ID != ""):
+func (e *record) check(bucket string, p poll, seen uint64) *store.RegressionError {
+	wrong := store.RegressionError{Bucket: bucket, Seen: seen, Found: p.Last}
+	switch relation := (kv.Position{ID: e.ID, Last: seen}).Judge(p.Position); {
+	case p.missing && relation != kv.NoEvidence:
 		wrong.Reason = "is missing"
-	case e.foreign(p):
+	case relation == kv.Another:
 		wrong.Reason = "was recreated or replaced"
 	case p.raising:
 		wrong.Reason = beingRaised
 	case p.first < e.First:
 		wrong.Reason = "predates a decision"
-	case p.last < seen:
+	case relation == kv.WentBack: // the error has both sequences
 	case p.entries < e.Entries:
 		wrong.Reason = fmt.Sprintf("lost entries: has %d, had %d", p.entries, e.Entries)
 	default:
@@ -151,19 +146,19 @@ func (e *evidence) check(bucket string, p poll, seen uint64) *store.RegressionEr
 	return &wrong
 }
 
-// adopt makes a poll the evidence from now on. Sequence and number of entries
+// adopt makes a poll the record from now on. Sequence and number of entries
 // belong to a decision. The lowest first ID, the list of decisions and the time
 // of the latest only rise; an unknown time stands for the latest possible.
-func (e *evidence) adopt(p poll) {
-	e.ID, e.Seen, e.Entries, e.First = p.id, p.last, p.entries, max(e.First, p.first)
+func (e *record) adopt(p poll) {
+	e.Position, e.Entries, e.First = p.Position, p.entries, max(e.First, p.first)
 	if p.decided.IsZero() || p.decided.After(e.Decided) {
 		e.Decided = p.decided
 	}
 	e.learn(p)
 }
 
-// learn adds the decisions of a register to the evidence.
-func (e *evidence) learn(p poll) {
+// learn adds the decisions of a register to the record.
+func (e *record) learn(p poll) {
 	for _, d := range p.decisions {
 		if !slices.Contains(e.Decisions, d) {
 			e.Decisions = append(e.Decisions, d)
@@ -171,7 +166,7 @@ func (e *evidence) learn(p poll) {
 	}
 }
 
-func (e *evidence) clone() evidence {
+func (e *record) clone() record {
 	c := *e
 	c.Decisions = slices.Clone(e.Decisions)
 	return c

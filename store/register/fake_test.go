@@ -34,7 +34,7 @@ type fakeServer struct {
 func newFakeServer(seed uint64, loss float64) *fakeServer {
 	return &fakeServer{
 		random: rand.New(rand.NewPCG(seed, 1)), loss: loss,
-		now: poll{id: "made", first: 1, replicas: 1}, keys: make(map[string]storedEntry),
+		now: poll{Position: kv.Position{ID: "made"}, first: 1, replicas: 1}, keys: make(map[string]storedEntry),
 	}
 }
 
@@ -97,10 +97,10 @@ func (f *fakeServer) write(tag string, value []byte, revision uint64) (uint64, e
 	if err != nil {
 		return 0, err
 	}
-	f.now.last++
-	f.keys[tag] = storedEntry{e, f.now.last}
+	f.now.Last++
+	f.keys[tag] = storedEntry{e, f.now.Last}
 	f.now.entries = uint64(len(f.keys))
-	return f.now.last, nil
+	return f.now.Last, nil
 }
 
 func (f *fakeServer) read(ctx context.Context, tag string) (storedEntry, error) {
@@ -119,7 +119,7 @@ func (f *fakeServer) each(ctx context.Context, visit func(tag string, e listed, 
 }
 
 // updateMany is for administrators, who do not use a fake.
-func (f *fakeServer) updateMany(context.Context, []kv.Change) []kv.Written { panic("unused") }
+func (f *fakeServer) updateMany(context.Context, []kv.Write) []kv.Written { panic("unused") }
 
 func (f *fakeServer) reconnects() uint64 {
 	f.mu.Lock()
@@ -154,10 +154,10 @@ func (f *fakeServer) putBack(to int, takes time.Duration, drops bool) {
 func (f *fakeServer) raise(tag string, by int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.last++
+	f.now.Last++
 	r := f.keys[tag]
 	r.Next += by
-	f.keys[tag] = storedEntry{r.entry, f.now.last}
+	f.keys[tag] = storedEntry{r.entry, f.now.Last}
 }
 
 // decide raises all tags by a number of IDs, as an administrator does: the

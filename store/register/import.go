@@ -25,7 +25,7 @@ type imported struct {
 
 // CheckImport returns a [store.ErrOrder] if a name has another order here than
 // in a list, which is sorted by name. It counts the entries that the list lacks.
-func (s *Store) CheckImport(ctx context.Context, list []store.Tag) (unlisted int, err error) {
+func (s *Register) CheckImport(ctx context.Context, list []store.Tag) (unlisted int, err error) {
 	var failed error
 	err = s.remote.each(ctx, func(name string, e listed, _ time.Time) bool {
 		i, found := slices.BinarySearchFunc(list, name, func(t store.Tag, name string) int { return strings.Compare(t.Name, name) })
@@ -48,7 +48,7 @@ func (i imported) entry(order store.Order) storedEntry {
 // any change it checks the orders, and calls ready. It reports each tag with its
 // next ID before, 0 if it did not exist. It may fail at any point, and can be
 // repeated. Errors: [store.ErrOrder], and those of CreateTag.
-func (s *Store) Import(ctx context.Context, list []store.Tag, ready func() error, report func(tag store.Tag, before int64)) error {
+func (s *Register) Import(ctx context.Context, list []store.Tag, ready func() error, report func(tag store.Tag, before int64)) error {
 	here := make([]imported, len(list))
 	var failed error
 	err := s.remote.each(ctx, func(name string, e listed, _ time.Time) bool {
@@ -97,12 +97,12 @@ func (s *Store) Import(ctx context.Context, list []store.Tag, ready func() error
 }
 
 // importBatch merges tags, and sets them in the list to the result.
-func (s *Store) importBatch(ctx context.Context, list []store.Tag, here []imported) error {
+func (s *Register) importBatch(ctx context.Context, list []store.Tag, here []imported) error {
 	p, err := s.permit(ctx)
 	if err != nil {
 		return err
 	}
-	var changes []kv.Change
+	var changes []kv.Write
 	var of []int
 	for i, tag := range list {
 		had := here[i].entry(tag.Order)
@@ -112,7 +112,7 @@ func (s *Store) importBatch(ctx context.Context, list []store.Tag, here []import
 		}
 		set(&list[i], e)
 		if e != had.entry {
-			changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: had.revision})
+			changes = append(changes, kv.Write{Key: tag.Name, Value: e.encode(), Revision: had.revision})
 			of = append(of, i)
 		}
 	}
@@ -144,7 +144,7 @@ func set(tag *store.Tag, e entry) {
 
 // merge returns the entry of a tag after an import. A tag that exists is raised,
 // never lowered, and keeps its step. Others begin no lower than they may here.
-func (s *Store) merge(tag store.Tag, had storedEntry) (entry, error) {
+func (s *Register) merge(tag store.Tag, had storedEntry) (entry, error) {
 	e := had.entry
 	switch {
 	case checkOrder(tag, had) != nil:

@@ -22,7 +22,7 @@ const batchesAtOnce = 4
 
 // lifting is the work of a raise.
 type lifting struct {
-	*Store
+	*Register
 	Raise
 	report func(tag store.Tag, before int64)
 
@@ -43,8 +43,8 @@ type lift struct {
 
 // liftAll lifts all entries, and then the rows. The error wraps
 // [store.ErrCorrupt] if all but unreadable entries and rows were lifted.
-func (s *Store) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
-	l := &lifting{Store: s, Raise: r, report: report}
+func (s *Register) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
+	l := &lifting{Register: s, Raise: r, report: report}
 	rows, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
@@ -68,14 +68,14 @@ func (l *lifting) entries(ctx context.Context, rows map[string]store.Tag) error 
 			return err
 		}
 		before := l.written
-		if err := l.pass(ctx, rows, missing, from, found.last); err != nil {
+		if err := l.pass(ctx, rows, missing, from, found.Last); err != nil {
 			return err
 		}
 		now, err := l.remote.poll(ctx)
-		if err != nil || now.last == found.last+l.written-before {
+		if err != nil || now.Last == found.Last+l.written-before {
 			return err
 		}
-		from = found.last + 1
+		from = found.Last + 1
 	}
 }
 
@@ -143,7 +143,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 	if err != nil {
 		return err
 	}
-	var changes []kv.Change
+	var changes []kv.Write
 	var lifts []lift
 	for _, t := range batch {
 		if bad := checkName(t.Name); bad != nil {
@@ -156,7 +156,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 			l.done(t, 0)
 			continue
 		}
-		changes = append(changes, kv.Change{Key: t.Name, Value: e.encode(), Revision: t.entry.revision})
+		changes = append(changes, kv.Write{Key: t.Name, Value: e.encode(), Revision: t.entry.revision})
 		lifts = append(lifts, t)
 	}
 	for i, w := range l.remote.updateMany(ctx, changes) {

@@ -69,7 +69,7 @@ func TestOrderIsForEver(t *testing.T) {
 }
 
 // act changes a tag, within a time that may be too short.
-func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand, has func(why, tag string, order store.Order)) {
+func act(ctx context.Context, w *world, s *Register, name string, random *rand.Rand, has func(why, tag string, order store.Order)) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(500*time.Millisecond))))
 	defer cancel()
 	order := []store.Order{store.Trend, store.Strict}[random.IntN(2)]
@@ -88,7 +88,7 @@ func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand
 		}
 	case 2, 3:
 		if granted, err := storetest.ReserveFirst(ctx, s, tag, 10); err == nil {
-			w.granted.Add(name, 10, granted.Segment)
+			w.granted.AddSegment(name, 10, granted.Segment)
 			has("first granted", name, granted.Order)
 			has("created", name, order)
 		}
@@ -96,7 +96,7 @@ func act(ctx context.Context, w *world, s *Store, name string, random *rand.Rand
 		_ = s.Raise(ctx, name, 1+random.Int64N(1000))
 	default:
 		if granted, err := storetest.Reserve(ctx, s, name, 10); err == nil {
-			w.granted.Add(name, 10, granted.Segment)
+			w.granted.AddSegment(name, 10, granted.Segment)
 			has("granted", name, granted.Order)
 		}
 	}
@@ -130,7 +130,7 @@ func TestMissingRow(t *testing.T) {
 		lose := func() {
 			t.Helper()
 			delete(table.rows, "strict")
-			for _, s := range []*Store{s, w.loader(0)} {
+			for _, s := range []*Register{s, w.loader(0)} {
 				_, reserved := storetest.Reserve(t.Context(), s, "strict", 10)
 				_, first := storetest.ReserveFirst(t.Context(), s, strictTag, 10)
 				_, found := s.Lookup(t.Context(), "strict")
@@ -198,9 +198,9 @@ func TestMissingRow(t *testing.T) {
 // with that order.
 func TestCreatorStops(t *testing.T) {
 	t.Parallel()
-	for name, create := range map[string]func(context.Context, *Store) error{
-		"CreateTag": func(ctx context.Context, s *Store) error { return s.CreateTag(ctx, strictTag) },
-		"ReserveFirst": func(ctx context.Context, s *Store) error {
+	for name, create := range map[string]func(context.Context, *Register) error{
+		"CreateTag": func(ctx context.Context, s *Register) error { return s.CreateTag(ctx, strictTag) },
+		"ReserveFirst": func(ctx context.Context, s *Register) error {
 			_, err := storetest.ReserveFirst(ctx, s, strictTag, 10)
 			return err
 		},
@@ -214,7 +214,7 @@ func TestCreatorStops(t *testing.T) {
 					t.Fatalf("created: %v", err)
 				}
 				table.loss = 0
-				for _, s := range []*Store{s, w.loader(0)} {
+				for _, s := range []*Register{s, w.loader(0)} {
 					_, reserved := storetest.Reserve(t.Context(), s, "strict", 10)
 					_, found := s.Lookup(t.Context(), "strict")
 					if !errors.Is(reserved, store.ErrNoTag) || !errors.Is(found, store.ErrNoTag) {
@@ -225,7 +225,7 @@ func TestCreatorStops(t *testing.T) {
 					t.Errorf("made with the other order: %v, want ErrOrder", err)
 				}
 				table.rows["strict"] = 1
-				for _, s := range []*Store{s, w.loader(0)} {
+				for _, s := range []*Register{s, w.loader(0)} {
 					if granted, err := storetest.Reserve(t.Context(), s, "strict", 10); err != nil || granted.Order != store.Strict {
 						t.Errorf("with the row: %+v, %v, want it strict", granted, err)
 					}
@@ -321,7 +321,7 @@ func TestLostTagKeepsItsOrder(t *testing.T) {
 				w.server.putBack(0, 0, false)
 				w.server.decide(1000)
 				time.Sleep(2 * pollEvery)
-				for _, s := range []*Store{s, w.loader(0)} {
+				for _, s := range []*Register{s, w.loader(0)} {
 					if granted, err := storetest.Reserve(t.Context(), s, "strict", 10); err != nil || granted.First < 1001 || granted.Order != store.Strict {
 						t.Errorf("%+v, %v, want it strict", granted, err)
 					}

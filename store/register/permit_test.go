@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/storetest"
 )
@@ -45,12 +46,12 @@ func (s heldServer) update(_ context.Context, tag string, value []byte, revision
 
 // heldWorld has a loader with 64 tags, each of which it has reserved once, and
 // whose further writes are held.
-func heldWorld(t *testing.T) (w *world, held *Store, server *heldServer) {
+func heldWorld(t *testing.T) (w *world, held *Register, server *heldServer) {
 	w = newWorld(t, 1, 0)
 	w.server.loss, w.ordered = 0, false
 	for n := range heldTags {
-		w.server.now.last++
-		w.server.keys[heldTag(n)] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.last}
+		w.server.now.Last++
+		w.server.keys[heldTag(n)] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.Last}
 	}
 	w.server.now.entries = uint64(len(w.server.keys))
 	held = w.loader(0)
@@ -62,24 +63,24 @@ func heldWorld(t *testing.T) (w *world, held *Store, server *heldServer) {
 	return w, held, server
 }
 
-func (w *world) mustReserve(s *Store, tag string) {
+func (w *world) mustReserve(s *Register, tag string) {
 	w.Helper()
 	granted, err := storetest.Reserve(w.Context(), s, tag, 10)
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.granted.Add(tag, 10, granted.Segment)
+	w.granted.AddSegment(tag, 10, granted.Segment)
 }
 
 // reserveAll reserves a range of each tag at once, and calls then once all
 // writes are sent. It returns the number of ranges granted.
-func (w *world) reserveAll(s *Store, server *heldServer, then func()) int {
+func (w *world) reserveAll(s *Register, server *heldServer, then func()) int {
 	before := w.granted.Len()
 	var group sync.WaitGroup
 	for n := range heldTags {
 		group.Go(func() {
 			if granted, err := storetest.Reserve(w.Context(), s, heldTag(n), 10); err == nil {
-				w.granted.Add(heldTag(n), 10, granted.Segment)
+				w.granted.AddSegment(heldTag(n), 10, granted.Segment)
 			}
 		})
 	}
@@ -173,7 +174,7 @@ func (s listServer) each(ctx context.Context, visit func(tag string, e listed, w
 
 // lostTag opens a loader that was granted IDs of a tag, which the register then
 // loses.
-func lostTag(t *testing.T) (w *world, s *Store, tag store.Tag) {
+func lostTag(t *testing.T) (w *world, s *Register, tag store.Tag) {
 	w = newWorld(t, 1, 0)
 	w.server.loss, w.ordered = 0, false
 	w.server.save()
@@ -183,13 +184,13 @@ func lostTag(t *testing.T) (w *world, s *Store, tag store.Tag) {
 	return w, s, tag
 }
 
-func (w *world) mustCreate(s *Store, tag store.Tag) {
+func (w *world) mustCreate(s *Register, tag store.Tag) {
 	w.Helper()
 	granted, err := storetest.ReserveFirst(w.Context(), s, tag, 10)
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.granted.Add(tag.Name, 10, granted.Segment)
+	w.granted.AddSegment(tag.Name, 10, granted.Segment)
 }
 
 // TestPausedInAcceptance: a loader is paused while it accepts a decision. The
@@ -300,11 +301,11 @@ func TestSuspend(t *testing.T) {
 		var asleep time.Duration
 		s.now = func() time.Time { return time.Now().Add(asleep) }
 		w.mustReserve(s, "a")
-		w.server.now.id = "another"
+		w.server.now.ID = "another"
 		asleep = time.Hour
-		before := w.server.now.last
-		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.last != before {
-			t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.last, before)
+		before := w.server.now.Last
+		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.Last != before {
+			t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.Last, before)
 		}
 	})
 }
@@ -337,7 +338,7 @@ func TestHighestFloor(t *testing.T) {
 				t.Errorf("decision %s: %v", decision, err)
 			}
 			again := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
-			again.evidence = evidence{ID: "made", First: math.MaxInt64}
+			again.record = record{Position: kv.Position{ID: "made"}, First: math.MaxInt64}
 			if err := again.start(t.Context()); err != nil {
 				t.Errorf("a start after decision %s: %v", decision, err)
 			}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -27,16 +28,16 @@ type world struct {
 	tables []*fakeTable // of the loaders that have a table
 	seed   uint64
 
-	granted storetest.Ledger
+	granted order.Ledger
 	mu      sync.Mutex
 	highest map[string]int64 // end of the highest grant so far
-	stores  []*Store
+	stores  []*Register
 	ordered bool // ranges ascend: nothing regressed
 	creates bool // tags come into being
 }
 
 // loader opens a register in a world.
-func (w *world) loader(n int) *Store {
+func (w *world) loader(n int) *Register {
 	cfg := Config{Prefix: prefix, Log: zap.NewNop()}
 	if len(w.tables) > 0 {
 		cfg.Table = w.tables[n%len(w.tables)]
@@ -56,7 +57,7 @@ func (w *world) loader(n int) *Store {
 }
 
 // reserve reserves at random until ctx ends.
-func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
+func (w *world) reserve(ctx context.Context, s *Register, random *rand.Rand) {
 	for ctx.Err() == nil {
 		tag, n := tags[random.IntN(len(tags))], 1+random.Int64N(20)
 		if w.creates && random.IntN(4) == 0 {
@@ -75,7 +76,7 @@ func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 			time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
 			continue
 		}
-		w.granted.Add(tag, n, seg.Segment)
+		w.granted.AddSegment(tag, n, seg.Segment)
 		w.mu.Lock()
 		if w.ordered && seg.First < before {
 			w.Errorf("seed %d: %s got %v after all below %d was granted", w.seed, tag, seg, before)
@@ -90,7 +91,7 @@ func (w *world) reserve(ctx context.Context, s *Store, random *rand.Rand) {
 func (w *world) run(loaders int, disturb func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var group sync.WaitGroup
-	stores := make([]*Store, loaders)
+	stores := make([]*Register, loaders)
 	w.stores = stores
 	for n := range loaders {
 		stores[n] = w.loader(n)
@@ -121,8 +122,8 @@ func newWorld(t *testing.T, seed uint64, tables int) *world {
 		w.tables = append(w.tables, newFakeTable(seed+uint64(n), 0.02, tags...))
 	}
 	for _, tag := range tags {
-		w.server.now.last++
-		w.server.keys[tag] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.last}
+		w.server.now.Last++
+		w.server.keys[tag] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.Last}
 	}
 	w.server.now.entries = uint64(len(tags))
 	return w
@@ -216,9 +217,9 @@ func TestRaisedHalfway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := func() (*Store, error) { // as with a witness
+		again := func() (*Register, error) { // as with a witness
 			s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
-			s.evidence = before.evidence.clone()
+			s.record = before.record.clone()
 			return s, s.start(t.Context())
 		}
 		w.server.putBack(0, 0, true)
@@ -228,7 +229,7 @@ func TestRaisedHalfway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []*Store{before, after} {
+		for _, s := range []*Register{before, after} {
 			if seg, err := storetest.Reserve(t.Context(), s, "b", 10); !errors.Is(err, store.ErrRegressed) {
 				t.Errorf("granted while tags are raised: %v, %v", seg, err)
 			}
@@ -239,7 +240,7 @@ func TestRaisedHalfway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []*Store{before, after, later} {
+		for _, s := range []*Register{before, after, later} {
 			got, err := storetest.Reserve(t.Context(), s, "b", 10)
 			if err != nil || got.First < seg.End {
 				t.Errorf("after the decision: %v, %v; %v was granted before", got, err, seg)
@@ -358,7 +359,7 @@ func TestStaleAfterDecision(t *testing.T) {
 		}
 		w.server.decide(1000)
 		time.Sleep(2 * pollEvery)
-		for _, s := range []*Store{a, b, w.loader(2)} {
+		for _, s := range []*Register{a, b, w.loader(2)} {
 			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || seg.First < 1011 {
 				t.Errorf("a tag that was cached: %v, %v", seg, err)
 			}

@@ -24,15 +24,15 @@ type Compared struct {
 	Lower   []store.Tag // tags whose entries are below the list
 	Orders  []store.Tag // tags with another order here than in the list
 
-	strict  []kv.Change // entries that were strict
-	rowless []kv.Change // entries of other tags without a row, as removed
+	strict  []kv.Write // entries that were strict
+	rowless []kv.Write // entries of other tags without a row, as removed
 	rows    map[string]store.Tag
 	markers map[string]uint64 // revisions of missing entries that were deleted by hand
 }
 
 // CompareList compares the register with a list of tags, which is sorted by
 // name without repetitions. Unreadable entries are not compared.
-func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, err error) {
+func (s *Register) CompareList(ctx context.Context, list []store.Tag) (c Compared, err error) {
 	if c.rows, err = s.rows(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return c, err
 	}
@@ -49,7 +49,7 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 			if _, hasRow := c.rows[name]; s.cfg.Table != nil && e.err == nil && e.exists() && !e.Removed && !hasRow {
 				gone := e.entry
 				gone.Removed = true
-				c.rowless = append(c.rowless, kv.Change{Key: strings.Clone(name), Value: gone.encode(), Revision: e.revision})
+				c.rowless = append(c.rowless, kv.Write{Key: strings.Clone(name), Value: gone.encode(), Revision: e.revision})
 			}
 			return true
 		}
@@ -68,7 +68,7 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 			if tag.Order == store.Strict {
 				was := e.entry
 				was.Order = store.Strict
-				c.strict = append(c.strict, kv.Change{Key: tag.Name, Value: was.encode(), Revision: e.revision})
+				c.strict = append(c.strict, kv.Write{Key: tag.Name, Value: was.encode(), Revision: e.revision})
 			}
 		}
 		if tag.Next, tag.Order = max(tag.Next, e.Next), e.order(); !e.Removed {
@@ -91,7 +91,7 @@ func (s *Store) CompareList(ctx context.Context, list []store.Tag) (c Compared, 
 // takes a row for trend if its entry was lost. Workers have to drop the buffers
 // of those tags, which it returns. A tag without a row that the list lacks is
 // removed, so that it can be created again.
-func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string, err error) {
+func (s *Register) PutBack(ctx context.Context, list []store.Tag) (strict []string, err error) {
 	var found Compared
 	for again := true; again; {
 		if found, err = s.CompareList(ctx, list); err != nil {
@@ -107,7 +107,7 @@ func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string,
 				_, hasRow := found.rows[tag.Name]
 				e.Step, e.Removed = 0, tag.Step == 0 && !hasRow
 			}
-			changes = append(changes, kv.Change{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
+			changes = append(changes, kv.Write{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
 		}
 		if again, err = s.writeAll(ctx, changes); err != nil {
 			return nil, err
@@ -129,7 +129,7 @@ func (s *Store) PutBack(ctx context.Context, list []store.Tag) (strict []string,
 
 // writeAll writes changes of entries. It reports whether some were written by
 // others since, as by a write that was long under way.
-func (s *Store) writeAll(ctx context.Context, changes []kv.Change) (others bool, err error) {
+func (s *Register) writeAll(ctx context.Context, changes []kv.Write) (others bool, err error) {
 	var beaten atomic.Bool
 	batches, ctx := errgroup.WithContext(ctx)
 	batches.SetLimit(batchesAtOnce)

@@ -27,7 +27,7 @@ import (
 // entries, and replaces the mark by a decision. docs/proofs/register.md has the
 // argument.
 
-// Raise tells [Store.RaiseAll] how far to lift tags.
+// Raise tells [Register.RaiseAll] how far to lift tags.
 type Raise struct {
 	// Target is the lowest first ID of names without an entry, from the decision
 	// on. Tags below the target are lifted to it. It has to lie above every
@@ -94,14 +94,14 @@ func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
 }
 
 // Decide opens a register that may have regressed, or is missing, for
-// [Store.RaiseAll], which needs the config bucket. It creates a missing register
+// [Register.RaiseAll], which needs the config bucket. It creates a missing register
 // with the identity of the installation's, and marked as being raised: no loader
 // grants from it before the decision. The first sequence of its stream is the
 // given number, above all sequences of earlier streams, so that no late write to
 // one of those can be accepted. Unless alone, it first waits until no permit is
 // valid: a loader that lacks the entry of a tag could create it in the new
 // register, and an answer from there is above all that it has seen.
-func Decide(ctx context.Context, cfg Config, replicas int, first uint64, alone bool) (*Store, error) {
+func Decide(ctx context.Context, cfg Config, replicas int, first uint64, alone bool) (*Register, error) {
 	found, err := pollLeader(ctx, cfg.JetStream, BucketName(cfg.Prefix))
 	mark := ""
 	if err == nil && found.missing {
@@ -141,7 +141,7 @@ func createMarked(ctx context.Context, cfg Config, replicas int, first uint64) (
 
 // restart makes the present state of the register, which may have regressed,
 // that of an administrator who raises it.
-func (s *Store) restart(ctx context.Context) error {
+func (s *Register) restart(ctx context.Context) error {
 	found, err := s.remote.poll(ctx)
 	if err != nil {
 		return err
@@ -150,15 +150,15 @@ func (s *Store) restart(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.overtake()
 	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.evidence = evidence{}
-	s.evidence.adopt(found)
+	s.record = record{}
+	s.record.adopt(found)
 	s.stopped, s.proven = nil, false
 	return nil
 }
 
-// PlanRaise passes what [Store.RaiseAll] would do to visit: each tag and removed
+// PlanRaise passes what [Register.RaiseAll] would do to visit: each tag and removed
 // tag, with its next ID after the raise. Step 0 means that the tag is removed.
-func (s *Store) PlanRaise(ctx context.Context, r Raise, visit func(tag store.Tag, next int64)) error {
+func (s *Register) PlanRaise(ctx context.Context, r Raise, visit func(tag store.Tag, next int64)) error {
 	rows, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
@@ -179,7 +179,7 @@ func (s *Store) PlanRaise(ctx context.Context, r Raise, visit func(tag store.Tag
 
 // rows returns the rows of the table by name. An error that wraps
 // [store.ErrCorrupt] is about some rows only.
-func (s *Store) rows(ctx context.Context) (map[string]store.Tag, error) {
+func (s *Register) rows(ctx context.Context) (map[string]store.Tag, error) {
 	rows := make(map[string]store.Tag)
 	if s.cfg.Table == nil {
 		return rows, nil
@@ -193,7 +193,7 @@ func (s *Store) rows(ctx context.Context) (map[string]store.Tag, error) {
 
 // tagOf returns the tag of an entry and perhaps of a row; a removed tag has
 // step 0.
-func (s *Store) tagOf(name string, e storedEntry, rows map[string]store.Tag) store.Tag {
+func (s *Register) tagOf(name string, e storedEntry, rows map[string]store.Tag) store.Tag {
 	tag := store.Tag{Name: name, Next: e.Next, Order: e.order()}
 	if row, ok := rows[name]; ok {
 		tag.Step, tag.Next = max(1, row.Step), max(row.Next, e.Next)
@@ -215,7 +215,7 @@ func (s *Store) tagOf(name string, e storedEntry, rows map[string]store.Tag) sto
 // After any error but ErrCorrupt there is no decision, and RaiseAll has to be
 // called again. It waits for pollAge. If it finds that another call raises all
 // tags, it ends with an error. If its mark disappears, it starts over.
-func (s *Store) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) (target int64, err error) {
+func (s *Register) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) (target int64, err error) {
 	var corrupt error
 	work := func(ctx context.Context, r Raise) error {
 		if r.First != nil {
@@ -262,11 +262,11 @@ var (
 // the target as the lowest first ID of new names. It passes the raise to work
 // with the target of the mark, and returns that. It fails with an [ErrRaising]
 // if there is a mark: only RaiseAll lifts the tags that need it.
-func (s *Store) DecideAfter(ctx context.Context, r Raise, work func(context.Context, Raise) error) (target int64, err error) {
+func (s *Register) DecideAfter(ctx context.Context, r Raise, work func(context.Context, Raise) error) (target int64, err error) {
 	return s.decideAfter(ctx, r, false, work)
 }
 
-func (s *Store) decideAfter(ctx context.Context, r Raise, over bool, work func(context.Context, Raise) error) (target int64, err error) {
+func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work func(context.Context, Raise) error) (target int64, err error) {
 	s.mu.Lock()
 	s.deciding = true
 	s.mu.Unlock()
@@ -296,7 +296,7 @@ func (s *Store) decideAfter(ctx context.Context, r Raise, over bool, work func(c
 // mark. A mark of an unfinished raise is replaced, by a higher target: entries
 // may have been lifted to that of the other. Then begin waits until no write
 // with an earlier permit can be granted any more.
-func (s *Store) begin(ctx context.Context, r *Raise, over bool) (mark string, err error) {
+func (s *Register) begin(ctx context.Context, r *Raise, over bool) (mark string, err error) {
 	born := false // no permit was ever valid for it
 	err = s.change(ctx, func(meta map[string]string, found poll) error {
 		born = found.raising && found.mark == s.born
@@ -321,7 +321,7 @@ func (s *Store) begin(ctx context.Context, r *Raise, over bool) (mark string, er
 }
 
 // checkMark returns an error unless the mark of this raise stands.
-func (s *Store) checkMark(ctx context.Context, mark string) error {
+func (s *Register) checkMark(ctx context.Context, mark string) error {
 	found, err := s.remote.poll(ctx)
 	if err != nil || found.mark == mark {
 		return err
@@ -341,7 +341,7 @@ func unmarked(found poll) error {
 // of the installation's register, after the floor has been written to the
 // installation's config. It reads the decision back, because an update of a
 // stream has no condition.
-func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
+func (s *Register) decide(ctx context.Context, r Raise, mark string) error {
 	agreed, err := agreement.Open(ctx, s.cfg.JetStream, s.cfg.Prefix)
 	if err != nil {
 		return err
@@ -358,7 +358,7 @@ func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
 		if found.mark != mark {
 			return unmarked(found)
 		}
-		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.id, nuid.Next())); err != nil {
+		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.ID, nuid.Next())); err != nil {
 			return err
 		}
 		delete(meta, metaRaising)
@@ -380,7 +380,7 @@ func (s *Store) decide(ctx context.Context, r Raise, mark string) error {
 
 // change changes the metadata of the stream. It also corrects settings, which
 // may be those of an old backup.
-func (s *Store) change(ctx context.Context, do func(meta map[string]string, found poll) error) error {
+func (s *Register) change(ctx context.Context, do func(meta map[string]string, found poll) error) error {
 	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(s.bucket))
 	if err != nil {
 		return err
@@ -399,8 +399,8 @@ func (s *Store) change(ctx context.Context, do func(meta map[string]string, foun
 	return nil
 }
 
-// State is what a register's stream shows of its decisions, and of the time.
-type State struct {
+// Summary is what a register's stream shows of its decisions, and of the time.
+type Summary struct {
 	Missing bool
 	Floor   int64     // lowest first ID of names without an entry
 	Marked  int64     // target of an unfinished raise; 0 if there is none
@@ -412,14 +412,14 @@ type State struct {
 }
 
 // Knows reports whether the register has all of these decisions.
-func (s State) Knows(decisions []string) bool {
+func (s Summary) Knows(decisions []string) bool {
 	return !slices.ContainsFunc(decisions, func(d string) bool { return !slices.Contains(s.Decisions, d) })
 }
 
 // Look returns the state of a register. It changes nothing.
-func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (State, error) {
+func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (Summary, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := State{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.id, Decisions: found.decisions, Entries: found.entries}
+	st := Summary{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.ID, Decisions: found.decisions, Entries: found.entries}
 	if found.raising {
 		st.Marked = max(1, found.target)
 	}

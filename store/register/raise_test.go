@@ -18,7 +18,7 @@ import (
 )
 
 // admin opens the register to raise it.
-func (s site) admin() *Store {
+func (s site) admin() *Register {
 	s.Helper()
 	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0, true)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s site) lastSequence() uint64 {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return found.last
+	return found.Last
 }
 
 // TestRaiseWaitsForPermits: the register was restored and is raised at once. A

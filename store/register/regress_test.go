@@ -22,7 +22,7 @@ import (
 // site is a register on a server.
 type site struct {
 	*testing.T
-	srv  *natstest.Server
+	srv  *natstest.Node
 	js   jetstream.JetStream
 	conn *nats.Conn
 }
@@ -34,7 +34,7 @@ func newSite(t *testing.T) site {
 }
 
 // loader opens a handle that watches the register, as a loader does.
-func (s site) loader(cfg Config) *Store {
+func (s site) loader(cfg Config) *Register {
 	s.Helper()
 	h := handle(s, cfg)
 	ctx, cancel := context.WithCancel(s.Context())
@@ -50,7 +50,7 @@ func (s site) loader(cfg Config) *Store {
 	return h
 }
 
-func (s site) create(h *Store, tag string) {
+func (s site) create(h *Register, tag string) {
 	s.Helper()
 	if err := h.CreateTag(s.Context(), store.Tag{Name: tag, Step: 10, Next: 1}); err != nil {
 		s.Fatal(err)
@@ -58,7 +58,7 @@ func (s site) create(h *Store, tag string) {
 }
 
 // reserve reserves 10 IDs, which must not begin below first.
-func (s site) reserve(h *Store, tag string, first int64) store.Segment {
+func (s site) reserve(h *Register, tag string, first int64) store.Segment {
 	s.Helper()
 	seg, err := storetest.Reserve(s.Context(), h, tag, 10)
 	if err != nil || seg.First < first {
@@ -91,7 +91,7 @@ func (s site) createOld() {
 }
 
 // raiseBy lifts all tags by a number. It waits for no permits.
-func raiseBy(t testing.TB, admin *Store, n int64) Raise {
+func raiseBy(t testing.TB, admin *Register, n int64) Raise {
 	t.Helper()
 	found, err := admin.remote.poll(t.Context())
 	if err != nil {
@@ -115,7 +115,7 @@ func (s site) makeAgain() {
 	})
 }
 
-func (s site) awaitStop(h *Store) {
+func (s site) awaitStop(h *Register) {
 	s.Helper()
 	natstest.Eventually(s, "the loader stops", func() bool { return h.Stopped() != nil })
 	for range 3 {
@@ -125,7 +125,7 @@ func (s site) awaitStop(h *Store) {
 	}
 }
 
-func (s site) awaitStart(h *Store) {
+func (s site) awaitStart(h *Register) {
 	s.Helper()
 	natstest.Eventually(s, "the loader goes on", func() bool { return h.Stopped() == nil })
 }
@@ -166,7 +166,7 @@ func TestRegressions(t *testing.T) {
 			}
 			natstest.Eventually(t, "both have polled", func() bool { return one.counted() && two.counted() })
 			c.do(s, older)
-			for _, h := range []*Store{one, two} {
+			for _, h := range []*Register{one, two} {
 				if name == "an entry set lower" {
 					_, _ = storetest.Reserve(t.Context(), h, "order", 10) // this reads it
 				}
@@ -176,10 +176,10 @@ func TestRegressions(t *testing.T) {
 				}
 			}
 			s.raise(1_000_000)
-			for _, h := range []*Store{one, two} {
+			for _, h := range []*Register{one, two} {
 				s.awaitStart(h)
 			}
-			for _, h := range []*Store{one, two, handle(t, connect(t, s.srv))} {
+			for _, h := range []*Register{one, two, handle(t, connect(t, s.srv))} {
 				s.reserve(h, "order", 1_000_001)
 				s.reserve(h, "late", c.late)
 			}
@@ -195,10 +195,10 @@ func TestRegressions(t *testing.T) {
 }
 
 // counted reports whether a poll has seen all entries of TestRegressions.
-func (s *Store) counted() bool {
+func (s *Register) counted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.evidence.Entries >= 3
+	return s.record.Entries >= 3
 }
 
 func (s site) put(key, value string) {
@@ -573,7 +573,7 @@ func TestWitnessAfterFailure(t *testing.T) {
 	s := newSite(t)
 	stream := kv.StreamName(BucketName(prefix))
 	dir := filepath.Join(t.TempDir(), "dir")
-	open := func() (*Store, error) {
+	open := func() (*Register, error) {
 		cfg := connect(t, s.srv)
 		var err error
 		if cfg.Witness, err = OpenWitness(filepath.Join(dir, "witness")); err != nil {
@@ -623,7 +623,7 @@ func TestWitnessWhileAway(t *testing.T) {
 	natstest.CreateBucket(t, s.js, "clock")
 	s.create(handle(t, connect(t, s.srv)), "order")
 	dir := t.TempDir()
-	open := func(witness string) *Store {
+	open := func(witness string) *Register {
 		t.Helper()
 		w, err := OpenWitness(filepath.Join(dir, witness))
 		if err != nil {
@@ -634,7 +634,7 @@ func TestWitnessWhileAway(t *testing.T) {
 		return handle(t, cfg)
 	}
 	stopped, running := open("stopped"), open("running")
-	for _, h := range []*Store{stopped, running} {
+	for _, h := range []*Register{stopped, running} {
 		s.reserve(h, "order", 1)
 	}
 	s.srv.Stop()
@@ -644,11 +644,11 @@ func TestWitnessWhileAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); running.Run(ctx) }()
-	for _, h := range []*Store{stopped, running} {
+	for _, h := range []*Register{stopped, running} {
 		h.mu.Lock()
-		seen := h.evidence.Seen
+		seen := h.record.Last
 		h.mu.Unlock()
-		natstest.Eventually(t, "the grant is noted", func() bool { return h.cfg.Witness.evidence(h.bucket).Seen == seen })
+		natstest.Eventually(t, "the grant is noted", func() bool { return h.cfg.Witness.record(h.bucket).Last == seen })
 	}
 	cancel()
 	<-ended

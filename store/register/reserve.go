@@ -48,7 +48,7 @@ func checkReserve(tag string, wants []store.Want) error {
 
 // Probe implements [store.Reserver]. It reads nothing of the register, because
 // Run polls it anyway.
-func (s *Store) Probe(ctx context.Context, write bool) error {
+func (s *Register) Probe(ctx context.Context, write bool) error {
 	err := s.checkPolled()
 	if s.cfg.Table != nil {
 		err = s.cfg.Table.Probe(ctx)
@@ -61,7 +61,7 @@ func (s *Store) Probe(ctx context.Context, write bool) error {
 
 // rewrite writes an entry as it is, of any tag that was granted lately: that
 // proves that writes succeed. Without such a tag it writes nothing.
-func (s *Store) rewrite(ctx context.Context) error {
+func (s *Register) rewrite(ctx context.Context) error {
 	tag, found := s.anyTag()
 	if !found {
 		return nil
@@ -77,7 +77,7 @@ func (s *Store) rewrite(ctx context.Context) error {
 	}
 }
 
-func (s *Store) anyTag() (tag string, found bool) {
+func (s *Register) anyTag() (tag string, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tag, r := range s.cache {
@@ -91,7 +91,7 @@ func (s *Store) anyTag() (tag string, found bool) {
 // Reserve implements [store.Reserver]. Without a table it writes once, unless
 // another process has written since. With a table it reserves a range there,
 // then writes once.
-func (s *Store) Reserve(ctx context.Context, tag string, wants []store.Want) (granted store.Reservation, err error) {
+func (s *Register) Reserve(ctx context.Context, tag string, wants []store.Want) (granted store.Reservation, err error) {
 	if err := checkReserve(tag, wants); err != nil {
 		return granted, err
 	}
@@ -118,7 +118,7 @@ func (s *Store) Reserve(ctx context.Context, tag string, wants []store.Want) (gr
 }
 
 // ReserveFirst implements [store.Reserver].
-func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, wants []store.Want) (granted store.Reservation, err error) {
+func (s *Register) ReserveFirst(ctx context.Context, tag store.Tag, wants []store.Want) (granted store.Reservation, err error) {
 	if err := errors.Join(checkReserve(tag.Name, wants), tag.Check()); err != nil {
 		return granted, err
 	}
@@ -133,7 +133,7 @@ func (s *Store) ReserveFirst(ctx context.Context, tag store.Tag, wants []store.W
 	return granted, s.tagError(tag.Name, err)
 }
 
-func (s *Store) isFull() bool {
+func (s *Register) isFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.full
@@ -142,7 +142,7 @@ func (s *Store) isFull() bool {
 // grant records numbers from the beginning of a free range as granted. It
 // writes e over the revision that was read. The sizes and the granted order are
 // those of the entry that it writes.
-func (s *Store) grant(ctx context.Context, p permit, tag string, e storedEntry, step int64, free store.Segment, wants []store.Want) (store.Reservation, error) {
+func (s *Register) grant(ctx context.Context, p permit, tag string, e storedEntry, step int64, free store.Segment, wants []store.Want) (store.Reservation, error) {
 	granted, err := free.Divide(e.order(), step, wants)
 	if err != nil {
 		return granted, err
@@ -162,7 +162,7 @@ func (s *Store) grant(ctx context.Context, p permit, tag string, e storedEntry, 
 
 // createNext creates the entry of a tag, on the condition that it has none.
 // Over the entry of a removed tag it continues from there.
-func (s *Store) createNext(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
+func (s *Register) createNext(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag.Name, attempt, func(r storedEntry) bool { return !s.live(r) })
 		if err == nil {
@@ -183,7 +183,7 @@ func (s *Store) createNext(ctx context.Context, tag store.Tag, wants []store.Wan
 // look returns a permit, and the entry of a tag read after that permit. The
 // first attempt returns the cached entry if it is good: a stale entry only
 // makes the write fail. Otherwise it reads the leader's.
-func (s *Store) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p permit, r storedEntry, err error) {
+func (s *Register) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p permit, r storedEntry, err error) {
 	if attempt > 1 {
 		if err := backOff(ctx, attempt); err != nil {
 			return p, r, err
@@ -200,7 +200,7 @@ func (s *Store) look(ctx context.Context, tag string, attempt int, good func(sto
 }
 
 // mayCreate reports whether a tag may be created automatically over its entry.
-func (s *Store) mayCreate(tag store.Tag, r storedEntry) error {
+func (s *Register) mayCreate(tag store.Tag, r storedEntry) error {
 	switch {
 	case s.live(r):
 		return store.ErrTagExists
@@ -223,7 +223,7 @@ var errDeleted = fmt.Errorf("%w: deleted by hand, so its last grant is unknown",
 
 // Lowest returns the lowest first ID of a new tag: 1, and more once all tags
 // were raised.
-func (s *Store) Lowest() int64 { return s.lowest(store.Tag{}) }
+func (s *Register) Lowest() int64 { return s.lowest(store.Tag{}) }
 
 // lowest returns the lowest first ID of a tag without an entry. A tag that was
 // not used before the latest decision cannot have lost IDs in the regression
@@ -232,23 +232,23 @@ func (s *Store) Lowest() int64 { return s.lowest(store.Tag{}) }
 //
 // A caller that writes calls it after its permit: once this process adopts
 // another decision, the permit is void.
-func (s *Store) lowest(tag store.Tag) int64 {
+func (s *Register) lowest(tag store.Tag) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	decided := s.evidence.Decided
+	decided := s.record.Decided
 	unused := !decided.IsZero() && tag.Earliest.After(decided)
 	if unused || tag.Earliest.Equal(store.NeverUsed) {
 		return 1
 	}
-	return max(1, s.evidence.First)
+	return max(1, s.record.First)
 }
 
-// Floor polls the register, and returns [Store.Lowest] and the time of the
+// Floor polls the register, and returns [Register.Lowest] and the time of the
 // decision about it, zero if unknown. It is an error if the register is being
 // raised or has regressed.
-func (s *Store) Floor(ctx context.Context) (lowest int64, decided time.Time, err error) {
+func (s *Register) Floor(ctx context.Context) (lowest int64, decided time.Time, err error) {
 	err = s.poll(ctx, true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(1, s.evidence.First), s.evidence.Decided, err
+	return max(1, s.record.First), s.record.Decided, err
 }

@@ -24,7 +24,7 @@ const rowAttempts = 256
 
 // reserveRow has the table propose ranges until a range lies above all earlier
 // grants. made reports whether the caller has inserted the row.
-func (s *Store) reserveRow(ctx context.Context, tag string, wants []store.Want, made bool) (store.Reservation, error) {
+func (s *Register) reserveRow(ctx context.Context, tag string, wants []store.Want, made bool) (store.Reservation, error) {
 	for attempt := range rowAttempts {
 		before, step, err := s.lookUpRow(ctx, tag)
 		if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) reserveRow(ctx context.Context, tag string, wants []store.Want, 
 // lookUpRow returns the entry of a tag, with revision 0 if there is none yet,
 // and the step of its row. It begins with a permit, without which a range of
 // the row would be discarded.
-func (s *Store) lookUpRow(ctx context.Context, tag string) (r storedEntry, step int64, err error) {
+func (s *Register) lookUpRow(ctx context.Context, tag string) (r storedEntry, step int64, err error) {
 	if _, r, err = s.look(ctx, tag, 0, storedEntry.exists); err != nil {
 		return r, 0, err
 	}
@@ -79,7 +79,7 @@ func (s *Store) lookUpRow(ctx context.Context, tag string) (r storedEntry, step 
 //
 // The mark of a removed tag stays, unless the caller has made the row: the tag
 // may have been removed since the table proposed the range.
-func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made bool, step int64, wants []store.Want) (granted store.Reservation, lowest int64, err error) {
+func (s *Register) claim(ctx context.Context, tag string, seg store.Segment, made bool, step int64, wants []store.Want) (granted store.Reservation, lowest int64, err error) {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, storedEntry.exists)
 		if err == nil && r.deleted() {
@@ -104,7 +104,7 @@ func (s *Store) claim(ctx context.Context, tag string, seg store.Segment, made b
 
 // raiseRow raises a row that returned seg, although all below next had been
 // granted before.
-func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, next int64) error {
+func (s *Register) raiseRow(ctx context.Context, tag string, seg store.Segment, next int64) error {
 	s.mu.Lock()
 	s.figures.RowsBack++
 	first := !s.rowsBack[tag]
@@ -121,7 +121,7 @@ func (s *Store) raiseRow(ctx context.Context, tag string, seg store.Segment, nex
 }
 
 // createRow inserts a row whose first range is already reserved.
-func (s *Store) createRow(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
+func (s *Register) createRow(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
 	err := s.announce(ctx, tag, func(r storedEntry) error { return s.mayCreate(tag, r) })
 	if errors.Is(err, store.ErrTagExists) { // unless its row is missing
 		_, err = s.cfg.Table.Find(ctx, tag.Name)
@@ -154,7 +154,7 @@ func (s *Store) createRow(ctx context.Context, tag store.Tag, wants []store.Want
 // is an entry: a row that its creator abandons takes the order from it. The
 // entry is marked as removed, because a creator that stops before the row is
 // inserted leaves no tag.
-func (s *Store) announce(ctx context.Context, tag store.Tag, check func(storedEntry) error) error {
+func (s *Register) announce(ctx context.Context, tag store.Tag, check func(storedEntry) error) error {
 	return s.replace(ctx, tag.Name, func(r storedEntry) (entry, error) {
 		if err := check(r); err != nil || r.exists() {
 			return r.entry, err
@@ -169,7 +169,7 @@ func (s *Store) announce(ctx context.Context, tag store.Tag, check func(storedEn
 }
 
 // rowStep returns the step of a row.
-func (s *Store) rowStep(ctx context.Context, tag string) (int64, error) {
+func (s *Register) rowStep(ctx context.Context, tag string) (int64, error) {
 	if step, ok := s.steps.get(tag); ok {
 		return step, nil
 	}
@@ -191,7 +191,7 @@ var (
 
 // missing replaces an ErrNoTag of the table with the ErrCorrupt of a tag that
 // was not removed.
-func (s *Store) missing(ctx context.Context, tag string, err error) error {
+func (s *Register) missing(ctx context.Context, tag string, err error) error {
 	if !errors.Is(err, store.ErrNoTag) {
 		return err
 	}

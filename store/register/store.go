@@ -19,7 +19,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Config configures a [Store].
+// Config configures a [Register].
 type Config struct {
 	// JetStream is on a connection without a reconnect buffer,
 	// nats.ReconnectBufSize(-1): a write that was sent before the register
@@ -44,8 +44,8 @@ type Config struct {
 // reconnect.
 var ErrReconnectBuffer = errors.New("the register needs a connection without a reconnect buffer")
 
-// Store is a store.Store in the register.
-type Store struct {
+// Register is the register: the store.Store that decides which ranges are granted.
+type Register struct {
 	cfg    Config
 	bucket string
 	remote remote
@@ -60,7 +60,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	cache    map[string]storedEntry // latest entries read or written; never lower
-	evidence evidence
+	record   record
 	polled   permit // the last good poll
 	doubts   int    // raised by every event that a poll has to follow before the next write
 	epoch    int    // raised by every event that discards the writes in flight
@@ -72,19 +72,19 @@ type Store struct {
 	lower    map[string]time.Time // since when entries read lower than cached
 	replicas int                  // of the stream
 	full     bool                 // the stream is nearly
-	deciding bool                 // by [Store.RaiseAll]
+	deciding bool                 // by [Register.RaiseAll]
 	born     string               // the mark with which [Decide] has created the register; or empty
 	rowsBack map[string]bool
 	figures  store.Figures
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Store = (*Register)(nil)
 
 // Open opens the register, which has to exist. It fails with a
 // [*store.RegressionError] if the register regressed. Other errors:
 // messages.ErrPrefix, jetstream.ErrBucketNotFound, durability.ErrUnsafe,
 // [ErrReconnectBuffer]; anything else means that JetStream is unreachable.
-func Open(ctx context.Context, cfg Config) (*Store, error) {
+func Open(ctx context.Context, cfg Config) (*Register, error) {
 	if err := cfg.Prefix.Check(); err != nil {
 		return nil, err
 	}
@@ -103,16 +103,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		if err := w.Compare(ctx, cfg.JetStream, cfg.Prefix, cfg.Beside...); err != nil {
 			return nil, err
 		}
-		s.evidence = w.evidence(s.bucket)
+		s.record = w.record(s.bucket)
 	}
-	s.evidence.ID = want
+	s.record.ID = want
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, cfg Config) (*Store, error) {
+func open(ctx context.Context, cfg Config) (*Register, error) {
 	if cfg.JetStream.Conn().Opts.ReconnectBufSize > 0 {
 		return nil, ErrReconnectBuffer
 	}
@@ -128,8 +128,8 @@ func open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-func newStore(cfg Config, r remote) *Store {
-	return &Store{
+func newStore(cfg Config, r remote) *Register {
+	return &Register{
 		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, now: time.Now, polling: make(chan struct{}, 1),
 		cache: make(map[string]storedEntry), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
 	}
@@ -137,28 +137,28 @@ func newStore(cfg Config, r remote) *Store {
 
 // start adopts the register's present state, if nothing contradicts it. A
 // register that is being raised is accepted later.
-func (s *Store) start(ctx context.Context) error {
+func (s *Register) start(ctx context.Context) error {
 	found, err := s.remote.poll(ctx)
 	if err != nil {
 		return err
 	}
 	s.replicas = max(1, found.replicas)
-	decided, wrong := s.evidence.judge(s.bucket, found, s.evidence.Seen)
+	decided, wrong := s.record.assess(s.bucket, found, s.record.Last)
 	switch {
 	case decided && wrong == nil:
-		s.evidence.adopt(found)
-		return s.acceptWitness(ctx, s.evidence.clone())
+		s.record.adopt(found)
+		return s.acceptWitness(ctx, s.record.clone())
 	case wrong != nil && found.raising:
 		_ = s.stop(wrong, false)
 		return nil
 	case wrong != nil:
 		return wrong
 	}
-	s.evidence.adopt(found)
+	s.record.adopt(found)
 	return s.note(ctx)
 }
 
-func (s *Store) acceptWitness(ctx context.Context, e evidence) error {
+func (s *Register) acceptWitness(ctx context.Context, e record) error {
 	if s.cfg.Witness == nil {
 		return nil
 	}
@@ -166,12 +166,12 @@ func (s *Store) acceptWitness(ctx context.Context, e evidence) error {
 }
 
 // Close writes the witness. Call it once nothing reserves any more.
-func (s *Store) Close() error {
+func (s *Register) Close() error {
 	return s.note(context.Background())
 }
 
 // Figures implements [store.Reserver].
-func (s *Store) Figures() store.Figures {
+func (s *Register) Figures() store.Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.figures
@@ -183,7 +183,7 @@ func (s *Store) Figures() store.Figures {
 }
 
 // Limited implements [store.Reserver].
-func (s *Store) Limited() int64 {
+func (s *Register) Limited() int64 {
 	if s.cfg.Table != nil {
 		return s.cfg.Table.Limited()
 	}
@@ -191,7 +191,7 @@ func (s *Store) Limited() int64 {
 }
 
 // Stopped implements [store.Reserver].
-func (s *Store) Stopped() error {
+func (s *Register) Stopped() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped == nil {
@@ -205,14 +205,14 @@ func (s *Store) Stopped() error {
 // live reports whether an entry is that of a tag. An entry without a step was
 // written in front of a table, and is no tag without that table. In front of a
 // table there has to be a row as well.
-func (s *Store) live(r storedEntry) bool {
+func (s *Register) live(r storedEntry) bool {
 	return r.exists() && !r.Removed && (r.Step > 0 || s.cfg.Table != nil)
 }
 
 // Known implements [store.Reserver].
-func (s *Store) Known(tag string) bool { return s.live(s.cached(tag)) }
+func (s *Register) Known(tag string) bool { return s.live(s.cached(tag)) }
 
-func (s *Store) cached(tag string) storedEntry {
+func (s *Register) cached(tag string) storedEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cache[tag]
@@ -220,13 +220,13 @@ func (s *Store) cached(tag string) storedEntry {
 
 // remember caches an entry that was read or written since an epoch, unless a
 // newer entry is cached.
-func (s *Store) remember(epoch int, tag string, r storedEntry) error {
+func (s *Register) remember(epoch int, tag string, r storedEntry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != epoch {
 		return errOvertaken
 	}
-	s.evidence.Seen = max(s.evidence.Seen, r.revision)
+	s.record.Last = max(s.record.Last, r.revision)
 	if r.exists() && r.revision > s.cache[tag].revision {
 		s.cache[tag] = r
 	}
@@ -253,25 +253,25 @@ type permit struct {
 	reconnects uint64
 	doubts     int
 	epoch      int
-	seen       uint64
+	seen       kv.Position
 }
 
 // sending returns the present state. The caller holds the lock.
-func (s *Store) sending() permit {
-	return permit{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.evidence.Seen}
+func (s *Register) sending() permit {
+	return permit{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.record.Position}
 }
 
 // permit returns the state in which a write may be sent. The last poll returned
 // at least as much as had been seen, is recent, and nothing has happened since
 // that requires another poll. The caller must read or compute its write after
 // that.
-func (s *Store) permit(ctx context.Context) (permit, error) {
+func (s *Register) permit(ctx context.Context) (permit, error) {
 	// A permit right after its own poll may be older: that poll may have been
 	// slow.
 	for age := pollEvery; ; age = pollAge / 2 {
 		s.mu.Lock()
 		now := s.polled
-		now.seen = s.evidence.Seen
+		now.seen = s.record.Position
 		valid := s.permits(now, age)
 		wrong, proven := s.stopped, s.proven
 		s.mu.Unlock()
@@ -290,7 +290,7 @@ func (s *Store) permit(ctx context.Context) (permit, error) {
 // permits reports whether a write may be sent after a poll: it is younger than
 // age, and nothing has happened since that requires another. The caller holds
 // the lock.
-func (s *Store) permits(p permit, age time.Duration) bool {
+func (s *Register) permits(p permit, age time.Duration) bool {
 	return s.since(p.at) < age && p.doubts == s.doubts && p.reconnects == s.remote.reconnects()
 }
 
@@ -301,9 +301,9 @@ func (s *Store) permits(p permit, age time.Duration) bool {
 //
 // Many writes may be in flight when a restore ends. They lift the sequence, so
 // only the first answers prove the regression. The later ones are discarded.
-func (s *Store) write(ctx context.Context, p permit, tag string, r storedEntry) error {
+func (s *Register) write(ctx context.Context, p permit, tag string, r storedEntry) error {
 	s.mu.Lock()
-	p.seen = s.evidence.Seen
+	p.seen = s.record.Position
 	doubted := p.doubts != s.doubts
 	s.mu.Unlock()
 	if doubted {
@@ -326,10 +326,10 @@ func (s *Store) write(ctx context.Context, p permit, tag string, r storedEntry) 
 
 // confirm judges the reply to a write, which was sent under a permit: its
 // revision. After an error the write counts for nothing.
-func (s *Store) confirm(p permit, revision uint64) error {
+func (s *Register) confirm(p permit, revision uint64) error {
 	switch {
-	case revision <= p.seen:
-		return s.prove(p.epoch, &store.RegressionError{Bucket: s.bucket, Seen: p.seen, Found: revision})
+	case !p.seen.Confirms(revision):
+		return s.prove(p.epoch, &store.RegressionError{Bucket: s.bucket, Seen: p.seen.Last, Found: revision})
 	case s.late(p):
 		s.doubt()
 		return errLate
@@ -338,11 +338,11 @@ func (s *Store) confirm(p permit, revision uint64) error {
 }
 
 // late reports whether an answer came too long after the permit of its write.
-func (s *Store) late(p permit) bool {
+func (s *Register) late(p permit) bool {
 	return s.since(p.at) > pollAge || s.remote.reconnects() != p.reconnects
 }
 
-func (s *Store) since(t time.Time) time.Duration { return s.now().Sub(t) }
+func (s *Register) since(t time.Time) time.Duration { return s.now().Sub(t) }
 
 // errBehind reports a server that returned more before.
 var errBehind = errors.New("the server lags behind its earlier replies")
@@ -350,7 +350,7 @@ var errBehind = errors.New("the server lags behind its earlier replies")
 // read reads the entry of a tag from the leader. If it is below the cached
 // entry, the register regressed; on a replicated stream, only if it stays
 // lower.
-func (s *Store) read(ctx context.Context, tag string) (storedEntry, error) {
+func (s *Register) read(ctx context.Context, tag string) (storedEntry, error) {
 	for {
 		r, err := s.readOnce(ctx, tag)
 		if !errors.Is(err, errOvertaken) {
@@ -359,7 +359,7 @@ func (s *Store) read(ctx context.Context, tag string) (storedEntry, error) {
 	}
 }
 
-func (s *Store) readOnce(ctx context.Context, tag string) (storedEntry, error) {
+func (s *Register) readOnce(ctx context.Context, tag string) (storedEntry, error) {
 	s.mu.Lock()
 	epoch, had := s.epoch, s.cache[tag]
 	s.mu.Unlock()
@@ -382,7 +382,7 @@ func (s *Store) readOnce(ctx context.Context, tag string) (storedEntry, error) {
 
 // isLower returns the time since which the entry of a tag reads lower than
 // cached, 0 if it does not.
-func (s *Store) isLower(tag string, lower bool) time.Duration {
+func (s *Register) isLower(tag string, lower bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !lower {
@@ -395,14 +395,14 @@ func (s *Store) isLower(tag string, lower bool) time.Duration {
 	return max(1, s.since(s.lower[tag]))
 }
 
-func (s *Store) copies() int {
+func (s *Register) copies() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.replicas
 }
 
 // tagError adds the bucket and the tag to err; nil stays nil.
-func (s *Store) tagError(tag string, err error) error {
+func (s *Register) tagError(tag string, err error) error {
 	if err == nil {
 		return nil
 	}

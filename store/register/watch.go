@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/store"
 )
@@ -32,7 +33,7 @@ const (
 // Run implements [store.Reserver]: it polls the register once a second and writes
 // the witness, so that if the register regresses, this process has missed few
 // writes.
-func (s *Store) Run(ctx context.Context) {
+func (s *Register) Run(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		err := errors.Join(s.poll(ctx, true), s.note(ctx))
@@ -49,10 +50,10 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// note writes the evidence to the witness: of the register even while JetStream
+// note writes the record to the witness: of the register even while JetStream
 // is unreachable, because the latest grants may precede an outage, and of the
 // buckets in Beside their present state.
-func (s *Store) note(ctx context.Context) error {
+func (s *Register) note(ctx context.Context) error {
 	if s.cfg.Witness == nil {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (s *Store) note(ctx context.Context) error {
 	defer s.noting.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	all := make(map[string]evidence)
+	all := make(map[string]record)
 	var away error
 	for _, bucket := range s.cfg.Beside {
 		found, err := pollLeader(ctx, s.cfg.JetStream, bucket)
@@ -68,16 +69,16 @@ func (s *Store) note(ctx context.Context) error {
 			away = errors.Join(away, err)
 			continue
 		}
-		all[bucket] = evidence{Seen: max(found.last, s.cfg.Witness.evidence(bucket).Seen)}
+		all[bucket] = record{Position: kv.Position{Last: max(found.Last, s.cfg.Witness.record(bucket).Last)}}
 	}
 	s.mu.Lock()
-	all[s.bucket] = s.evidence.clone()
+	all[s.bucket] = s.record.clone()
 	s.mu.Unlock()
 	return errors.Join(s.cfg.Witness.note(all), away)
 }
 
 // checkPolled returns an error if Run has not polled the register lately.
-func (s *Store) checkPolled() error {
+func (s *Register) checkPolled() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if age := s.since(s.polled.at); s.stopped == nil && age > pollAge+pollTimeout {
@@ -87,7 +88,7 @@ func (s *Store) checkPolled() error {
 }
 
 // doubt requires a poll before the next write.
-func (s *Store) doubt() {
+func (s *Register) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubts++
@@ -95,14 +96,14 @@ func (s *Store) doubt() {
 
 // overtake requires a poll before the next write, and discards the writes in
 // flight. The caller holds the lock.
-func (s *Store) overtake() {
+func (s *Register) overtake() {
 	s.doubts++
 	s.epoch++
 }
 
 // poll reads the register's state from its leader. Unless forced, it accepts a
 // poll that another caller sent after this call began.
-func (s *Store) poll(ctx context.Context, force bool) error {
+func (s *Register) poll(ctx context.Context, force bool) error {
 	came := s.now()
 	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -128,7 +129,7 @@ func (s *Store) poll(ctx context.Context, force bool) error {
 
 // ask polls. To an administrator who raises the tags, the register is not being
 // raised.
-func (s *Store) ask(ctx context.Context) (poll, error) {
+func (s *Register) ask(ctx context.Context) (poll, error) {
 	found, err := s.remote.poll(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,13 +139,13 @@ func (s *Store) ask(ctx context.Context) (poll, error) {
 
 // judge draws the conclusion from a poll. Only a decision ends a proven
 // regression.
-func (s *Store) judge(ctx context.Context, found poll, p permit) error {
+func (s *Register) judge(ctx context.Context, found poll, p permit) error {
 	s.mu.Lock()
 	if found.raising {
 		s.short = 0
 	}
 	s.replicas = max(1, found.replicas)
-	decided, wrong := s.evidence.judge(s.bucket, found, p.seen)
+	decided, wrong := s.record.assess(s.bucket, found, p.seen.Last)
 	if s.proven && !decided && wrong == nil {
 		wrong = s.stopped
 	}
@@ -165,8 +166,9 @@ func (s *Store) judge(ctx context.Context, found poll, p permit) error {
 	if s.proven { // since the poll was sent
 		return s.stopped
 	}
-	s.evidence.ID, s.evidence.Seen, s.evidence.Entries = found.id, max(s.evidence.Seen, found.last), found.entries
-	s.evidence.First = max(s.evidence.First, found.first)
+	found.Last = max(found.Last, s.record.Last) // more may have been written since
+	s.record.Position, s.record.Entries = found.Position, found.entries
+	s.record.First = max(s.record.First, found.first)
 	s.polled, s.full = p, found.full
 	s.resume()
 	return nil
@@ -174,7 +176,7 @@ func (s *Store) judge(ctx context.Context, found poll, p permit) error {
 
 // isProof reports whether a fault is proof: at once on a stream without
 // replicas, otherwise once it has lasted for suspicion.
-func (s *Store) isProof() bool {
+func (s *Register) isProof() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.suspect.IsZero() {
@@ -186,7 +188,7 @@ func (s *Store) isProof() bool {
 // prove stops granting because of an entry or an answer that contradicts what
 // was seen since an epoch. A state from before a decision proves nothing after
 // it.
-func (s *Store) prove(epoch int, wrong *store.RegressionError) error {
+func (s *Register) prove(epoch int, wrong *store.RegressionError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if epoch < s.decided {
@@ -196,14 +198,14 @@ func (s *Store) prove(epoch int, wrong *store.RegressionError) error {
 }
 
 // stop ends granting. It logs and counts once.
-func (s *Store) stop(wrong *store.RegressionError, proven bool) error {
+func (s *Register) stop(wrong *store.RegressionError, proven bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stopNow(wrong, proven)
 }
 
 // stopNow is stop for a caller who holds the lock.
-func (s *Store) stopNow(wrong *store.RegressionError, proven bool) error {
+func (s *Register) stopNow(wrong *store.RegressionError, proven bool) error {
 	s.overtake()
 	switch {
 	case s.stopped != nil:
@@ -220,7 +222,7 @@ func (s *Store) stopNow(wrong *store.RegressionError, proven bool) error {
 }
 
 // resume ends a stop. The caller holds the lock.
-func (s *Store) resume() {
+func (s *Register) resume() {
 	s.suspect = time.Time{}
 	if s.stopped != nil {
 		s.stopped, s.proven, s.short = nil, false, 0
@@ -232,7 +234,7 @@ func (s *Store) resume() {
 // has cached: a missing entry counts as lowest. It returns the missing entries,
 // and the epoch that it begins. The error is proof, or the register is
 // unreadable.
-func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]storedEntry, epoch int, err error) {
+func (s *Register) compare(ctx context.Context, lowest int64) (missing map[string]storedEntry, epoch int, err error) {
 	s.mu.Lock()
 	s.overtake() // no write during the comparison
 	epoch = s.epoch
@@ -272,7 +274,7 @@ func (s *Store) compare(ctx context.Context, lowest int64) (missing map[string]s
 //
 // wrong is the fault of the decision, or nil. After an error nothing is
 // accepted, and the next poll is judged.
-func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.RegressionError) error {
+func (s *Register) accept(ctx context.Context, found poll, p permit, wrong *store.RegressionError) error {
 	var missing map[string]storedEntry
 	var epoch int
 	var err error
@@ -283,7 +285,7 @@ func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.R
 	}
 	if wrong := new(store.RegressionError); errors.As(err, &wrong) {
 		s.mu.Lock()
-		s.evidence.learn(found) // or a restart would take it for a new decision
+		s.record.learn(found) // or a restart would take it for a new decision
 		s.short = wrong.Short
 		s.mu.Unlock()
 		s.log.Error("register was not raised enough", zap.Error(err), zap.Int64("raise_by", wrong.Short))
@@ -297,12 +299,12 @@ func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.R
 	if err != nil {
 		return err
 	}
-	// A note in between would write the evidence of before the decision over
+	// A note in between would write the record of before the decision over
 	// what the witness has accepted.
 	s.noting.Lock()
 	defer s.noting.Unlock()
 	s.mu.Lock()
-	accepted := s.evidence.clone()
+	accepted := s.record.clone()
 	s.mu.Unlock()
 	accepted.adopt(found)
 	if err := s.acceptWitness(ctx, accepted); err != nil {
@@ -314,7 +316,7 @@ func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.R
 		return errOvertaken
 	}
 	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.evidence, s.decided = accepted, epoch
+	s.record, s.decided = accepted, epoch
 	s.polled = p
 	s.resume()
 	return nil
@@ -323,7 +325,7 @@ func (s *Store) accept(ctx context.Context, found poll, p permit, wrong *store.R
 // putBack writes the entry of a tag that a raised register lacks. It needs a
 // permit as any write: a second restore and raise may have come since the
 // decision was found. It returns the permit for the next entry.
-func (s *Store) putBack(ctx context.Context, found poll, p permit, tag string, had storedEntry) (permit, error) {
+func (s *Register) putBack(ctx context.Context, found poll, p permit, tag string, had storedEntry) (permit, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	p, err := s.renew(ctx, found, p)
@@ -345,7 +347,7 @@ var errChanged = errors.New("the register changed while a decision was accepted"
 
 // renew returns p if it permits a write, and polls again if not. The register
 // must still be the one that was found.
-func (s *Store) renew(ctx context.Context, found poll, p permit) (permit, error) {
+func (s *Register) renew(ctx context.Context, found poll, p permit) (permit, error) {
 	s.mu.Lock()
 	valid, next := s.permits(p, pollAge/2), s.sending()
 	s.mu.Unlock()

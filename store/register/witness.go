@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/agreement"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -41,14 +42,14 @@ type Witness struct {
 	path string
 
 	mu      sync.Mutex
-	buckets map[string]evidence
+	buckets map[string]record
 	exists  bool
 }
 
 // OpenWitness reads a witness. The first note creates a missing file. Errors
 // wrap [ErrWitness].
 func OpenWitness(path string) (*Witness, error) {
-	w := &Witness{path: path, buckets: make(map[string]evidence)}
+	w := &Witness{path: path, buckets: make(map[string]record)}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return w, nil
@@ -85,11 +86,11 @@ func (w *Witness) Floor(p messages.Prefix) (floor int64, noted time.Time, err er
 	if err != nil {
 		return 0, noted, w.failed(err)
 	}
-	return w.evidence(BucketName(p)).First, info.ModTime(), nil
+	return w.record(BucketName(p)).First, info.ModTime(), nil
 }
 
-// evidence returns the evidence about a bucket.
-func (w *Witness) evidence(bucket string) evidence {
+// record returns the record about a bucket.
+func (w *Witness) record(bucket string) record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.buckets[bucket]
@@ -97,13 +98,13 @@ func (w *Witness) evidence(bucket string) evidence {
 }
 
 // note writes evidence where it has changed.
-func (w *Witness) note(all map[string]evidence) error {
+func (w *Witness) note(all map[string]record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changed := !w.exists
 	for bucket, e := range all {
 		old := w.buckets[bucket]
-		changed = changed || old.Seen != e.Seen || old.Entries != e.Entries || old.First != e.First || old.ID != e.ID || len(old.Decisions) != len(e.Decisions)
+		changed = changed || old.Position != e.Position || old.Entries != e.Entries || old.First != e.First || len(old.Decisions) != len(e.Decisions)
 	}
 	if !changed {
 		return nil
@@ -121,7 +122,7 @@ func (w *Witness) note(all map[string]evidence) error {
 func (w *Witness) Create() error { return w.note(nil) }
 
 // write replaces the file with a synced file.
-func (w *Witness) write(buckets map[string]evidence) error {
+func (w *Witness) write(buckets map[string]record) error {
 	data, err := json.Marshal(buckets)
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func (w *Witness) write(buckets map[string]evidence) error {
 // witness has seen, or that an administrator has decided since. The error is a
 // [*store.RegressionError] or [ErrForeignWitness], or JetStream is unreachable.
 func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
-	known := w.evidence(BucketName(p))
+	known := w.record(BucketName(p))
 	want, _, err := agreement.Lookup(ctx, js, p, ConfigKey)
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 	if err != nil || found.raising {
 		return err
 	}
-	switch decided, wrong := known.judge(BucketName(p), found, known.Seen); {
+	switch decided, wrong := known.assess(BucketName(p), found, known.Last); {
 	case wrong != nil:
 		return wrong
 	case decided:
@@ -174,8 +175,8 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 // decided.
 func (w *Witness) CompareBucket(ctx context.Context, js jetstream.JetStream, bucket string) error {
 	found, err := pollLeader(ctx, js, bucket)
-	if seen := w.evidence(bucket).Seen; err == nil && found.last < seen {
-		err = &store.RegressionError{Bucket: bucket, Seen: seen, Found: found.last}
+	if known := w.record(bucket); err == nil && known.Judge(found.Position) == kv.WentBack {
+		err = &store.RegressionError{Bucket: bucket, Seen: known.Last, Found: found.Last}
 	}
 	return err
 }
@@ -184,7 +185,7 @@ func (w *Witness) CompareBucket(ctx context.Context, js jetstream.JetStream, buc
 // evidence of.
 func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (bool, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	return found.last > 0 && w.evidence(BucketName(p)).ID == "", err
+	return found.Last > 0 && w.record(BucketName(p)).ID == "", err
 }
 
 // Accept makes the present state of the register and the buckets beside it the
@@ -193,7 +194,7 @@ func (w *Witness) Lacks(ctx context.Context, js jetstream.JetStream, p messages.
 // does not have the decision and its lowest first ID is the same: the register
 // was put back to before another decision, and has to be raised once more.
 func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
-	known := w.evidence(BucketName(p))
+	known := w.record(BucketName(p))
 	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil {
 		return err
@@ -208,16 +209,16 @@ func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages
 	return w.accept(ctx, js, BucketName(p), known, beside...)
 }
 
-// accept makes e the evidence about a register, and the present state of the
-// buckets beside it the evidence about them.
-func (w *Witness) accept(ctx context.Context, js jetstream.JetStream, register string, e evidence, beside ...string) error {
-	all := map[string]evidence{register: e}
+// accept makes e the record about a register, and the present state of the
+// buckets beside it the record about them.
+func (w *Witness) accept(ctx context.Context, js jetstream.JetStream, register string, e record, beside ...string) error {
+	all := map[string]record{register: e}
 	for _, bucket := range beside {
 		found, err := pollLeader(ctx, js, bucket)
 		if err != nil {
 			return err
 		}
-		all[bucket] = evidence{Seen: found.last}
+		all[bucket] = record{Position: kv.Position{Last: found.Last}}
 	}
 	return w.note(all)
 }

@@ -38,28 +38,28 @@ func TestWitnessFloor(t *testing.T) {
 	}
 	for _, c := range []struct {
 		why   string
-		known evidence
+		known record
 		want  int64 // 0 if it is refused
 	}{
-		{"lower", evidence{First: 5000, Seen: 1e6, Entries: 100}, 6000},
-		{"lower, of another register", evidence{ID: "another", First: 5000}, 6000},
-		{"the same without the decision", evidence{First: 6000}, 0},
-		{"the same with the decision", evidence{First: 6000, Decisions: found.decisions}, 6000},
-		{"higher", evidence{First: 7000}, 0},
-		{"higher with the decision", evidence{First: 7000, Decisions: found.decisions}, 0},
-		{"higher, of another register", evidence{ID: "another", First: 7000}, 0},
+		{"lower", record{First: 5000, Position: kv.Position{Last: 1e6}, Entries: 100}, 6000},
+		{"lower, of another register", record{Position: kv.Position{ID: "another"}, First: 5000}, 6000},
+		{"the same without the decision", record{First: 6000}, 0},
+		{"the same with the decision", record{First: 6000, Decisions: found.decisions}, 6000},
+		{"higher", record{First: 7000}, 0},
+		{"higher with the decision", record{First: 7000, Decisions: found.decisions}, 0},
+		{"higher, of another register", record{Position: kv.Position{ID: "another"}, First: 7000}, 0},
 	} {
 		w := newWitness(t, "witness")
 		c.known.Decisions = append([]string{"older"}, c.known.Decisions...)
-		if err := w.note(map[string]evidence{BucketName(prefix): c.known}); err != nil {
+		if err := w.note(map[string]record{BucketName(prefix): c.known}); err != nil {
 			t.Fatal(err)
 		}
 		err := w.Accept(t.Context(), s.js, prefix)
-		got := w.evidence(BucketName(prefix))
+		got := w.record(BucketName(prefix))
 		switch {
 		case c.want == 0 && (!errors.Is(err, store.ErrRegressed) || got.First != c.known.First):
 			t.Errorf("%s: accepted, and has %+v, %v", c.why, got, err)
-		case c.want > 0 && (err != nil || got.First != c.want || got.Seen != found.last || got.ID != found.id):
+		case c.want > 0 && (err != nil || got.First != c.want || got.Last != found.Last || got.ID != found.ID):
 			t.Errorf("%s: has %+v, %v", c.why, got, err)
 		case c.want > 0 && !slices.Equal(got.Decisions, []string{"older", found.decisions[0]}):
 			t.Errorf("%s: has the decisions %v", c.why, got.Decisions)
@@ -73,7 +73,7 @@ func TestSameRaiseTwice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	w := newWitness(t, "witness")
-	open := func() (*Store, error) {
+	open := func() (*Register, error) {
 		cfg := connect(t, s.srv)
 		cfg.Witness = w
 		return Open(t.Context(), cfg)
@@ -150,7 +150,7 @@ func TestNoteBesideAcceptance(t *testing.T) {
 	if err := <-accepted; err != nil {
 		t.Error(err)
 	}
-	if seen := h.cfg.Witness.evidence(clock).Seen; seen != 0 {
+	if seen := h.cfg.Witness.record(clock).Last; seen != 0 {
 		t.Errorf("the witness has %d of the bucket that was made again, want 0", seen)
 	}
 }

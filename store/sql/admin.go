@@ -17,7 +17,7 @@ const listSilence = 10 * time.Second
 
 // Tags implements [store.Table]. Rows with NULL, or with a number that does not
 // fit an int64, are left out and reported.
-func (t *Table) Tags(ctx context.Context) ([]store.Tag, error) {
+func (t *LeafTable) Tags(ctx context.Context) ([]store.Tag, error) {
 	ctx, heard, cancel := untilSilent(ctx)
 	defer cancel()
 	var tags []store.Tag
@@ -63,7 +63,7 @@ func untilSilent(ctx context.Context) (_ context.Context, heard, cancel func()) 
 // single call succeed. A retry after a lost reply may find the tag that the
 // first call created, and return ErrTagExists. The first call checks the table
 // as Check does.
-func (t *Table) CreateTag(ctx context.Context, tag store.Tag) error {
+func (t *LeafTable) CreateTag(ctx context.Context, tag store.Tag) error {
 	return t.callChecked(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		_, _, err := t.change(ctx, conn, t.text("INSERT INTO {table} (biz_tag, max_id, step) VALUES (?, ?, ?)"), tag.Name, tag.Next, tag.Step)
 		if t.is(err, errNoFit) {
@@ -85,7 +85,7 @@ func (t *Table) CreateTag(ctx context.Context, tag store.Tag) error {
 
 // SetStep implements [store.Table]. A step that the column cannot hold is
 // ErrBadTag.
-func (t *Table) SetStep(ctx context.Context, tag string, step int64) error {
+func (t *LeafTable) SetStep(ctx context.Context, tag string, step int64) error {
 	return t.callTag(ctx, store.Tag{Name: tag, Step: step, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
 		rows, _, err := t.change(ctx, conn, t.text("UPDATE {table} SET step = ? WHERE {tag}"), step, tag, tag)
 		if t.is(err, errNoFit) {
@@ -104,7 +104,7 @@ func (t *Table) SetStep(ctx context.Context, tag string, step int64) error {
 
 // Raise implements [store.Table]. A next that the column cannot hold is
 // ErrSetup. The first call checks the table as Check does.
-func (t *Table) Raise(ctx context.Context, tag string, next int64) error {
+func (t *LeafTable) Raise(ctx context.Context, tag string, next int64) error {
 	return t.callChecked(ctx, store.Tag{Name: tag, Step: 1, Next: next}, func(ctx context.Context, conn *dbsql.Conn) error {
 		rows, _, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = GREATEST(max_id, {int}) WHERE {tag} AND max_id BETWEEN 1 AND {int}"),
 			next, tag, tag, int64(math.MaxInt64))
@@ -127,7 +127,7 @@ func (t *Table) Raise(ctx context.Context, tag string, next int64) error {
 
 // RemoveTag implements [store.Table]. A next below 1 is ErrBadTag. A retry after
 // a lost answer may return ErrNoTag for a tag that the first call removed.
-func (t *Table) RemoveTag(ctx context.Context, tag string, next int64) error {
+func (t *LeafTable) RemoveTag(ctx context.Context, tag string, next int64) error {
 	return t.callTag(ctx, store.Tag{Name: tag, Step: 1, Next: next}, func(ctx context.Context, conn *dbsql.Conn) error {
 		rows, _, err := t.change(ctx, conn, t.text("DELETE FROM {table} WHERE {tag} AND max_id <= {int}"), tag, tag, next)
 		switch {

@@ -18,12 +18,14 @@ import (
 
 // Check implements [store.Database]. The first Reserve, Raise or CreateTag does
 // the same. Later alterations of the table are not detected.
-func (t *Table) Check(ctx context.Context) error { return t.call(ctx, "", t.checkAny) }
+func (t *LeafTable) Check(ctx context.Context) error { return t.call(ctx, "", t.checkAny) }
 
-func (t *Table) checkAny(ctx context.Context, conn *dbsql.Conn) error { return t.check(ctx, conn, "") }
+func (t *LeafTable) checkAny(ctx context.Context, conn *dbsql.Conn) error {
+	return t.check(ctx, conn, "")
+}
 
 // check is Check, and prefers the row of a tag for the trial.
-func (t *Table) check(ctx context.Context, conn *dbsql.Conn, tag string) error {
+func (t *LeafTable) check(ctx context.Context, conn *dbsql.Conn, tag string) error {
 	if _, err := t.end(ctx, conn); err != nil {
 		return err
 	}
@@ -43,14 +45,14 @@ func (t *Table) check(ctx context.Context, conn *dbsql.Conn, tag string) error {
 // updateNothing changes no row, but fails if the user may not change rows, the
 // server is no primary, or a rule replaces the statement. MySQL's safe updates
 // demand a comparison with the key.
-func (t *Table) updateNothing(ctx context.Context, conn *dbsql.Conn) error {
+func (t *LeafTable) updateNothing(ctx context.Context, conn *dbsql.Conn) error {
 	_, _, err := t.change(ctx, conn, t.text("UPDATE {table} SET max_id = max_id WHERE biz_tag = '' AND 1 = 0"))
 	return err
 }
 
 // Probe implements [store.Table]. A table that is not checked, or was found to
 // be unusable since, is checked.
-func (t *Table) Probe(ctx context.Context) error {
+func (t *LeafTable) Probe(ctx context.Context) error {
 	if t.checked.Load() {
 		return t.call(ctx, "", t.updateNothing)
 	}
@@ -58,7 +60,7 @@ func (t *Table) Probe(ctx context.Context) error {
 }
 
 // Limit implements [store.Table]. It needs the right SELECT.
-func (t *Table) Limit(ctx context.Context) (limit int64, err error) {
+func (t *LeafTable) Limit(ctx context.Context) (limit int64, err error) {
 	err = t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) (err error) {
 		limit, err = t.end(ctx, conn)
 		return err
@@ -67,7 +69,7 @@ func (t *Table) Limit(ctx context.Context) (limit int64, err error) {
 }
 
 // Limited implements [store.Table].
-func (t *Table) Limited() int64 {
+func (t *LeafTable) Limited() int64 {
 	if limit := t.limit.Load(); limit > 0 {
 		return limit
 	}
@@ -76,7 +78,7 @@ func (t *Table) Limited() int64 {
 
 // end returns the largest max_id, by the column's type and by constraints that
 // name a bound, and remembers it. Only warnings rest on a constraint's bound.
-func (t *Table) end(ctx context.Context, conn *dbsql.Conn) (int64, error) {
+func (t *LeafTable) end(ctx context.Context, conn *dbsql.Conn) (int64, error) {
 	limit, err := t.columns(ctx, conn)
 	if err != nil {
 		return 0, err
@@ -92,7 +94,7 @@ var upper = regexp.MustCompile("(?i)\\b(?:max_id|value)[`\"]?\\s*(?:(<=?)|betwee
 
 // bound returns the lowest bound in the constraints that the server describes,
 // or the largest int64.
-func (t *Table) bound(ctx context.Context, conn *dbsql.Conn) int64 {
+func (t *LeafTable) bound(ctx context.Context, conn *dbsql.Conn) int64 {
 	bound := int64(math.MaxInt64)
 	rows, err := conn.QueryContext(ctx, t.text(t.constraints))
 	if err != nil {
@@ -134,7 +136,7 @@ var limits = map[string]int64{
 
 // columns refuses columns that would round numbers or pad names, and returns
 // the limit of max_id.
-func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err error) {
+func (t *LeafTable) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err error) {
 	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, step, max_id FROM {table} LIMIT 0"))
 	if err != nil {
 		return 0, err
@@ -159,7 +161,7 @@ func (t *Table) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err
 // checkDurable refuses a table that may lose rows in a crash or with a
 // connection. The server describes the table to which the session resolves the
 // name.
-func (t *Table) checkDurable(ctx context.Context, conn *dbsql.Conn) error {
+func (t *LeafTable) checkDurable(ctx context.Context, conn *dbsql.Conn) error {
 	var part, flaw string
 	err := conn.QueryRowContext(ctx, t.text(t.describe)+" ORDER BY 2 DESC").Scan(&part, &flaw) // flaws first
 	switch {
@@ -172,7 +174,7 @@ func (t *Table) checkDurable(ctx context.Context, conn *dbsql.Conn) error {
 }
 
 // CheckFirst implements [store.Database]. It inserts no row.
-func (t *Table) CheckFirst(ctx context.Context) error {
+func (t *LeafTable) CheckFirst(ctx context.Context) error {
 	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
 		if _, err := conn.ExecContext(ctx, t.text("INSERT INTO {table} (biz_tag, max_id, step) SELECT biz_tag, max_id, step FROM {table} WHERE 1 = 0")); err != nil {
 			return err
@@ -197,7 +199,7 @@ func (t *Table) CheckFirst(ctx context.Context) error {
 }
 
 // errCollation is the ErrSetup of a column biz_tag that makes tags equal.
-func (t *Table) errCollation() error {
+func (t *LeafTable) errCollation() error {
 	return fmt.Errorf("%w: column biz_tag treats different names as equal, such as Order and order; run: %s",
 		store.ErrSetup, t.text(t.distinct))
 }
@@ -205,7 +207,7 @@ func (t *Table) errCollation() error {
 // Migrate implements [store.Database]. An existing table is not changed, so
 // users without the right to create tables can call Migrate. The new table has
 // the columns of Leaf's, and a collation that distinguishes Order from order.
-func (t *Table) Migrate(ctx context.Context) error {
+func (t *LeafTable) Migrate(ctx context.Context) error {
 	return t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
 		if _, err := t.columns(ctx, conn); !t.is(err, store.ErrNoTable) {
 			return err
@@ -231,7 +233,7 @@ type setting struct {
 }
 
 // Durability implements [store.Database].
-func (t *Table) Durability(ctx context.Context) error {
+func (t *LeafTable) Durability(ctx context.Context) error {
 	var wrong []error
 	err := t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) error {
 		for _, s := range t.settings {
@@ -260,7 +262,7 @@ func (t *Table) Durability(ctx context.Context) error {
 
 // read returns the value of a setting. A server may refuse to reveal it, or may
 // not support it; so may a proxy.
-func (t *Table) read(ctx context.Context, conn *dbsql.Conn, name string) (value string, err error) {
+func (t *LeafTable) read(ctx context.Context, conn *dbsql.Conn, name string) (value string, err error) {
 	err = conn.QueryRowContext(ctx, fmt.Sprintf(t.setting, name)).Scan(&value)
 	if _, answer := serverError(err); answer != nil && !t.is(err, errShutdown) {
 		err = fmt.Errorf("%w: %s: %w", store.ErrSettingUnknown, name, answer)

@@ -56,5 +56,5 @@
 // Migrate and Durability; reserve.go holds Reserve and the code that reads
 // rows; admin.go holds the rest of store.Table; mysql.go and postgres.go hold
 // the dialects; errors.go translates errors. To add a dialect, fill in the
-// struct dialect, add it to dialects, and run the suite of testing/leaftest.
+// struct dialect, and add it to dialects and to leaf_suite_test.go.
 package sql

@@ -61,7 +61,7 @@ func serverError(err error) (code string, answer error) {
 
 // reason returns the meaning of a server's error, or nil. PostgreSQL has codes
 // with several meanings, and names the routine.
-func (t *Table) reason(err error) error {
+func (t *LeafTable) reason(err error) error {
 	code, _ := serverError(err)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && t.reasons[pg.Routine] != nil {
@@ -71,11 +71,11 @@ func (t *Table) reason(err error) error {
 }
 
 // is reports whether a server's error has a reason.
-func (t *Table) is(err, reason error) bool { return errors.Is(t.reason(err), reason) }
+func (t *LeafTable) is(err, reason error) bool { return errors.Is(t.reason(err), reason) }
 
 // explain adds a remedy or a cause to an error. Neither the server's messages
 // nor the network's contain the password.
-func (t *Table) explain(ctx context.Context, err error) error {
+func (t *LeafTable) explain(ctx context.Context, err error) error {
 	if errors.Is(err, store.ErrSetup) { // explained already
 		return err
 	}

@@ -14,13 +14,13 @@ var (
 )
 
 // DB is the pool of a table.
-func (t *Table) DB() *dbsql.DB { return t.db }
+func (t *LeafTable) DB() *dbsql.DB { return t.db }
 
 // WithSetting returns the table with another setting that has to be 1.
-func (t *Table) WithSetting(name string) *Table {
+func (t *LeafTable) WithSetting(name string) *LeafTable {
 	d := *t.dialect
 	d.settings = append([]setting{{name: name, safe: []string{"1"}}}, d.settings...)
-	return &Table{dialect: &d, db: t.db, name: t.name, words: t.words}
+	return &LeafTable{dialect: &d, db: t.db, name: t.name, words: t.words}
 }
 
 // Starting returns the configuration with a statement that begins each

@@ -138,7 +138,7 @@ func parseMySQL(dsn string, c *Config) error {
 // tryInsertID raises a row by 0: a trigger on UPDATE, or a proxy, makes the
 // insert ID 0. Triggers are invisible to users without the right TRIGGER. A row
 // that is locked, or has no proper name, counts as none.
-func tryInsertID(ctx context.Context, t *Table, conn *dbsql.Conn, tag string) (tried bool, err error) {
+func tryInsertID(ctx context.Context, t *LeafTable, conn *dbsql.Conn, tag string) (tried bool, err error) {
 	where, args := " WHERE max_id BETWEEN 1 AND {int} LIMIT 1", []any{int64(math.MaxInt64)}
 	if tag != "" {
 		where, args = " WHERE {tag} AND max_id BETWEEN 1 AND {int}", []any{tag, tag, int64(math.MaxInt64)}

@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -59,7 +59,7 @@ func TestTriggerOnUpdate(t *testing.T) {
 		db.Exec(t, "CREATE TABLE audit (id bigint AUTO_INCREMENT PRIMARY KEY, n bigint) AUTO_INCREMENT=777000",
 			"INSERT INTO audit (n) VALUES (1)", "CREATE TRIGGER audit "+trigger)
 		name := db.Name() + "_t"
-		user := leaftest.MySQLBackend.User(name, "pw", "SELECT, INSERT, UPDATE")
+		user := leaftest.MySQL.User(name, "pw", "SELECT, INSERT, UPDATE")
 		db.Exec(t, "CREATE TABLE other (n int)")
 		db.Exec(t, user[:len(user)-1]...)
 		opened := leaftest.Open(t, db.DSNFor(name, "pw"), "leaf_alloc")
@@ -71,7 +71,7 @@ func TestTriggerOnUpdate(t *testing.T) {
 		}
 		refused("Check", opened.Check(t.Context()))
 		for _, tag := range []string{"order", "order", "other", "order"} { // the first burns a range
-			for _, handle := range []*sql.Table{s, opened} {
+			for _, handle := range []*sql.LeafTable{s, opened} {
 				_, err := handle.Reserve(t.Context(), tag, 10)
 				refused("Reserve of "+tag, err)
 				refused("Probe", handle.Probe(t.Context()))
@@ -94,7 +94,7 @@ func TestTriggerOnUpdate(t *testing.T) {
 func TestOnlineSchemaChange(t *testing.T) {
 	db := dbtest.MySQL(t)
 	s := counting(t, db, officialMySQL)
-	var ledger storetest.Ledger
+	var ledger order.Ledger
 	var ours, leafs atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -103,7 +103,7 @@ func TestOnlineSchemaChange(t *testing.T) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			if seg, err := s.Reserve(ctx, "order", 7); err == nil {
-				ledger.Add("order", 7, seg)
+				ledger.AddSegment("order", 7, seg)
 				ours.Add(1)
 			}
 		}
@@ -111,7 +111,7 @@ func TestOnlineSchemaChange(t *testing.T) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			if seg, step, err := leaftest.MySQL.Segment(ctx, db.SQL(), "order"); err == nil {
-				ledger.Add("order", step, seg)
+				ledger.AddSegment("order", step, seg)
 				leafs.Add(1)
 			}
 		}
@@ -268,13 +268,13 @@ func TestUnsafeSettingsOfMySQL(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			srv := dbtest.StartMySQLWith(t, test.args...)
+			srv := dbtest.StartMySQL(t, test.args...)
 			counting(t, srv.DB, officialMySQL)
 			srv.Exec(t, "CREATE USER app@'%' IDENTIFIED BY 'pw'", "GRANT SELECT ON "+srv.Name()+".leaf_alloc TO app@'%'")
 			s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")
 			for set, want := range test.cases {
 				srv.Exec(t, "SET GLOBAL "+set)
-				if got, unknown := leaftest.Unsafe(t, s); unknown || !maps.Equal(got, want) {
+				if got, unknown := unsafe(t, s); unknown || !maps.Equal(got, want) {
 					t.Errorf("%s: unsafe is %v, unknown %v, want %v", set, got, unknown, want)
 				}
 			}

@@ -128,7 +128,7 @@ func shouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
 // tryRowSecurity fails if row security hides a row, or all, from UPDATE. A row
 // that policies show to SELECT must be visible to SELECT FOR KEY SHARE, which
 // applies the policies of UPDATE. Without a policy, both are empty.
-func tryRowSecurity(ctx context.Context, t *Table, conn *dbsql.Conn, tag string) (tried bool, err error) {
+func tryRowSecurity(ctx context.Context, t *LeafTable, conn *dbsql.Conn, tag string) (tried bool, err error) {
 	where, args := "", []any(nil)
 	if tag != "" {
 		where, args = " WHERE {tag}", []any{tag, tag, tag, tag}

@@ -257,7 +257,7 @@ func TestUnsafeSettingsOfPostgres(t *testing.T) {
 	tier.All(t)
 	for fsync, unsafe := range map[string]map[string]string{"on": {}, "off": {"fsync": "off"}} {
 		t.Run("fsync "+fsync, func(t *testing.T) {
-			srv := dbtest.StartPostgresWith(t, "-c", "fsync="+fsync)
+			srv := dbtest.StartPostgres(t, "-c", "fsync="+fsync)
 			counting(t, srv.DB, officialPostgres)
 			srv.Exec(t, "CREATE USER app PASSWORD 'pw'")
 			both := maps.Clone(unsafe)
@@ -284,7 +284,7 @@ func TestUnsafeSettingsOfPostgres(t *testing.T) {
 
 // eventuallyUnsafe retries with new connections until a setting takes effect:
 // the server reloads its configuration after its reply.
-func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[string]string) {
+func eventuallyUnsafe(t *testing.T, srv *dbtest.Instance, set string, want map[string]string) {
 	t.Helper()
 	natstest.Eventually(t, set+" to be reported", func() bool {
 		s, err := sql.Open(srv.DSNFor("app", "pw"), "leaf_alloc")
@@ -292,7 +292,7 @@ func eventuallyUnsafe(t *testing.T, srv *dbtest.Server, set string, want map[str
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Close() }()
-		got, unknown := leaftest.Unsafe(t, s)
+		got, unknown := unsafe(t, s)
 		return !unknown && maps.Equal(got, want)
 	})
 }
@@ -304,7 +304,7 @@ func TestUnknownSettingOfPostgres(t *testing.T) {
 	counting(t, srv.DB, officialPostgres)
 	srv.Exec(t, "CREATE USER app PASSWORD 'pw'", "REVOKE EXECUTE ON FUNCTION pg_catalog.current_setting(text) FROM public")
 	s := leaftest.Open(t, srv.DSNFor("app", "pw"), "leaf_alloc")
-	if got, unknown := leaftest.Unsafe(t, s); !unknown || len(got) > 0 {
+	if got, unknown := unsafe(t, s); !unknown || len(got) > 0 {
 		t.Errorf("unsafe is %v, unknown %v", got, unknown)
 	}
 	srv.Kill()

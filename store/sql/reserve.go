@@ -16,7 +16,7 @@ const raise = "UPDATE {table} SET max_id = {raised} WHERE {tag} AND max_id BETWE
 
 // Reserve implements [store.Table]. The first call checks the table as Check
 // does.
-func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Segment, err error) {
+func (t *LeafTable) Reserve(ctx context.Context, tag string, n int64) (seg store.Segment, err error) {
 	err = t.callChecked(ctx, store.Tag{Name: tag, Step: n, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
 		seg, err = t.reserve(ctx, conn, tag, n)
 		return err
@@ -26,7 +26,7 @@ func (t *Table) Reserve(ctx context.Context, tag string, n int64) (seg store.Seg
 
 // ReserveRest implements [store.Table]. A constraint may end the numbers before
 // the column's type does, so it tries smaller and smaller ranges.
-func (t *Table) ReserveRest(ctx context.Context, tag string, most int64) (seg store.Segment, err error) {
+func (t *LeafTable) ReserveRest(ctx context.Context, tag string, most int64) (seg store.Segment, err error) {
 	err = t.callChecked(ctx, store.Tag{Name: tag, Step: most, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
 		end, err := t.columns(ctx, conn)
 		for n := most; err == nil; n /= 2 {
@@ -51,7 +51,7 @@ func (t *Table) ReserveRest(ctx context.Context, tag string, most int64) (seg st
 // are discarded by attempts that are bound to fail: after the server reported no
 // number, the next call checks the table, and a tag with several rows is read
 // first.
-func (t *Table) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n int64) (seg store.Segment, err error) {
+func (t *LeafTable) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n int64) (seg store.Segment, err error) {
 	if _, doubled := t.doubled.Load(tag); doubled {
 		if _, err := t.find(ctx, conn, tag); err != nil {
 			return seg, err
@@ -87,7 +87,7 @@ func (t *Table) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n int
 
 // next returns the max_id of a row that a statement did not raise. Errors:
 // ErrNoTag, ErrCorrupt.
-func (t *Table) next(ctx context.Context, conn *dbsql.Conn, tag string) (int64, error) {
+func (t *LeafTable) next(ctx context.Context, conn *dbsql.Conn, tag string) (int64, error) {
 	found, err := t.find(ctx, conn, tag)
 	if err != nil {
 		return 0, err
@@ -102,7 +102,7 @@ func (t *Table) next(ctx context.Context, conn *dbsql.Conn, tag string) (int64, 
 // Find implements [store.Table]. The row is returned unchecked, in bounds or
 // not. A row with NULL, or with a number that does not fit an int64, is
 // ErrCorrupt, and so are two rows.
-func (t *Table) Find(ctx context.Context, tag string) (found store.Tag, err error) {
+func (t *LeafTable) Find(ctx context.Context, tag string) (found store.Tag, err error) {
 	err = t.callTag(ctx, store.Tag{Name: tag, Step: 1, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
 		r, err := t.find(ctx, conn, tag)
 		if err == nil {
@@ -114,7 +114,7 @@ func (t *Table) Find(ctx context.Context, tag string) (found store.Tag, err erro
 }
 
 // find returns the row of a tag. Errors: ErrNoTag, and ErrCorrupt for two rows.
-func (t *Table) find(ctx context.Context, conn *dbsql.Conn, tag string) (found row, err error) {
+func (t *LeafTable) find(ctx context.Context, conn *dbsql.Conn, tag string) (found row, err error) {
 	rows := int64(0)
 	err = t.each(ctx, conn, func(r row) { found, rows = r, rows+1 }, " WHERE {tag}", tag, tag)
 	if err == nil && rows == 0 {
@@ -135,7 +135,7 @@ func errRows(rows int64) error {
 type row struct{ bizTag, maxID, step *string }
 
 // each calls see with each row.
-func (t *Table) each(ctx context.Context, conn *dbsql.Conn, see func(row), where string, args ...any) error {
+func (t *LeafTable) each(ctx context.Context, conn *dbsql.Conn, see func(row), where string, args ...any) error {
 	rows, err := conn.QueryContext(ctx, t.text("SELECT {text}, max_id, step FROM {table}"+where), args...)
 	if err != nil {
 		return err

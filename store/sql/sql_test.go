@@ -25,16 +25,16 @@ func TestMain(m *testing.M) {
 
 func TestMySQL(t *testing.T) {
 	t.Parallel()
-	leaftest.MySQLBackend.Run(t)
+	mysqlSuite.run(t)
 }
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	leaftest.PostgresBackend.Run(t)
+	postgresSuite.run(t)
 }
 
 // counting returns a new table with the tag order, starting at 1.
-func counting(t *testing.T, db *dbtest.DB, create string) *sql.Table {
+func counting(t *testing.T, db *dbtest.DB, create string) *sql.LeafTable {
 	t.Helper()
 	db.Exec(t, create, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 	return leaftest.Open(t, db.DSN(), "leaf_alloc")

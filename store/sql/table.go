@@ -35,7 +35,7 @@ const MaxConns = Reservations + 2
 var ErrScheme = errors.New("malformed DSN, want mysql://…, postgres://… or postgresql://…")
 
 // A dialect holds all differences between kinds of servers. Its statements, and
-// those of the methods, contain words in braces, see [Table.text].
+// those of the methods, contain words in braces, see [LeafTable.text].
 type dialect struct {
 	kind      string
 	maxName   int      // length of an identifier, in bytes
@@ -56,7 +56,7 @@ type dialect struct {
 	// tryRow fails if an UPDATE of the row of a tag would be useless although
 	// the server reports no error. Without such a row it tries any other, and
 	// reports whether there was one. It changes nothing.
-	tryRow func(ctx context.Context, t *Table, conn *dbsql.Conn, tag string) (tried bool, err error)
+	tryRow func(ctx context.Context, t *LeafTable, conn *dbsql.Conn, tag string) (tried bool, err error)
 
 	serverName string // selects the server's name
 	setting    string // selects the value of a setting, for fmt
@@ -144,8 +144,8 @@ func (f follower) Connect(ctx context.Context) (driver.Conn, error) {
 // Server is user@host:port. Of several hosts in the DSN it is the first.
 func (c Config) Server() string { return c.server }
 
-// Table is Leaf's table in a database.
-type Table struct {
+// LeafTable is Leaf's table in a database.
+type LeafTable struct {
 	*dialect
 	db      *dbsql.DB
 	name    string // for messages
@@ -159,10 +159,10 @@ type Table struct {
 	server   atomic.Pointer[string]
 }
 
-var _ store.Database = (*Table)(nil)
+var _ store.Database = (*LeafTable)(nil)
 
 // Open parses a DSN and opens the table, see [Parse] and [Config.Open].
-func Open(dsn, table string) (*Table, error) {
+func Open(dsn, table string) (*LeafTable, error) {
 	c, err := Parse(dsn, table)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func Open(dsn, table string) (*Table, error) {
 // Open returns the table without connecting. Check, or the first call that
 // needs the database, reports a bad configuration. The error is [ErrScheme] for
 // a Config that does not come from [Parse].
-func (c Config) Open() (*Table, error) {
+func (c Config) Open() (*LeafTable, error) {
 	d := c.dialect
 	if d == nil {
 		return nil, ErrScheme
@@ -191,16 +191,16 @@ func (c Config) Open() (*Table, error) {
 	}
 	quoted := d.quote + strings.Join(c.table, d.quote+"."+d.quote) + d.quote
 	words := append([]string{"{table}", quoted, "{schema}", schema, "{name}", "'" + name + "'"}, d.meanings...)
-	return &Table{dialect: d, db: db, name: strings.Join(c.table, "."), words: strings.NewReplacer(words...)}, nil
+	return &LeafTable{dialect: d, db: db, name: strings.Join(c.table, "."), words: strings.NewReplacer(words...)}, nil
 }
 
 // Close closes the connections, those in use when their calls end.
-func (t *Table) Close() error { return t.db.Close() }
+func (t *LeafTable) Close() error { return t.db.Close() }
 
 // text replaces the words of a statement: {table}, {tag}, {text}, {int},
 // {raised}, and {schema} and {name}, the parts of the table's name as literals.
 // Names need no escaping, see identifier.
-func (t *Table) text(statement string) string {
+func (t *LeafTable) text(statement string) string {
 	statement = t.words.Replace(statement)
 	for n := 1; t.numbered && strings.Contains(statement, "?"); n++ {
 		statement = strings.Replace(statement, "?", "$"+strconv.Itoa(n), 1)
@@ -210,7 +210,7 @@ func (t *Table) text(statement string) string {
 
 // callTag is call for a tag. It refuses a malformed name, or a number below 1,
 // with ErrBadTag. Names that pass need no escaping in any character set.
-func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
+func (t *LeafTable) callTag(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
 	if err := messages.CheckTag(tag.Name); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrBadTag, err)
 	}
@@ -221,7 +221,7 @@ func (t *Table) callTag(ctx context.Context, tag store.Tag, f func(context.Conte
 }
 
 // callChecked is callTag, after Check if the table is not checked yet.
-func (t *Table) callChecked(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
+func (t *LeafTable) callChecked(ctx context.Context, tag store.Tag, f func(context.Context, *dbsql.Conn) error) error {
 	return t.callTag(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		if !t.checked.Load() {
 			if err := t.check(ctx, conn, tag.Name); err != nil {
@@ -233,7 +233,7 @@ func (t *Table) callChecked(ctx context.Context, tag store.Tag, f func(context.C
 }
 
 // call calls f with a connection, within CallTimeout.
-func (t *Table) call(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
+func (t *LeafTable) call(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	return t.connected(ctx, tag, f)
@@ -242,7 +242,7 @@ func (t *Table) call(ctx context.Context, tag string, f func(context.Context, *d
 // connected calls f with a connection, and explains its error. If a connection
 // turns out to be broken before f is called, database/sql chooses another. It
 // does not repeat what f sends.
-func (t *Table) connected(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
+func (t *LeafTable) connected(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
 	conn, err := t.db.Conn(ctx)
 	if err == nil {
 		t.look(ctx, conn)
@@ -258,7 +258,7 @@ func (t *Table) connected(ctx context.Context, tag string, f func(context.Contex
 // leave returns a connection to the pool. If its server is no primary any more,
 // or nothing has answered for CallTimeout, the idle connections lead nowhere
 // either: all are closed, and the next call looks up the server's name.
-func (t *Table) leave(conn *dbsql.Conn, err error) {
+func (t *LeafTable) leave(conn *dbsql.Conn, err error) {
 	moved := t.is(err, errReadOnly) || t.is(err, errShutdown)
 	if moved {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it
@@ -279,7 +279,7 @@ const lookEvery = 10 * time.Second
 
 // look reads, at times, what may change without a restart: behind one address,
 // another server may answer, and a column may be made wider.
-func (t *Table) look(ctx context.Context, conn *dbsql.Conn) {
+func (t *LeafTable) look(ctx context.Context, conn *dbsql.Conn) {
 	if since(&t.looked) < lookEvery {
 		return
 	}
@@ -292,7 +292,7 @@ func (t *Table) look(ctx context.Context, conn *dbsql.Conn) {
 }
 
 // Server implements [store.Table].
-func (t *Table) Server() string {
+func (t *LeafTable) Server() string {
 	if name := t.server.Load(); name != nil {
 		return *name
 	}

@@ -97,7 +97,7 @@ func startBare(b *testing.B) (address string) {
 
 // startDirect runs a worker that has IDs for ever, and returns its own way to
 // them.
-func startDirect(b *testing.B, srv *natstest.Server, prefix messages.Prefix) *worker.Direct {
+func startDirect(b *testing.B, srv *natstest.Node, prefix messages.Prefix) *worker.Direct {
 	b.Helper()
 	w, _ := startWorkerProcess(b, srv, prefix, 1<<33, 1)
 	d, err := w.Direct()

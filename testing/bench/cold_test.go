@@ -118,7 +118,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 	srv := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 8 << 30; options = o })
 	js := controlJetStream(t, srv)
 	s := &busyStore{Store: open(t, js, tags+references+1)}
-	coldCheck(t, worker.Provision(t.Context(), js, messages.DefaultPrefix, 1))
+	coldCheck(t, worker.Provision(t.Context(), worker.Config{JetStream: js}))
 	options.SyncAlways = true // from here on
 	srv.Restart()
 	natstest.Eventually(t, "the connection of the store", js.Conn().IsConnected)
@@ -185,7 +185,7 @@ func inParallel(n int, f func(int)) {
 
 // askForAll requests an ID of each tag until it is answered, and returns the
 // time that took.
-func askForAll(t testing.TB, srv *natstest.Server, tags int) time.Duration {
+func askForAll(t testing.TB, srv *natstest.Node, tags int) time.Duration {
 	var conns []*nats.Conn
 	for range coldConns {
 		conns = append(conns, srv.Connect(t))

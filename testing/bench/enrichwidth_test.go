@@ -29,7 +29,7 @@ func BenchmarkEnrichWidth(b *testing.B) {
 }
 
 func benchmarkEnrichWidth(b *testing.B, replicas int, fast bool) {
-	servers := []*natstest.Server{nil}
+	servers := []*natstest.Node{nil}
 	if replicas > 1 {
 		servers = natstest.StartCluster(b, replicas).Servers
 	} else {
@@ -75,7 +75,7 @@ func fillWideSource(b *testing.B, js jetstream.JetStream, events, replicas int) 
 
 // widthRound enriches all events by that many enrichments at once, each with a
 // connection and a target of its own.
-func widthRound(b *testing.B, js jetstream.JetStream, servers []*natstest.Server, events, width, round int, target jetstream.StreamConfig) float64 {
+func widthRound(b *testing.B, js jetstream.JetStream, servers []*natstest.Node, events, width, round int, target jetstream.StreamConfig) float64 {
 	b.Helper()
 	filters := map[int][]string{1: {">"}, 2: {"0.>", "1.>"}, 4: {"0.0.>", "0.1.>", "1.0.>", "1.1.>"}}[width]
 	var targets []jetstream.Stream

@@ -31,12 +31,12 @@ const (
 // every commit, as the NATS server syncs every write.
 var databases = []struct {
 	name  string
-	start func(testing.TB) *dbtest.Server
+	start func(testing.TB) *dbtest.Instance
 }{
-	{"mysql", func(t testing.TB) *dbtest.Server {
-		return dbtest.StartMySQLWith(t, "--innodb-flush-log-at-trx-commit=1")
+	{"mysql", func(t testing.TB) *dbtest.Instance {
+		return dbtest.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1")
 	}},
-	{"postgres", func(t testing.TB) *dbtest.Server { return dbtest.StartPostgresWith(t, "-c", "fsync=on") }},
+	{"postgres", func(t testing.TB) *dbtest.Instance { return dbtest.StartPostgres(t, "-c", "fsync=on") }},
 }
 
 // BenchmarkRegister measures reservations for 16 tags at once through the
@@ -147,7 +147,7 @@ func casOn(b *testing.B, js jetstream.JetStream) func(context.Context, string, i
 }
 
 // openTable creates Leaf's table in an empty database.
-func openTable(t testing.TB, db *dbtest.DB) *sql.Table {
+func openTable(t testing.TB, db *dbtest.DB) *sql.LeafTable {
 	t.Helper()
 	table, err := sql.Open(db.DSN(), "leaf_alloc")
 	if err != nil {
@@ -162,7 +162,7 @@ func openTable(t testing.TB, db *dbtest.DB) *sql.Table {
 
 // openRegister creates a register and opens it, in front of a table unless it
 // is nil.
-func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, table store.Database) *register.Store {
+func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, table store.Database) *register.Register {
 	t.Helper()
 	if err := register.Create(t.Context(), js, prefix, 1); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, 
 }
 
 // controlJetStream is a JetStream context as the register needs it.
-func controlJetStream(t testing.TB, srv *natstest.Server) jetstream.JetStream {
+func controlJetStream(t testing.TB, srv *natstest.Node) jetstream.JetStream {
 	t.Helper()
 	return natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1)))
 }

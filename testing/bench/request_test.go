@@ -124,13 +124,13 @@ func startEcho(b *testing.B, srv connector, prefix messages.Prefix) {
 
 // startWorker runs a worker with the register and a tag whose step does not
 // grow, and counts its calls of the store.
-func startWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (refills *atomic.Int64) {
+func startWorker(b *testing.B, srv *natstest.Node, prefix messages.Prefix, step, maxBatch int64) (refills *atomic.Int64) {
 	b.Helper()
 	_, refills = startWorkerProcess(b, srv, prefix, step, maxBatch)
 	return refills
 }
 
-func startWorkerProcess(b *testing.B, srv *natstest.Server, prefix messages.Prefix, step, maxBatch int64) (w *worker.Process, refills *atomic.Int64) {
+func startWorkerProcess(b *testing.B, srv *natstest.Node, prefix messages.Prefix, step, maxBatch int64) (w *worker.Process, refills *atomic.Int64) {
 	b.Helper()
 	cfg := worker.Config{
 		Requests: srv.Connect(b), Control: srv.Connect(b, nats.ReconnectBufSize(-1)), Prefix: prefix,
@@ -174,6 +174,9 @@ func (s *countedStore) Reserve(ctx context.Context, tag string, wants []store.Wa
 
 // startProcess makes a process and starts it.
 func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, error) {
+	if err := worker.Provision(ctx, cfg); err != nil {
+		return nil, err
+	}
 	p, err := worker.New(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func newLongCaller(b *testing.B, nc *nats.Conn, inFlight, length int) *caller {
 }
 
 // startSnowflakeEcho is the plainest service that could answer these requests.
-func startSnowflakeEcho(b *testing.B, srv *natstest.Server, prefix messages.Prefix, text string) {
+func startSnowflakeEcho(b *testing.B, srv *natstest.Node, prefix messages.Prefix, text string) {
 	b.Helper()
 	reply := []byte(text)
 	service, err := micro.AddService(srv.Connect(b), micro.Config{
@@ -97,7 +97,7 @@ func startSnowflakeEcho(b *testing.B, srv *natstest.Server, prefix messages.Pref
 	b.Cleanup(func() { _ = service.Stop() })
 }
 
-func startSnowflakeWorker(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
+func startSnowflakeWorker(b *testing.B, srv *natstest.Node, prefix messages.Prefix) {
 	b.Helper()
 	cfg := worker.Config{
 		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix, Role: worker.RoleWorker, Version: "0.0.0",
@@ -114,7 +114,7 @@ func startSnowflakeWorker(b *testing.B, srv *natstest.Server, prefix messages.Pr
 }
 
 // await returns when snowflake IDs are served.
-func await(b *testing.B, srv *natstest.Server, prefix messages.Prefix) {
+func await(b *testing.B, srv *natstest.Node, prefix messages.Prefix) {
 	b.Helper()
 	client := messages.NewClient(srv.Connect(b), prefix)
 	natstest.Eventually(b, "snowflake IDs", func() bool {

@@ -98,7 +98,7 @@ func benchmarkStrict(b *testing.B, net connector, name string, inFlight int) {
 // creates a strict tag.
 func startStrict(b *testing.B, net connector, table store.Database, replicas int) {
 	b.Helper()
-	open := func() (worker.Config, *register.Store) {
+	open := func() (worker.Config, *register.Register) {
 		cfg := worker.Config{Requests: net.Connect(b), Control: net.Connect(b, nats.ReconnectBufSize(-1)), Replicas: replicas, Version: "0.0.0"}
 		js := natstest.JetStream(b, cfg.Control)
 		if err := register.Create(b.Context(), js, messages.DefaultPrefix, replicas); err != nil {

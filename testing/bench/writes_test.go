@@ -91,7 +91,7 @@ func runHot(t testing.TB, workers int, wait time.Duration) hot {
 }
 
 // startHot starts a process whose step cannot grow.
-func startHot(t testing.TB, srv *natstest.Server, cfg worker.Config) {
+func startHot(t testing.TB, srv *natstest.Node, cfg worker.Config) {
 	t.Helper()
 	cfg.Requests, cfg.Control = srv.Connect(t), srv.Connect(t)
 	cfg.MaxStep, cfg.MaxBatch, cfg.Version = hotStep, 1, "0.0.0"

@@ -65,7 +65,7 @@ type mixedSite struct {
 	maker          *version // made the streams, the buckets and the tags
 	worker, loader *version
 
-	workers, loaders []*process.Process
+	workers, loaders []*process.Running
 	conn             *nats.Conn // a caller's
 	tags             int        // made by newTag
 }
@@ -116,7 +116,7 @@ func (s *mixedSite) left(tag string) int64 {
 
 // send sends a request, once: a client that repeats it would lose IDs. The
 // function that it returns awaits the reply and checks its IDs.
-func (s *mixedSite) send(kind history.Kind, tag string, n int64) (await func() error) {
+func (s *mixedSite) send(kind history.CallKind, tag string, n int64) (await func() error) {
 	c := &history.Call{Kind: kind, Tag: tag, Count: n, Sent: time.Since(s.began)}
 	replies, err := s.conn.SubscribeSync(s.conn.NewInbox())
 	if err == nil {
@@ -270,7 +270,7 @@ func (s *mixedSite) killLoaders() {
 
 // pauseBusy pauses a loader when it holds events of the stream: later events
 // were acked, by the other loader, and earlier ones were not.
-func (s *mixedSite) pauseBusy(js jetstream.JetStream, loader *process.Process) {
+func (s *mixedSite) pauseBusy(js jetstream.JetStream, loader *process.Running) {
 	const enough = 20 // deliveries, of which the loader has some
 	paused, since := false, uint64(0)
 	natstest.Eventually(s, "a paused loader holds load events", func() bool {

@@ -37,7 +37,7 @@ type busySite struct {
 
 	mu      sync.Mutex // guards what follows
 	checker *history.Checker
-	answers map[history.Kind]int
+	answers map[history.CallKind]int
 }
 
 // password is that of all users.
@@ -47,9 +47,9 @@ const password = "secret"
 func newBusySite(t *testing.T, server string) *busySite {
 	s := &busySite{
 		site:  &site{T: t, server: server, conf: filepath.Join(t.TempDir(), "nats.conf"), env: []string{"NATS_PASSWORD=" + password}},
-		began: time.Now(), checker: history.NewChecker(snowflake.Default()), answers: make(map[history.Kind]int),
+		began: time.Now(), checker: history.NewChecker(snowflake.Default()), answers: make(map[history.CallKind]int),
 	}
-	s.address = fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+	s.address = freeport.Address(t)
 	s.url = "nats://" + s.address
 	s.env = append(s.env, "IDS_NATS_DATA="+t.TempDir(), "IDS_SYS_PASSWORD="+password)
 	for _, user := range natsconf.Users() {
@@ -98,15 +98,15 @@ func (s *busySite) administer(binary, command string) (stdout string) {
 }
 
 // serves starts a process, which serves then.
-func (s *busySite) serves(binary, role string) *process.Process {
+func (s *busySite) serves(binary, role string) *process.Running {
 	s.Helper()
 	return s.start(binary, "\tserving\t", as(role, "serve", "--role", role)...)
 }
 
 // The callers: one of each kind.
-const template history.Kind = "template" // tags of a template
+const template history.CallKind = "template" // tags of a template
 
-var kinds = []history.Kind{history.Batch, history.Strict, history.Snowflake, template}
+var kinds = []history.CallKind{history.Batch, history.Strict, history.Snowflake, template}
 
 const (
 	pace     = 10 * time.Millisecond // of a caller's calls
@@ -114,7 +114,7 @@ const (
 )
 
 // call is the n-th call of a kind.
-func call(kind history.Kind, n int64) *history.Call {
+func call(kind history.CallKind, n int64) *history.Call {
 	c := &history.Call{Kind: kind, Count: 1 + n%20}
 	switch kind {
 	case history.Batch:
@@ -195,7 +195,7 @@ func (s *busySite) check(c *history.Call) error {
 // tags of the template.
 func (s *busySite) awaitAnswers() {
 	s.Helper()
-	answers := func() map[history.Kind]int {
+	answers := func() map[history.CallKind]int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return maps.Clone(s.answers)

@@ -49,7 +49,7 @@ func TestServers(t *testing.T) {
 	} {
 		t.Run("v"+test.version, func(t *testing.T) {
 			s := &site{T: t, idworker: idworker, server: install(t, test.version), seen: make(map[string]bool)}
-			address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+			address := freeport.Address(t)
 			s.url = "nats://" + address
 			s.conf = filepath.Join(t.TempDir(), "nats.conf")
 			conf := fmt.Sprintf("listen: %s\njetstream { store_dir: %q\nsync_interval: always }\n", address, t.TempDir())
@@ -104,29 +104,20 @@ type site struct {
 	idworker, server string // binaries
 	url, conf        string
 	env              []string         // of all processes
-	running          *process.Process // the server
+	running          *process.Running // the server
 	seen             map[string]bool  // IDs, with their tag
 	last             int64            // strict ID
 }
 
 // start starts a process that ends with the test, and waits for a line of its
 // log or its end.
-func (s *site) start(binary, line string, args ...string) *process.Process {
+func (s *site) start(binary, line string, args ...string) *process.Running {
 	s.Helper()
-	p, err := process.Settings{Binary: binary, Env: append([]string{"NATS_URL=" + s.url}, s.env...)}.Launch(args...)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		if p.Kill(); s.Failed() {
-			s.Logf("%s %v:\n%s", filepath.Base(binary), args, p.Stderr.Tail())
-		}
-	})
-	natstest.Eventually(s, fmt.Sprintf("%v logs %q", args, line), func() bool {
-		return p.HasEnded() || line != "" && strings.Contains(p.Stderr.String(), line)
-	})
-	if line != "" && p.HasEnded() {
-		s.Fatalf("%v ended before %q", args, line)
+	p := process.Program{Binary: binary, Env: append([]string{"NATS_URL=" + s.url}, s.env...)}.Start(s, args...)
+	if line == "" {
+		p.Wait(s)
+	} else {
+		p.AwaitLog(s, line)
 	}
 	return p
 }
@@ -139,7 +130,7 @@ func (s *site) restartServer() {
 	s.running = s.start(s.server, "Server is ready", "-c", s.conf)
 }
 
-func (s *site) startWorker() *process.Process {
+func (s *site) startWorker() *process.Running {
 	return s.start(s.idworker, "\tserving\t", "serve", "--lease-ttl", "3s")
 }
 

@@ -66,7 +66,7 @@ var roles = [...]string{"worker", "loader", "worker", "loader", "worker"}
 // rollingSite is a site whose processes are replaced.
 type rollingSite struct {
 	*busySite
-	processes [len(roles)]*process.Process
+	processes [len(roles)]*process.Running
 }
 
 // roll replaces processes, one after the other, by those of another version.

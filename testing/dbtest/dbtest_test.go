@@ -23,7 +23,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 
 func TestServerIsPausedKilledAndRestarted(t *testing.T) {
 	tier.All(t)
-	for name, start := range map[string]func(testing.TB) *Server{"mysql": StartMySQL, "postgres": StartPostgres} {
+	for name, start := range map[string]func(testing.TB, ...string) *Instance{"mysql": StartMySQL, "postgres": StartPostgres} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
 			s.Exec(t, "CREATE TABLE t (n INT)", "INSERT INTO t VALUES (7)")

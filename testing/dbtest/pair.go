@@ -5,32 +5,34 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // Pair is a primary server and an asynchronous replica: commits of the primary
-// reach the replica later, or never. Both run on this machine. The embedded DB
-// is always the primary's. Call its methods from the test's own goroutine.
+// reach the replica later, or never. The embedded Instance is always the primary.
+// Call its methods from the test's own goroutine.
 type Pair struct {
-	*DB
-	t       testing.TB
-	replica *DB
+	*Instance
+	replica *Instance
 	how     replication
-
-	servers map[*DB]*fromBinary
-	link    *Proxy // by way of which the replica reaches the primary
+	link    *proxy.Proxy // by way of which the replica reaches the primary
 }
 
 // replication is how a kind of server replicates.
 type replication interface {
 	// prepare is called when the first server is installed and not started yet.
-	prepare(primary *fromBinary) error
+	prepare(primary *local) error
 
 	// seed makes the data of a replica, which does not run, and starts it, so
 	// that it follows the primary at that endpoint.
-	seed(ctx context.Context, replica *fromBinary, primary endpoint) error
+	seed(ctx context.Context, replica *local, primary account) error
 
 	// position is the end of the primary's log.
 	position(ctx context.Context, primary *sql.DB) (string, error)
@@ -52,67 +54,60 @@ const syncWithin = 2 * time.Minute
 // [Pair.Follow].
 func StartMariaDBPair(t testing.TB) *Pair {
 	t.Helper()
-	return mysqlKind.pair(t, &binlog{})
+	return mysqlServer.pair(t, &binlog{})
 }
 
 // StartPostgresPair runs two PostgreSQL servers. The replica begins with
 // [Pair.Follow].
 func StartPostgresPair(t testing.TB) *Pair {
 	t.Helper()
-	return postgresKind.pair(t, streaming{})
+	return postgresServer.pair(t, streaming{})
 }
 
-func (k *kind) pair(t testing.TB, how replication) *Pair {
+func (b *brand) pair(t testing.TB, how replication) *Pair {
 	t.Helper()
-	first, second := k.folder(t), k.folder(t)
-	if k == mysqlKind && !isMariaDB(first.program) {
-		k.need.Missing(t, fmt.Errorf("%s is not MariaDB", first.program))
+	program := b.need.Require(t)
+	if b == mysqlServer && !isMariaDB(program) {
+		b.need.Missing(t, fmt.Errorf("%s is not MariaDB", program))
 	}
-	for _, step := range []func() error{
-		first.install,
-		func() error { return how.prepare(first) },
-		first.startSomewhere,
-	} {
-		if err := step(); err != nil {
-			t.Fatalf("%s: %v", first.program, err)
-		}
-	}
-	first.describe(t)
-	port, err := freePort()
+	first, err := b.folder(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second.at.port = port
-	primary := k.create(t, first.at)
-	replica := &DB{kind: k, at: second.at, name: primary.name}
-	return &Pair{
-		DB: primary, t: t, replica: replica, how: how,
-		servers: map[*DB]*fromBinary{primary: first, replica: second},
-		link:    StartProxy(t, primary.Addr()),
+	t.Cleanup(first.remove)
+	second, err := b.folder(program)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(second.remove)
+	for _, step := range []func() error{first.fill, func() error { return how.prepare(first) }, first.startSomewhere} {
+		if err := step(); err != nil {
+			t.Fatalf("%s: %v", program, err)
+		}
+	}
+	second.at.port = strconv.Itoa(freeport.Get(t))
+	primary := b.serverOn(t, first)
+	replica := &Instance{&DB{brand: b, at: second.at, name: primary.name}, t, second}
+	return &Pair{Instance: primary, replica: replica, how: how, link: proxy.Start(t, primary.Addr())}
 }
 
 // Replica is the database on the replica, to read from.
-func (p *Pair) Replica() *DB { return p.replica }
+func (p *Pair) Replica() *DB { return p.replica.DB }
 
 // Follow makes the server that is not the primary a replica of it, whatever it
 // was before, and returns when it has all that the primary had.
 func (p *Pair) Follow() {
 	p.t.Helper()
 	p.link.Refuse()
-	p.link.Switch(p.Addr())
+	p.link.Turn(p.Addr())
 	p.link.Accept()
 	at := p.at
 	at.host, at.port, _ = strings.Cut(p.link.Addr(), ":")
 	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
 	defer cancel()
-	p.must("seed the replica", p.how.seed(ctx, p.servers[p.replica], at))
-	p.replica.sql = p.kind.open(p.t, p.kind.dsn(p.replica.at, p.name))
-	position, err := p.how.position(ctx, p.sql)
-	p.must("ask the primary for its position", err)
-	p.must("bring the replica into sync", eventually(syncWithin, func() error {
-		return p.how.reached(ctx, p.replica.sql, position)
-	}))
+	p.must("copy", p.how.seed(ctx, p.replica.local, at))
+	p.replica.sql = p.brand.open(p.t, p.brand.dsn(p.replica.at, p.name))
+	p.catchUp(ctx)
 }
 
 // Cut ends the replication: later commits of the primary do not reach the
@@ -124,11 +119,11 @@ func (p *Pair) Cut() { p.link.Refuse() }
 func (p *Pair) FailOver() {
 	p.t.Helper()
 	p.link.Refuse()
-	p.must("kill the primary", p.servers[p.DB].Kill())
+	p.must("kill", p.local.kill())
 	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
 	defer cancel()
-	p.must("promote the replica", p.how.promote(ctx, p.replica.sql))
-	p.DB, p.replica = p.replica, p.DB
+	p.must("promote", p.how.promote(ctx, p.replica.sql))
+	p.Instance, p.replica = p.replica, p.Instance
 }
 
 // SwitchOver makes the primary read-only, and promotes the replica once it has
@@ -137,48 +132,21 @@ func (p *Pair) SwitchOver() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), syncWithin)
 	defer cancel()
-	p.must("make the primary read-only", p.how.demote(ctx, p.sql))
-	position, err := p.how.position(ctx, p.sql)
-	p.must("ask the primary for its position", err)
-	p.must("bring the replica into sync", eventually(syncWithin, func() error {
-		return p.how.reached(ctx, p.replica.sql, position)
-	}))
-	p.must("promote the replica", p.how.promote(ctx, p.replica.sql))
-	p.DB, p.replica = p.replica, p.DB
+	p.must("demote", p.how.demote(ctx, p.sql))
+	p.catchUp(ctx)
+	p.must("promote", p.how.promote(ctx, p.replica.sql))
+	p.Instance, p.replica = p.replica, p.Instance
 }
 
-func (p *Pair) must(what string, err error) {
+// catchUp waits until the replica has all that the primary had.
+func (p *Pair) catchUp(ctx context.Context) {
 	p.t.Helper()
-	if err != nil {
-		p.t.Fatalf("%s: %s: %v", p.kind.name, what, err)
-	}
+	position, err := p.how.position(ctx, p.sql)
+	p.must("ask", err)
+	p.must("follow", natstest.Await(syncWithin, "the replica", func() error {
+		return p.how.reached(ctx, p.replica.sql, position)
+	}))
 }
 
 // errBehind: the replica has not applied everything yet.
 var errBehind = errors.New("the replica is behind")
-
-// Kill kills the primary, which Restart starts again.
-func (p *Pair) Kill() {
-	p.t.Helper()
-	p.must("kill the primary", p.servers[p.DB].Kill())
-	p.dropIdle()
-}
-
-// Restart starts a killed primary again on its data, and returns when it
-// answers.
-func (p *Pair) Restart() {
-	p.t.Helper()
-	p.must("restart the primary", p.servers[p.DB].Start())
-}
-
-// Pause freezes the primary: connections stay open, and nothing answers.
-func (p *Pair) Pause() {
-	p.t.Helper()
-	p.must("pause the primary", p.servers[p.DB].Pause())
-}
-
-// Resume lets a paused primary continue.
-func (p *Pair) Resume() {
-	p.t.Helper()
-	p.must("resume the primary", p.servers[p.DB].Resume())
-}

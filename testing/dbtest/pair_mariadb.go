@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -14,15 +15,15 @@ type binlog struct {
 	started  int    // replicas so far
 }
 
-func (b *binlog) prepare(primary *fromBinary) error {
-	b.template = primary.saved()
+func (b *binlog) prepare(primary *local) error {
+	b.template = filepath.Join(primary.dir, "saved")
 	b.identify(primary)
 	return replaceFolder(primary.data(), b.template)
 }
 
 // identify gives a server an ID of its own: a replica skips events of a server
 // with its own ID.
-func (b *binlog) identify(s *fromBinary) {
+func (b *binlog) identify(s *local) {
 	b.started++
 	s.args = []string{
 		fmt.Sprintf("--server-id=%d", b.started), "--log-bin=binlog", "--log-slave-updates", "--skip-slave-start",
@@ -30,15 +31,15 @@ func (b *binlog) identify(s *fromBinary) {
 	}
 }
 
-func (b *binlog) seed(ctx context.Context, replica *fromBinary, primary endpoint) error {
+func (b *binlog) seed(ctx context.Context, replica *local, primary account) error {
 	if err := replaceFolder(b.template, replica.data()); err != nil {
 		return err
 	}
 	b.identify(replica)
-	if err := replica.Start(); err != nil {
+	if err := replica.start(); err != nil {
 		return err
 	}
-	db, err := sql.Open(replica.kind.driver, strings.TrimPrefix(replica.kind.dsn(replica.at, ""), "mysql://"))
+	db, err := sql.Open(replica.brand.driver, strings.TrimPrefix(replica.brand.dsn(replica.at, ""), "mysql://"))
 	if err != nil {
 		return err
 	}

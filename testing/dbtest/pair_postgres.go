@@ -13,9 +13,9 @@ import (
 // backup.
 type streaming struct{}
 
-func (streaming) prepare(*fromBinary) error { return nil }
+func (streaming) prepare(*local) error { return nil }
 
-func (streaming) seed(_ context.Context, replica *fromBinary, primary endpoint) error {
+func (streaming) seed(_ context.Context, replica *local, primary account) error {
 	if err := os.RemoveAll(replica.data()); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (streaming) seed(_ context.Context, replica *fromBinary, primary endpoint) 
 	if out, err := backup.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
 	}
-	return replica.Start()
+	return replica.start()
 }
 
 func (streaming) position(ctx context.Context, primary *sql.DB) (lsn string, err error) {

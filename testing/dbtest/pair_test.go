@@ -3,6 +3,7 @@ package dbtest
 import (
 	"testing"
 
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -21,7 +22,7 @@ func TestPromotedReplicaLacksWhatWasCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t)
-			proxy := StartProxy(t, p.Addr())
+			proxy := proxy.Start(t, p.Addr())
 			p.Exec(t, "CREATE TABLE t (n INT)")
 			for round := range 3 {
 				p.Exec(t, "INSERT INTO t VALUES (1)")
@@ -33,32 +34,11 @@ func TestPromotedReplicaLacksWhatWasCut(t *testing.T) {
 				p.Exec(t, "INSERT INTO t VALUES (2), (3)")
 				p.FailOver()
 				proxy.Switch(p.Addr())
-				through := p.kind.open(t, p.DSNVia(proxy))
+				through := p.brand.open(t, p.DSNVia(proxy))
 				var n int
 				if err := through.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil || n != round+1 {
 					t.Errorf("round %d: after the failover %d rows, %v", round, n, err)
 				}
-			}
-		})
-	}
-}
-
-func TestDataFolderIsPutBack(t *testing.T) {
-	tier.All(t)
-	for name, start := range map[string]func(testing.TB) *Local{"mysql": StartLocalMySQL, "postgres": StartLocalPostgres} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := start(t)
-			s.Exec(t, "CREATE TABLE t (n INT)", "INSERT INTO t VALUES (1)")
-			s.Kill()
-			s.SaveData()
-			s.Restart()
-			s.Exec(t, "INSERT INTO t VALUES (2)")
-			s.Kill()
-			s.RestoreData()
-			s.Restart()
-			if n := count(t, s.DB); n != 1 {
-				t.Errorf("%d rows, want 1", n)
 			}
 		})
 	}

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// installMySQL fills a data folder. MariaDB has a script for it, MySQL an
+// fillMySQL fills a data folder. MariaDB has a script for it, MySQL an
 // option of the server; root has no password until the first start, see
 // serveMySQL.
-func installMySQL(program, dir string) []string {
+func fillMySQL(program, dir string) []string {
 	data := filepath.Join(dir, "data")
 	if !isMariaDB(program) {
 		return append([]string{program, "--no-defaults", "--initialize-insecure", "--datadir=" + data}, asRoot()...)
@@ -71,7 +71,7 @@ func asRoot() []string {
 	return nil
 }
 
-func installPostgres(program, dir string) []string {
+func fillPostgres(program, dir string) []string {
 	// By way of a shell that writes the password: the file has to be the
 	// server's.
 	return []string{"/bin/sh", "-c",

@@ -1,92 +1,93 @@
 package dbtest
 
-import "testing"
+import (
+	"syscall"
+	"testing"
+)
 
-// Server is a server of the test's own, with an empty database on it. It is
+// Instance is a server of the test's own, with an empty database on it. It is
 // removed when the test ends. Call its methods from the test's own goroutine.
-type Server struct {
+type Instance struct {
 	*DB
-	t      testing.TB
-	server Process
+	t     testing.TB
+	local *local
 }
 
-// StartMySQL runs a MySQL or MariaDB server.
-func StartMySQL(t testing.TB) *Server {
+// StartMySQL runs a MySQL or MariaDB server. Arguments for it override those of
+// this package.
+func StartMySQL(t testing.TB, args ...string) *Instance {
 	t.Helper()
-	return mysqlKind.own(t)
+	return mysqlServer.own(t, args...)
 }
 
-// StartPostgres runs a PostgreSQL server.
-func StartPostgres(t testing.TB) *Server {
+// StartPostgres runs a PostgreSQL server. Arguments for it override those of
+// this package.
+func StartPostgres(t testing.TB, args ...string) *Instance {
 	t.Helper()
-	return postgresKind.own(t)
+	return postgresServer.own(t, args...)
 }
 
-// StartMySQLWith is [StartMySQL] with more arguments for the server, which
-// override those of this package.
-func StartMySQLWith(t testing.TB, args ...string) *Server {
+func (b *brand) own(t testing.TB, args ...string) *Instance {
 	t.Helper()
-	return mysqlKind.own(t, args...)
-}
-
-// StartPostgresWith is [StartPostgres] with more arguments for the server,
-// which override those of this package.
-func StartPostgresWith(t testing.TB, args ...string) *Server {
-	t.Helper()
-	return postgresKind.own(t, args...)
-}
-
-func (k *kind) own(t testing.TB, args ...string) *Server {
-	t.Helper()
-	s, at, from, err := k.launch(args)
+	s, err := b.install(args...)
 	if err != nil {
-		k.need.Missing(t, err)
+		b.need.Missing(t, err)
+	}
+	t.Cleanup(s.remove)
+	return b.serverOn(t, s)
+}
+
+// serverOn makes an empty database on a server that runs.
+func (b *brand) serverOn(t testing.TB, s *local) *Instance {
+	t.Helper()
+	from, err := b.describe(s.program, s.at)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Logf("server: %s", from)
-	t.Cleanup(s.Remove)
-	return &Server{DB: k.create(t, at), t: t, server: s}
+	return &Instance{b.create(t, s.at), t, s}
 }
 
 // Beside makes an empty database on this server, with the name of a database on
 // another.
-func (s *Server) Beside(other *DB) *DB {
+func (s *Instance) Beside(other *DB) *DB {
 	s.t.Helper()
 	s.Exec(s.t, "CREATE DATABASE "+other.name)
-	d := &DB{kind: s.kind, at: s.at, name: other.name}
-	d.sql = s.kind.open(s.t, s.kind.dsn(d.at, d.name))
+	d := &DB{brand: s.brand, at: s.at, name: other.name}
+	d.sql = s.brand.open(s.t, s.brand.dsn(d.at, d.name))
 	return d
 }
 
 // Pause freezes the server: connections stay open, and nothing answers.
-func (s *Server) Pause() {
+func (s *Instance) Pause() {
 	s.t.Helper()
-	s.must("pause", s.server.Pause())
+	s.must("pause", s.local.signal(syscall.SIGSTOP))
 }
 
 // Resume lets a paused server continue.
-func (s *Server) Resume() {
+func (s *Instance) Resume() {
 	s.t.Helper()
-	s.must("resume", s.server.Resume())
+	s.must("resume", s.local.signal(syscall.SIGCONT))
 }
 
 // Kill ends the server at once, without a clean shutdown, and returns when it
 // is gone.
-func (s *Server) Kill() {
+func (s *Instance) Kill() {
 	s.t.Helper()
-	s.must("kill", s.server.Kill())
+	s.must("kill", s.local.kill())
 	s.dropIdle()
 }
 
 // Restart starts a killed server again, on its port and its data, and returns
 // when it answers.
-func (s *Server) Restart() {
+func (s *Instance) Restart() {
 	s.t.Helper()
-	s.must("restart", s.server.Start())
+	s.must("restart", s.local.start())
 }
 
-func (s *Server) must(what string, err error) {
+func (s *Instance) must(what string, err error) {
 	s.t.Helper()
 	if err != nil {
-		s.t.Fatalf("%s: %s the server: %v", s.kind.name, what, err)
+		s.t.Fatalf("%s: %s the server: %v", s.brand.name, what, err)
 	}
 }

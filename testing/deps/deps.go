@@ -151,10 +151,10 @@ func (n *Need) LeftOut() string {
 	if n.all && !tier.IsAll() || n.Variable != "" && os.Getenv(n.Variable) != "" {
 		return ""
 	}
-	if n.Variable != "" && tier.IsAll() && docker() {
-		return "" // a container took its place
-	}
 	if _, err := n.Find(); err != nil {
+		if n.Variable != "" && tier.IsAll() && docker() { // a container took its place
+			return fmt.Sprintf("left out: %s that is killed (%v; make deps installs it)", n.Name, err)
+		}
 		return fmt.Sprintf("left out: %s (%v; make deps installs it)", n.Name, err)
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -18,10 +19,10 @@ import (
 func TestServeAwaitsNATS(t *testing.T) {
 	t.Parallel()
 	t.Run("an enricher's first request is lost", requestIsLost)
-	ns := &production{t: t, address: freeAddress(t)}
+	ns := &production{t: t, address: freeport.Address(t)}
 	ns.conf = write(t, t.TempDir(), "nats.conf", fmt.Sprintf("jetstream { store_dir: %q }", t.TempDir()))
 	url := "nats://" + ns.address
-	http := freeAddress(t)
+	http := freeport.Address(t)
 	const waits, tryLater = "waiting for a NATS server", 4
 	serve := settings{}.launch(t, "serve", "--server", url, "--http", http)
 	enrich := settings{}.launch(t, "enrich", "--server", url, "--from", "EVENTS", "--to", "stamped.>", "--id", "snowflake")
@@ -46,7 +47,7 @@ func TestServeAwaitsNATS(t *testing.T) {
 	}
 	serve.stop(syscall.SIGTERM)
 
-	waiting := settings{}.launch(t, "serve", "--server", "nats://"+freeAddress(t))
+	waiting := settings{}.launch(t, "serve", "--server", "nats://"+freeport.Address(t))
 	natstest.Eventually(t, "it says that it waits", func() bool { return strings.Contains(waiting.stderr.String(), waits) })
 	waiting.stop(syscall.SIGTERM)
 }

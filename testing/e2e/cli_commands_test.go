@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/nemesis"
 )
@@ -22,7 +23,7 @@ func TestCommands(t *testing.T) {
 
 // environment uses environment variables in place of flags.
 func environment(t *testing.T) {
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	url := "nats://" + address
 	data := filepath.Join(t.TempDir(), "some", "folder")
 	env := settings{env: []string{
@@ -49,7 +50,7 @@ func environment(t *testing.T) {
 	if r := client.succeeds(t, "get", "order", "6", "--ranges"); len(r.lines()) != 2 {
 		t.Errorf("get 6 with IDWORKER_MAX_BATCH=5: %+v, want two answers", r)
 	}
-	client.env = append(client.env, "IDWORKER_SERVER=nats://"+freeAddress(t))
+	client.env = append(client.env, "IDWORKER_SERVER=nats://"+freeport.Address(t))
 	if r := client.run(t, "get", "order"); r.code != exitTryLater {
 		t.Errorf("IDWORKER_SERVER does not go before NATS_URL: %+v", r)
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -22,8 +23,8 @@ func TestFirstRun(t *testing.T) {
 		t.Errorf("make run does not run what this test does:\n%s", recipe)
 	}
 	folder := settings{dir: t.TempDir()} // empty, with the default data folder
-	address := freeAddress(t)
-	api, page := freeAddress(t), freeAddress(t)
+	address := freeport.Address(t)
+	api, page := freeport.Address(t), freeport.Address(t)
 	folder.env = []string{"IDWORKER_LISTEN=" + address, "IDWORKER_API=" + api, "IDWORKER_HTTP=" + page}
 	url := "nats://" + address
 	highest := int64(0)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -18,8 +19,8 @@ import (
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	ns := natstest.Start(t)
-	s := &httpSite{ns: ns, pair: newPair(t, t.TempDir()), worker: freeAddress(t), loader: freeAddress(t)}
-	_, port, _ := net.SplitHostPort(freeAddress(t))
+	s := &httpSite{ns: ns, pair: newPair(t, t.TempDir()), worker: freeport.Address(t), loader: freeport.Address(t)}
+	_, port, _ := net.SplitHostPort(freeport.Address(t))
 	s.api, s.tokens = "127.0.0.1:"+port, write(t, t.TempDir(), "tokens", firstToken+" order.* @snowflake\n")
 	s.serve = startWorker(t, ns.URL(), "--http", s.worker, "--api", "0.0.0.0:"+port,
 		"--api-tls-cert", s.pair.cert, "--api-tls-key", s.pair.key, "--api-tokens", s.tokens)
@@ -39,7 +40,7 @@ func TestHTTP(t *testing.T) {
 const firstToken, secondToken = "the-first-token-of-a-team", "the-second-token-of-a-team"
 
 type httpSite struct {
-	ns                  *natstest.Server
+	ns                  *natstest.Node
 	pair                pair
 	worker, loader, api string // addresses
 	tokens              string // file

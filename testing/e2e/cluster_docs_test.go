@@ -13,6 +13,8 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -28,7 +30,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 	}
 	awaitLeader(t, servers)
 	first.as("admin").succeeds(t, "provision", "--part", "ids", "--replicas", "3")
-	js := newJetStream(t, first.connect("admin"))
+	js := natstest.JetStream(t, first.connect("admin"))
 	stream, err := js.Stream(t.Context(), "KV_"+register.BucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +57,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 		}
 	}
 
-	u := userNamed("caller")
+	u := natsconf.UserNamed("caller")
 	services := startServices(t, "nats://"+strings.Join(addresses, ",nats://"), "order", 2,
 		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.MaxReconnects(-1))
 	services.more(20)
@@ -84,7 +86,7 @@ func awaitLeader(t *testing.T, servers []*production) {
 
 // clusterUser is a user with the addresses of several servers.
 func clusterUser(name string, addresses []string) settings {
-	u := userNamed(name)
+	u := natsconf.UserNamed(name)
 	var urls []string
 	for _, a := range addresses {
 		urls = append(urls, "nats://"+u.Name+":"+password(u)+"@"+a)
@@ -107,7 +109,7 @@ func startCluster(t *testing.T) []*production {
 	const password = "secret-of-route"
 	routes, urls := make([]string, 3), make([]string, 3)
 	for i := range routes {
-		routes[i] = freeAddress(t)
+		routes[i] = freeport.Address(t)
 		urls[i] = `"nats://route:` + password + "@" + routes[i] + `"`
 	}
 	dir := t.TempDir()
@@ -120,7 +122,7 @@ func startCluster(t *testing.T) []*production {
 		if err := os.WriteFile(path, conf, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		address := freeAddress(t)
+		address := freeport.Address(t)
 		p := &production{t: t, conf: path, address: address, data: t.TempDir(), env: []string{
 			fmt.Sprintf("IDS_SERVER_NAME=ids-%d", i+1), "IDS_LISTEN=" + address,
 			"IDS_CLUSTER_LISTEN=" + route, "IDS_ROUTE_PASSWORD=" + password, "IDS_ROUTES=[" + strings.Join(urls, ", ") + "]",

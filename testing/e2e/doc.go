@@ -17,8 +17,7 @@
 //	security_  nats.conf: each user has the rights it needs and no more; no secret shows
 //	harness_   the tests' equipment
 //
-// testing/process starts processes, testing/cutter cuts connections at a given
-// text. NATS servers in the test's own process are from testing/natstest,
+// testing/process starts processes, testing/proxy disturbs connections. NATS servers in the test's own process are from testing/natstest,
 // databases from testing/dbtest, ports from testing/freeport.
 //
 // # Rules

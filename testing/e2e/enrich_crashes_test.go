@@ -7,8 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/testing/cutter"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -16,38 +16,38 @@ import (
 // enricher or the server sends. The bytes before the text have been delivered;
 // the text has not.
 type step struct {
-	name   string
-	server bool
-	text   string
+	name string
+	to   proxy.Direction
+	text string
 }
 
 // turnSteps are those of every turn, whatever kind of batches the target takes.
 var turnSteps = []step{
-	{"asks for the turn", false, "PUB ids.enrich.ORDERS.READY"},
-	{"begins its turn", false, "SUB ids.enrich.ORDERS.READY"},
-	{"begins to read", false, "CONSUMER.CREATE.ORDERS"},
-	{"gets the first event", true, "$JS.ACK.ORDERS"},
-	{"asks for IDs", false, "ids.segment.order"},
-	{"saves a plan", false, "$KV.ids_enrich.READY"},
-	{"hears that a plan is saved", true, `"stream":"KV_ids_enrich"`},
-	{"is asked for the turn", true, "ids.enrich.ORDERS.READY"},
-	{"has handed over the turn", false, "CONSUMER.DELETE.ORDERS"},
+	{"asks for the turn", proxy.ToServer, "PUB ids.enrich.ORDERS.READY"},
+	{"begins its turn", proxy.ToServer, "SUB ids.enrich.ORDERS.READY"},
+	{"begins to read", proxy.ToServer, "CONSUMER.CREATE.ORDERS"},
+	{"gets the first event", proxy.ToClient, "$JS.ACK.ORDERS"},
+	{"asks for IDs", proxy.ToServer, "ids.segment.order"},
+	{"saves a plan", proxy.ToServer, "$KV.ids_enrich.READY"},
+	{"hears that a plan is saved", proxy.ToClient, `"stream":"KV_ids_enrich"`},
+	{"is asked for the turn", proxy.ToClient, "ids.enrich.ORDERS.READY"},
+	{"has handed over the turn", proxy.ToServer, "CONSUMER.DELETE.ORDERS"},
 }
 
 // atomicSteps are those of an atomic batch.
 var atomicSteps = []step{
-	{"begins a batch", false, "Nats-Batch-Id"},
-	{"is within a batch", false, "Nats-Batch-Sequence: 2\r"},
-	{"ends a batch", false, "Nats-Batch-Commit"},
-	{"hears that a batch is stored", true, `"batch":`},
+	{"begins a batch", proxy.ToServer, "Nats-Batch-Id"},
+	{"is within a batch", proxy.ToServer, "Nats-Batch-Sequence: 2\r"},
+	{"ends a batch", proxy.ToServer, "Nats-Batch-Commit"},
+	{"hears that a batch is stored", proxy.ToClient, `"batch":`},
 }
 
 // fastSteps are those of a fast batch.
 var fastSteps = []step{
-	{"begins a batch", false, ".fail.1.0.$FI"},
-	{"is within a batch", false, ".fail.2.1.$FI"},
-	{"ends a batch", false, ".2.$FI"},
-	{"hears that a batch is stored", true, `"batch":`},
+	{"begins a batch", proxy.ToServer, ".fail.1.0.$FI"},
+	{"is within a batch", proxy.ToServer, ".fail.2.1.$FI"},
+	{"ends a batch", proxy.ToServer, ".2.$FI"},
+	{"hears that a batch is stored", proxy.ToClient, `"batch":`},
 }
 
 // TestEventsArriveOnceThoughKilledAtAnyStep stops three enrichers in turn at
@@ -82,7 +82,7 @@ func TestEventsArriveOnceThoughKilledAtAnyStep(t *testing.T) {
 // crashes is an enrichment whose enrichers and servers fail.
 type crashes struct {
 	*enrichment
-	cutters   []*cutter.Cutter // a cutter for each enricher
+	cutters   []*proxy.Proxy // a proxy for each enricher
 	enrichers []*process
 	stopped   int // the enricher that is paused, or -1
 
@@ -93,7 +93,7 @@ type crashes struct {
 func (c *crashes) startEnrichers(servers ...[]string) {
 	c.t.Helper()
 	for i, urls := range servers {
-		c.cutters = append(c.cutters, startCutter(c.t, urls...))
+		c.cutters = append(c.cutters, proxy.Start(c.t, urls...))
 		c.enrichers = append(c.enrichers, c.startEnricher(i))
 	}
 }
@@ -148,7 +148,7 @@ func (c *crashes) round(at step, events int) {
 	hits := make([]<-chan struct{}, len(c.cutters))
 	for i, cut := range c.cutters {
 		if i != c.stopped {
-			hits[i] = cut.Arm(at.server, at.text)
+			hits[i] = cut.Freeze(at.to, at.text)
 		}
 	}
 	c.publish(events)
@@ -203,7 +203,7 @@ func (c *crashes) awaitHit(at step, hits []<-chan struct{}) (hit int) {
 
 func (c *crashes) disarm() {
 	for _, cut := range c.cutters {
-		cut.Arm(false, "")
+		cut.Disarm()
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
@@ -87,14 +86,4 @@ func flush(t testing.TB, conn *nats.Conn) {
 	if err := conn.FlushTimeout(natstest.Patience); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// newJetStream returns a client that finds hangs, and nothing sooner.
-func newJetStream(t testing.TB, conn *nats.Conn) jetstream.JetStream {
-	t.Helper()
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natstest.Patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }

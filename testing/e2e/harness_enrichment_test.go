@@ -59,10 +59,7 @@ func newEnrichment(t testing.TB) *enrichment {
 // copies of all.
 func newEnrichmentAt(t testing.TB, url string, conn *nats.Conn, replicas int) *enrichment {
 	t.Helper()
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natstest.Patience), jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, conn, jetstream.WithPublishAsyncMaxPending(publishedAtOnce), jetstream.WithPublishAsyncTimeout(5*time.Second))
 	e := &enrichment{t: t, url: url, js: js, next: 1, ids: ledger{tag: "order"}}
 	for _, cfg := range []jetstream.StreamConfig{sourceConfig, targetConfig} {
 		cfg.Replicas = replicas
@@ -166,37 +163,12 @@ func (e *enrichment) await(n int) {
 	natstest.Eventually(e.t, fmt.Sprintf("%d messages in the target", want), func() bool { return e.last("READY") >= want })
 }
 
-// read reads all of a stream from a sequence on.
-func (e *enrichment) read(stream string, from uint64, f func(jetstream.Msg)) {
-	e.t.Helper()
-	c, err := e.js.OrderedConsumer(e.t.Context(), stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	info, err := c.Info(e.t.Context())
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	it, err := c.Messages()
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	defer it.Stop()
-	for range info.NumPending {
-		msg, err := it.Next(jetstream.NextMaxWait(natstest.Patience))
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		f(msg)
-	}
-}
-
 // check reads the target's new events, and fails the test unless they are the
 // next events in order, each with an ID of its own.
 func (e *enrichment) check() {
 	e.t.Helper()
 	wrong := 0
-	e.read("READY", e.next, func(msg jetstream.Msg) {
+	for _, msg := range natstest.ReadStream(e.t, e.js, "READY", e.next, ">") {
 		e.next++
 		e.arrived++
 		id, err := strconv.ParseInt(msg.Headers().Get(headerID), 10, 64)
@@ -205,12 +177,12 @@ func (e *enrichment) check() {
 		}
 		e.ids.add([]messages.Range{{First: id, Last: id}})
 		if string(msg.Data()) == strconv.Itoa(e.arrived) && msg.Subject() == fmt.Sprintf("orders.ready.%d", e.arrived%eventSubjects) {
-			return
+			continue
 		}
 		if wrong++; wrong <= 3 {
 			e.t.Errorf("event %s on %s with ID %d at place %d: doubled, lost or out of order", msg.Data(), msg.Subject(), id, e.arrived)
 		}
-	})
+	}
 	e.ids.check(e.t)
 }
 

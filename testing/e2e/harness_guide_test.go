@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/idworker/idworker/testing/freeport"
 )
 
 // guide is a document whose commands are run in order.
@@ -95,7 +97,7 @@ func (g *guide) curl(target string) string {
 // its own.
 func (g *guide) start(args []string) {
 	g.t.Helper()
-	g.api = freeAddress(g.t)
+	g.api = freeport.Address(g.t)
 	for i := range args {
 		args[i] = strings.Replace(args[i], "127.0.0.1:8080", g.api, 1)
 	}

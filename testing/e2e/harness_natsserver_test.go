@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
@@ -22,16 +23,7 @@ var natsServer = sync.OnceValues(func() (string, error) { return proc.Build(buil
 // users are all users of nats.conf but the system account's.
 var users = natsconf.Users()
 
-func password(u natsconf.User) string { return "secret-of-" + u.Name }
-
-func userNamed(name string) natsconf.User {
-	for _, u := range users {
-		if u.Name == name {
-			return u
-		}
-	}
-	return natsconf.User{Name: name} // whom no server lets in
-}
+func password(u natsconf.ConfUser) string { return "secret-of-" + u.Name }
 
 // production is a real nats-server with the repository's nats.conf, or a
 // variant of it.
@@ -47,7 +39,7 @@ type production struct {
 
 func startProduction(t testing.TB, conf string) *production {
 	t.Helper()
-	p := &production{t: t, conf: conf, address: freeAddress(t), data: t.TempDir()}
+	p := &production{t: t, conf: conf, address: freeport.Address(t), data: t.TempDir()}
 	p.start()
 	return p
 }
@@ -86,7 +78,7 @@ func (p *production) crash() {
 
 // as are the settings that log idworker in as a user.
 func (p *production) as(name string) settings {
-	u := userNamed(name)
+	u := natsconf.UserNamed(name)
 	return settings{env: []string{
 		"NATS_URL=nats://" + u.Name + ":" + password(u) + "@" + p.address,
 		"IDWORKER_INBOX_PREFIX=" + u.Inbox,
@@ -114,7 +106,7 @@ func (p *production) serve(name string, args ...string) *process {
 // connect connects as a user.
 func (p *production) connect(name string, opts ...nats.Option) *nats.Conn {
 	p.t.Helper()
-	u := userNamed(name)
+	u := natsconf.UserNamed(name)
 	return connect(p.t, "nats://"+p.address, append(opts,
 		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.ErrorHandler(nil),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)
@@ -144,7 +136,7 @@ var enrichFrom = []string{"--from", sourceStream, "--filter", "orders.raw.>", "-
 // has ended.
 func (p *production) enrich(enricher settings, replicas int) {
 	p.t.Helper()
-	js := newJetStream(p.t, p.connect("orders-admin"))
+	js := natstest.JetStream(p.t, p.connect("orders-admin"))
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: sourceStream, Subjects: []string{"orders.raw.>"}, Replicas: replicas},
 		{Name: targetStream, Subjects: []string{"orders.ready.>", "orders.dead"}, Replicas: replicas, AllowDirect: true, AllowAtomicPublish: true},

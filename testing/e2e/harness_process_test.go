@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
@@ -24,7 +23,7 @@ type process struct {
 	stdout *proc.Text
 	stderr *proc.Text
 	ended  chan struct{} // closed when the process is gone
-	run    *proc.Process
+	run    *proc.Running
 }
 
 // settings are how a process is started, apart from its arguments.
@@ -41,16 +40,11 @@ func (s settings) launch(t testing.TB, args ...string) *process {
 	if s.binary == "" {
 		s.binary = binary
 	}
-	run, err := proc.Settings{Binary: s.binary, Dir: s.dir, Stdin: s.stdin, Env: append(gorace(), s.env...)}.Launch(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{
+	run := proc.Program{Binary: s.binary, Dir: s.dir, Stdin: s.stdin, Env: append(gorace(), s.env...)}.Start(t, args...)
+	return &process{
 		t: t, name: strings.Join(args, " "), run: run,
 		cmd: run.Cmd, stdout: &run.Stdout, stderr: &run.Stderr, ended: run.Ended,
 	}
-	t.Cleanup(p.end)
-	return p
 }
 
 // raceExit is the sleep of a process with the race detector before it exits
@@ -68,19 +62,6 @@ func gorace() []string {
 		return nil
 	}
 	return []string{raceExit}
-}
-
-// end makes sure that the process is gone, and shows its log if the test
-// failed.
-func (p *process) end() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
-	if strings.Contains(p.stderr.String(), "DATA RACE") {
-		p.t.Errorf("idworker %s reported a data race", p.name)
-	}
-	if p.t.Failed() {
-		p.t.Logf("idworker %s (%v) logged:\n%s", p.name, p.cmd.ProcessState, p.stderr.Tail())
-	}
 }
 
 // signal sends a signal, which does nothing if the process has ended.
@@ -107,30 +88,19 @@ func (p *process) stop(s syscall.Signal) {
 // wait returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(natstest.Patience):
-		p.t.Fatalf("idworker %s did not end within %v:\n%s", p.name, natstest.Patience, p.stderr.Tail())
-	}
-	return p.cmd.ProcessState.ExitCode()
+	return p.run.Wait(p.t)
 }
 
 // serving waits until the process has joined the queue group.
 func (p *process) serving() {
 	p.t.Helper()
-	if !p.servesOrEnds() {
-		p.t.Fatalf("idworker %s ended with %v before it served:\n%s", p.name, p.cmd.ProcessState, p.stderr.Tail())
-	}
+	p.run.AwaitLog(p.t, "\tserving\t")
 }
 
 // servesOrEnds waits until the process serves, or has ended instead.
 func (p *process) servesOrEnds() (serves bool) {
 	p.t.Helper()
-	natstest.Eventually(p.t, "idworker "+p.name+" serves", func() bool {
-		serves = strings.Contains(p.stderr.String(), "\tserving\t")
-		return serves || p.hasEnded()
-	})
-	return serves
+	return p.run.LogsOrEnds(p.t, "\tserving\t")
 }
 
 func (p *process) hasEnded() bool { return p.run.HasEnded() }
@@ -162,7 +132,7 @@ func startServer(t testing.TB, data string, args ...string) *host {
 
 func (s settings) startServer(t testing.TB, data string, args ...string) *host {
 	t.Helper()
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	p := s.launch(t, append([]string{"serve", "--listen", address, "--data", data}, args...)...)
 	p.serving()
 	return &host{p, "nats://" + address}
@@ -247,10 +217,4 @@ func createTag(t testing.TB, url, tag string, args ...string) {
 	t.Helper()
 	must(t, append([]string{"tag", "create", "--server", url, tag}, args...)...)
 	dial(t, url).next(t, tag)
-}
-
-// freeAddress is an address without a listener.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // runVerify runs idworker enrich verify.
-func runVerify(t testing.TB, url string) (r verify.Report, code int) {
+func runVerify(t testing.TB, url string) (r verify.Verification, code int) {
 	t.Helper()
 	found := run(t, "enrich", "verify", "--server", url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--output", "json")
 	if err := json.Unmarshal([]byte(found.stdout), &r); err != nil {
@@ -21,7 +21,7 @@ func runVerify(t testing.TB, url string) (r verify.Report, code int) {
 
 // verify has idworker enrich verify report no fault so far, and the plain
 // checker agree. Enrichers may run at the same time. It returns the report.
-func (e *enrichment) verify() verify.Report {
+func (e *enrichment) verify() verify.Verification {
 	e.t.Helper()
 	r, code := runVerify(e.t, e.url)
 	if code != exitOK || len(r.Faults) > 0 {
@@ -30,7 +30,7 @@ func (e *enrichment) verify() verify.Report {
 	if r.Gone > 0 || r.Waiting > 0 {
 		return r // the plain checker cannot see removed events
 	}
-	problems, events, _ := enriched.Enrichment{
+	problems, events, _ := enriched.Streams{
 		JetStream: e.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY",
 		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) },
 	}.Problems(e.t)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -41,7 +42,7 @@ func (p *production) askForReplies(name string) (asked int) {
 		"$KV.ids_config.x", "$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_register.order",
 	}
 	subjects := strings.NewReplacer("*", "x", ">", "order")
-	for _, right := range userNamed(name).Rights.Publish {
+	for _, right := range natsconf.UserNamed(name).Rights.Publish {
 		for _, reply := range replies {
 			for _, body := range []string{"", `{"seq":1}`, `{"subject":"orders.raw.x"}`} {
 				if err := conn.PublishRequest(subjects.Replace(right), reply, []byte(body)); err != nil {
@@ -51,7 +52,7 @@ func (p *production) askForReplies(name string) (asked int) {
 			}
 		}
 	}
-	for _, right := range userNamed(name).Rights.Publish { // these may be answered
+	for _, right := range natsconf.UserNamed(name).Rights.Publish { // these may be answered
 		if strings.HasPrefix(right, "$") && !strings.HasPrefix(right, "$KV.") {
 			_, _ = conn.Request(subjects.Replace(right), []byte(`{"seq":1}`), time.Second)
 		}
@@ -72,7 +73,7 @@ func (p *production) lastSequences(streams []string) map[string]uint64 {
 			owner = "orders-admin"
 		}
 		conn := p.connect(owner)
-		js := newJetStream(p.t, conn)
+		js := natstest.JetStream(p.t, conn)
 		s, err := js.Stream(ctx, name)
 		if err != nil {
 			p.t.Fatal(err)

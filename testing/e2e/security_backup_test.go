@@ -42,7 +42,7 @@ func TestUsersForBackups(t *testing.T) {
 	if v := server.violations(); len(v) > 0 {
 		t.Errorf("the server refused:\n%s", strings.Join(v, ""))
 	}
-	config, err := newJetStream(t, conn).KeyValue(t.Context(), "ids_config")
+	config, err := natstest.JetStream(t, conn).KeyValue(t.Context(), "ids_config")
 	if err == nil {
 		err = config.Delete(t.Context(), "clock_id")
 	}

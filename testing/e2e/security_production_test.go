@@ -18,6 +18,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -39,7 +40,7 @@ type site struct {
 // server refuses nothing.
 func TestProduction(t *testing.T) {
 	t.Parallel()
-	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeAddress(t), "loader": freeAddress(t)}, api: freeAddress(t)}
+	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeport.Address(t), "loader": freeport.Address(t)}, api: freeport.Address(t)}
 	for _, step := range []struct {
 		name   string
 		do     func(*testing.T)
@@ -195,7 +196,7 @@ func (s *site) everyRole(t *testing.T) {
 // leases: a program with the lease library gets a worker ID beside the workers,
 // and gives it back.
 func (s *site) leases(t *testing.T) {
-	js := newJetStream(t, s.connect("generator"))
+	js := natstest.JetStream(t, s.connect("generator"))
 	if err := lease.Create(t.Context(), js, messages.DefaultPrefix, lease.DefaultTTL, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +374,7 @@ func (s *site) askHTTP(t *testing.T, client *http.Client, n int64) ([]messages.R
 // nothing wrong.
 func (s *site) enrichers(t *testing.T) {
 	s.enrich(s.as("enricher"), 1)
-	record, err := kv.Get(t.Context(), newJetStream(t, s.connect("enricher")), enrich.BucketName(messages.DefaultPrefix), targetStream)
+	record, err := kv.Get(t.Context(), natstest.JetStream(t, s.connect("enricher")), enrich.BucketName(messages.DefaultPrefix), targetStream)
 	if err != nil || !strings.Contains(string(record.Value), `"installation":"`) {
 		t.Errorf("the record does not say whose IDs the events have: %v, %v", record, err)
 	}
@@ -407,7 +408,7 @@ func (s *site) restart(t *testing.T) {
 // loadsByStream is how many load events the stream has ever taken.
 func (s *site) loadsByStream() uint64 {
 	s.t.Helper()
-	js := newJetStream(s.t, s.connect("admin"))
+	js := natstest.JetStream(s.t, s.connect("admin"))
 	stream, err := js.Stream(s.t.Context(), loadmsg.StreamName(messages.DefaultPrefix))
 	if err != nil {
 		return 0 // JetStream has just started

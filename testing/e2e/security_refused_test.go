@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
@@ -167,7 +168,7 @@ func accountOfService(t *testing.T) {
 		t.Fatal("docs/security.md shows no account of a service")
 	}
 	const others = `{ stream: { account: CALLERS, subject: "ids.snowflake" } }`
-	p := &production{t: t, address: freeAddress(t), data: t.TempDir(), env: []string{"IDS_BILLING_PASSWORD=secret-of-billing"}}
+	p := &production{t: t, address: freeport.Address(t), data: t.TempDir(), env: []string{"IDS_BILLING_PASSWORD=secret-of-billing"}}
 	p.conf = confWith(t, others, others+"\n"+imported, `"_INBOX_caller.>", accounts: [CALLERS]`, `"_INBOX_caller.>", accounts: `+exported,
 		"\n  CALLERS {", "\nBILLING {"+account+"\n  CALLERS {")
 	p.start()
@@ -176,7 +177,7 @@ func accountOfService(t *testing.T) {
 	p.serve("loader", "--role", "loader")
 	p.serve("worker", "--role", "worker")
 
-	billing := natsconf.User{Name: "billing", Inbox: "_INBOX_caller.billing"}
+	billing := natsconf.ConfUser{Name: "billing", Inbox: "_INBOX_caller.billing"}
 	as := settings{env: []string{"NATS_URL=nats://billing:" + password(billing) + "@" + p.address, "IDWORKER_INBOX_PREFIX=" + billing.Inbox}}
 	as.succeeds(t, "get", "invoice")
 	fillAccount(t, p, billing, 100)
@@ -224,7 +225,7 @@ func fullAccount(t *testing.T) {
 	p := startProduction(t, confWith(t, "GB", "0MB")) // a hundredth
 	p.provision()
 	p.serve("loader", "--role", "loader")
-	js := newJetStream(p.t, p.connect("orders-admin"))
+	js := natstest.JetStream(p.t, p.connect("orders-admin"))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: sourceStream, Subjects: []string{"orders.raw.>"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func tlsBlock(t *testing.T) {
 	}
 	server := startProduction(t, conf)
 
-	u := userNamed("caller")
+	u := natsconf.UserNamed("caller")
 	if conn, err := nats.Connect("tls://"+server.address, nats.UserInfo(u.Name, password(u))); err == nil {
 		conn.Close()
 		t.Error("connected to a server whose certificate nobody vouches for")

@@ -33,7 +33,7 @@ func TestPasswordRotates(t *testing.T) {
 	}
 	ns := startProduction(t, setServer("first"))
 	login := settings{env: []string{"NATS_URL=nats://" + ns.address, "NATS_USER=alice", "IDWORKER_PASSWORD_FILE=" + setFile("first\n")}}
-	js := newJetStream(t, connect(t, "nats://"+ns.address, nats.UserInfo("alice", "first")))
+	js := natstest.JetStream(t, connect(t, "nats://"+ns.address, nats.UserInfo("alice", "first")))
 	for _, c := range []jetstream.StreamConfig{sourceConfig, targetConfig} {
 		if _, err := js.CreateStream(t.Context(), c); err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/nats-io/nkeys"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -243,7 +244,7 @@ func testSecrets(t *testing.T, login secretLogin, tag, dsn string, inFile bool) 
 		stored.env = append(stored.env, "IDWORKER_STORE="+dsn)
 	}
 	conn := ns.Connect(t, login.connect...)
-	js := newJetStream(t, conn)
+	js := natstest.JetStream(t, conn)
 	for _, c := range []jetstream.StreamConfig{sourceConfig, targetConfig} {
 		if _, err := js.CreateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -259,7 +260,7 @@ func testSecrets(t *testing.T, login secretLogin, tag, dsn string, inFile bool) 
 		}
 		spy.watches(p)
 	}
-	addresses := []string{freeAddress(t), freeAddress(t)}
+	addresses := []string{freeport.Address(t), freeport.Address(t)}
 	serve := stored.launch(t, append([]string{"serve", "--log-level", "debug", "--http", addresses[0]}, storeArgs...)...)
 	serve.serving()
 	succeeds(stored, storeArgs, "provision")
@@ -361,7 +362,7 @@ func secretsInFailures(t *testing.T) {
 		for _, dsn := range []string{
 			db.DSNFor(user, canary+"x"),
 			reader,
-			scheme + "://" + strings.Replace(rest, db.Addr(), freeAddress(t), 1),
+			scheme + "://" + strings.Replace(rest, db.Addr(), freeport.Address(t), 1),
 			scheme + "://" + strings.Replace(rest, ":"+canary, ":1#"+canary, 1),
 		} {
 			url := natstest.Start(t).URL() // an installation has a single store

@@ -68,7 +68,7 @@ func TestOverloadIsRefusedAndPasses(t *testing.T) {
 		if f.busy.Load()+f.nobody.Load() == 0 || f.other.Load() > 0 {
 			t.Errorf("%s: %d times 429, %d times nobody and %d other errors, want some and none", subject, f.busy.Load(), f.nobody.Load(), f.other.Load())
 		}
-		t.Logf("%s: %d requests in %v, %d IDs, %d times 429, %d times nobody there", subject, f.sent.Load(), lasts, f.ids.ids.Load(), f.busy.Load(), f.nobody.Load())
+		t.Logf("%s: %d requests in %v, %d IDs, %d times 429, %d times nobody there", subject, f.sent.Load(), lasts, f.ids.ids(), f.busy.Load(), f.nobody.Load())
 	}
 	for range 100 {
 		if _, err := client.Next(t.Context(), "order"); err != nil {
@@ -147,14 +147,14 @@ func (f *flood) listen(t *testing.T) {
 func (f *flood) capacity(t *testing.T) int {
 	t.Helper()
 	const inFlight, during = 4096, 2 * time.Second
-	began, answered := time.Now(), func() int64 { return f.ids.ids.Load() + f.busy.Load() + f.nobody.Load() + f.other.Load() }
+	began, answered := time.Now(), func() int64 { return f.ids.ids() + f.busy.Load() + f.nobody.Load() + f.other.Load() }
 	for time.Since(began) < during {
 		for f.sent.Load()-answered() < inFlight {
 			f.request()
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return int(float64(f.ids.ids.Load()) / during.Seconds())
+	return int(float64(f.ids.ids()) / during.Seconds())
 }
 
 // send sends requests at a rate for some time.

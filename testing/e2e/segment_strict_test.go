@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/order"
@@ -26,16 +28,17 @@ const strictTag = "invoice"
 type strictCallers struct {
 	t        *testing.T
 	answered []atomic.Int64 // by caller
+	began    time.Time
 	stop     atomic.Bool
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
-	history []order.Call
+	history []history.Call
 }
 
 func startStrictCallers(t *testing.T, url string, n int, opts ...nats.Option) *strictCallers {
 	t.Helper()
-	c := &strictCallers{t: t, answered: make([]atomic.Int64, n)}
+	c := &strictCallers{t: t, began: time.Now(), answered: make([]atomic.Int64, n)}
 	for i := range c.answered {
 		conn, random := connect(t, url, opts...), rand.New(rand.NewPCG(uint64(i), 4))
 		c.wg.Go(func() {
@@ -52,9 +55,9 @@ func startStrictCallers(t *testing.T, url string, n int, opts ...nats.Option) *s
 // request sends a request, and returns once it is answered, or after a second.
 func (c *strictCallers) request(conn *nats.Conn, caller int, n int64) {
 	done := make(chan struct{})
-	call := order.Call{Tag: strictTag, Count: n, Sent: time.Now()}
+	call := history.Call{Kind: history.Strict, Tag: strictTag, Count: n, Sent: time.Since(c.began)}
 	sub, err := conn.Subscribe(conn.NewInbox(), func(msg *nats.Msg) {
-		call.Received = time.Now()
+		call.Received = time.Since(c.began)
 		// AutoUnsubscribe fails for a reply from another account: the server does
 		// not count it, and limits a caller's subscriptions.
 		_ = msg.Sub.Unsubscribe()
@@ -75,7 +78,7 @@ func (c *strictCallers) request(conn *nats.Conn, caller int, n int64) {
 	}
 }
 
-func (c *strictCallers) record(caller int, call order.Call, msg *nats.Msg) {
+func (c *strictCallers) record(caller int, call history.Call, msg *nats.Msg) {
 	if msg.Header.Get("Status") == "503" { // no responders
 		return
 	}
@@ -116,7 +119,7 @@ func (c *strictCallers) check() {
 		c.t.Error(err)
 	}
 	undecided := 0
-	slices.SortFunc(c.history, func(a, b order.Call) int { return a.Sent.Compare(b.Sent) })
+	slices.SortFunc(c.history, func(a, b history.Call) int { return cmp.Compare(a.Sent, b.Sent) })
 	for calls := range slices.Chunk(c.history, piece) {
 		switch err := order.Linearizable(calls, time.Second); {
 		case errors.Is(err, order.ErrUndecided):

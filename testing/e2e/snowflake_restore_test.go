@@ -38,7 +38,7 @@ func TestRestoreUnderWorkers(t *testing.T) {
 	}
 	held := func(want int) {
 		t.Helper()
-		js := newJetStream(t, net.Connect(t))
+		js := natstest.JetStream(t, net.Connect(t))
 		natstest.Eventually(t, "worker IDs are held", func() bool {
 			all, _, err := lease.List(t.Context(), js, messages.DefaultPrefix)
 			n := 0

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // badDay is an installation in trouble: of three workers one is killed, the
@@ -35,10 +37,10 @@ const (
 func startBadDay(t *testing.T) *badDay {
 	t.Helper()
 	ns := natstest.Start(t, syncAlways)
-	d := &badDay{t: t, url: ns.URL(), workers: []string{freeAddress(t), freeAddress(t)}, loaders: []string{freeAddress(t), freeAddress(t)}}
+	d := &badDay{t: t, url: ns.URL(), workers: []string{freeport.Address(t), freeport.Address(t)}, loaders: []string{freeport.Address(t), freeport.Address(t)}}
 	db := databases[1].with(t)
 	db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) SELECT 'shop-' || n || '.order', 1, 1000 FROM generate_series(1, %d) n", shopTags))
-	proxy := dbtest.StartProxy(t, db.Addr())
+	proxy := proxy.Start(t, db.Addr())
 	killed := startWorker(t, d.url, "--role", "worker")
 	for _, address := range d.workers {
 		startWorker(t, d.url, "--role", "worker", "--http", address)
@@ -62,7 +64,7 @@ func shopTag(n int) string { return fmt.Sprintf("shop-%d.order", n) }
 // enrich has an enricher stamp some events, kills it, and publishes some more.
 func (d *badDay) enrich() {
 	d.t.Helper()
-	e := &enrichment{t: d.t, url: d.url, js: newJetStream(d.t, connect(d.t, d.url)), next: 1}
+	e := &enrichment{t: d.t, url: d.url, js: natstest.JetStream(d.t, connect(d.t, d.url)), next: 1}
 	e.create(sourceConfig)
 	e.create(targetConfig)
 	p := settings{}.launch(d.t, "enrich", "--server", d.url, "--from", "ORDERS", "--filter", "orders.raw.>", "--to", "orders.ready.>", "--id", "snowflake")
@@ -295,10 +297,88 @@ func (d *badDay) comparePages() {
 		_, page := fetch(d.t, address, "/?q="+url.QueryEscape(shopTag(7)))
 		wants("the page", page, "2 of 3", "has failed for", "no enricher has worked", d.dead, "1 tag with <q>", fmt.Sprintf("<span>%s</span>", grouped(left)))
 	}
+	const away = " has failed for "
+	if code, body := fetch(d.t, d.loaders[1], "/readyz"); code != 200 || !strings.HasPrefix(body, "ready, but store postgres") || !strings.Contains(body, away) {
+		d.t.Errorf("readyz of the loader without a store: %d %q", code, body)
+	}
+	r := run(d.t, "doctor", "--server", d.url, "--role", "admin")
+	if r.code != exitFailure {
+		d.t.Errorf("doctor ends with %d", r.code)
+	}
+	wants("doctor", r.stdout, "FAIL  loader ", away, "FAIL  enrichment ORDERS to READY: ", "warn  worker ", d.dead, "does not report")
 	text := must(d.t, "status", "--server", d.url, shopTag(7), "--tags", "5").stdout
 	wants("status", text, "workers 2 of 3, loaders 2, ", "error    enrichment ORDERS to READY", "store fails", "does not report", "\n"+shopTag(7)+" ")
 	if strings.Count(text, "\nshop-") != 1 {
 		d.t.Errorf("status shows other tags than were searched for:\n%s", text)
+	}
+}
+
+// TestOneJudgement: doctor, status, the page and /readyz judge a state alike, as
+// TestOneJudgement of cmd/internal/health shows for more states.
+func TestOneJudgement(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t, syncAlways, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "viewer", Password: "p", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{"$SYS.REQ.USER.INFO", "$SRV.STATS.>"}},
+		}}}
+	})
+	as := func(user string) settings {
+		return settings{env: []string{"NATS_URL=" + ns.URL(), "NATS_USER=" + user, "NATS_PASSWORD=p", "IDWORKER_ALLOW_UNSYNCED=true"}}
+	}
+	lonely, well := freeport.Address(t), freeport.Address(t)
+	embedded := freeport.Address(t)
+	as("all").launch(t, "serve", "--role", "worker", "--http", lonely).serving()
+	settings{}.launch(t, "serve", "--listen", embedded, "--data", t.TempDir(), "--http", well).serving()
+	alone := settings{env: []string{"NATS_URL=nats://" + embedded}}
+	for _, c := range []struct {
+		state        string
+		as           settings
+		page         string // address
+		before       func()
+		doctor       string // a line; "" if all are ok
+		exit         int
+		status       string // a line
+		class, ready string
+	}{
+		{"all well", alone, well, nil, "", exitOK, "all is well", "good", "ready\n"},
+		{
+			"exhausted tag", alone, well, func() {
+				alone.mustRun(t, "tag", "create", "last", "--first", "9223372036854775800", "--step", "1")
+				for alone.run(t, "get", "last").code == exitOK {
+				}
+			},
+			"FAIL  tag last: exhausted", exitFailure, "error    tag last: exhausted", "error", "ready, but tag last: exhausted",
+		},
+		{
+			"no loader", as("all"), lonely, func() { as("all").launch(t, "get", "order", "--timeout", "4m") }, // a worker detects it at a load
+			"FAIL  loaders: none reports", exitFailure, "error    loaders: none reports", "error", "ready, but no loader answers",
+		},
+		{
+			"denied right, of a viewer", as("viewer"), "", nil,
+			"FAIL  rights: the user may not ", exitFailure, "note     unknown: ", "", "",
+		},
+	} {
+		if c.before != nil {
+			c.before()
+		}
+		var doctor, status result
+		var page, ready string
+		agrees := func() bool {
+			doctor, status = c.as.run(t, "doctor", "--role", "admin"), c.as.run(t, "status")
+			if c.page != "" {
+				_, page = fetch(t, c.page, "/")
+				_, ready = fetch(t, c.page, "/readyz")
+			}
+			return doctor.code == c.exit && strings.Contains(doctor.stdout, c.doctor) && (c.doctor != "" || !strings.Contains("\n"+doctor.stdout, "\nwarn")) &&
+				strings.Contains(status.stdout, "\n"+c.status) && strings.HasPrefix(ready, c.ready) && (c.class == "" || strings.Contains(page, `class="summary `+c.class))
+		}
+		defer func() {
+			if t.Failed() {
+				t.Logf("%s: doctor %d\n%s\n%s\nreadyz %s", c.state, doctor.code, doctor.stdout, status.stdout, ready)
+			}
+		}()
+		natstest.Eventually(t, c.state+" is shown by all", agrees)
+		t.Logf("%s: doctor %d, status %q, page %s, readyz %q", c.state, doctor.code, c.status, c.class, strings.TrimSpace(ready))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -243,15 +244,15 @@ func (b *backedUp) whole(t *testing.T) {
 
 // embeddedSite has a server in one of its processes.
 func embeddedSite(t *testing.T, b *backedUp) {
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	server := b.startServer(t, filepath.Join(t.TempDir(), "data"), append(folderSteps, "--http", address)...)
-	b.url, b.js, b.loaders = server.url, newJetStream(t, connect(t, server.url)), []string{address}
+	b.url, b.js, b.loaders = server.url, natstest.JetStream(t, connect(t, server.url)), []string{address}
 	b.serve(t, 1, 2)
 }
 
 func serverSite(t *testing.T, b *backedUp) {
 	net := natstest.Start(t)
-	b.url, b.js = net.URL(), newJetStream(t, net.Connect(t))
+	b.url, b.js = net.URL(), natstest.JetStream(t, net.Connect(t))
 	b.serve(t, 2, 3)
 }
 
@@ -261,7 +262,7 @@ func clusterSite(t *testing.T, b *backedUp) {
 	for _, s := range c.Servers {
 		urls = append(urls, s.URL())
 	}
-	b.url, b.js = strings.Join(urls, ","), newJetStream(t, c.Connect(t))
+	b.url, b.js = strings.Join(urls, ","), natstest.JetStream(t, c.Connect(t))
 	must(t, "provision", "--server", b.url, "--replicas", "3")
 	b.serve(t, 2, 3)
 }
@@ -274,7 +275,7 @@ func (b *backedUp) serve(t *testing.T, loaders, workers int) {
 		all = append(all, b.launch(t, slices.Concat([]string{"serve", "--server", b.url}, folderSteps, args)...))
 	}
 	for range loaders {
-		address := freeAddress(t)
+		address := freeport.Address(t)
 		b.loaders = append(b.loaders, address)
 		start("--role", "loader", "--http", address)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -120,7 +121,7 @@ func (f *folder) live(end syscall.Signal) {
 		}
 	}
 	if end == syscall.SIGKILL {
-		noted(f.t, newJetStream(f.t, client.conn), dataIn(f.path)+".witness")
+		noted(f.t, natstest.JetStream(f.t, client.conn), dataIn(f.path)+".witness")
 		server.kill()
 		return
 	}
@@ -145,7 +146,7 @@ func (f *folder) putBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		refuses(t, f.settings.launch(t, "serve", "--listen", freeAddress(t), "--data", data),
+		refuses(t, f.settings.launch(t, "serve", "--listen", freeport.Address(t), "--data", data),
 			"old copy", "bucket ids_register is at sequence ", ", was at ", remedy+" --data '"+data+"'")
 	}
 	raiseAll(t, "--data", data)
@@ -182,8 +183,8 @@ func (f *folder) tryAll(all []damage) {
 // may not refuse.
 func (f *folder) start(t *testing.T, data string, highest map[string]int64, whole bool) {
 	t.Helper()
-	address := freeAddress(t)
-	args := []string{"serve", "--demo", "--listen", address, "--data", data, "--http", freeAddress(t), "--api", freeAddress(t)}
+	address := freeport.Address(t)
+	args := []string{"serve", "--demo", "--listen", address, "--data", data, "--http", freeport.Address(t), "--api", freeport.Address(t)}
 	p := f.settings.launch(t, append(args, folderSteps...)...)
 	defer p.kill()
 	natstest.Eventually(t, "it serves or ends", func() bool { return p.hasEnded() || strings.Contains(p.stdout.String(), "Ctrl-C") })

@@ -11,7 +11,9 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // canary is a password that must not appear anywhere.
@@ -86,9 +88,9 @@ func (s *databaseSite) as(dsn string) settings {
 // served. Later the database is away while requests for a strict tag fail. All
 // that showed the outage shows its end, although no further request comes.
 func (s *databaseSite) comesAndGoes(t *testing.T) {
-	proxy := dbtest.StartProxy(t, s.db.Addr())
+	proxy := proxy.Start(t, s.db.Addr())
 	proxy.Refuse()
-	as, address := s.as(s.db.DSNVia(proxy)), freeAddress(t)
+	as, address := s.as(s.db.DSNVia(proxy)), freeport.Address(t)
 	p := as.startWorker(t, s.url, "--http", address, "--wait", "200ms")
 	if r := as.run(t, "get", "order"); r.code != exitTryLater {
 		t.Errorf("get without a database: %+v", r)
@@ -185,7 +187,7 @@ func (s *databaseSite) reader(t *testing.T) {
 
 // isAway: a database that is away may come back, and serve waits for it.
 func (s *databaseSite) isAway(t *testing.T) {
-	for _, address := range []string{freeAddress(t), "no-such-host.invalid:3306"} {
+	for _, address := range []string{freeport.Address(t), "no-such-host.invalid:3306"} {
 		as := s.as(strings.Replace(s.db.DSN(), s.db.Addr(), address, 1))
 		p := as.startWorker(t, s.url, "--log-level", "debug")
 		natstest.Eventually(t, "the log says so", func() bool { return p.says("database does not answer") > 0 })

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -22,7 +23,7 @@ import (
 // registerSite is a NATS server of the operator's, and processes on it, under
 // the load of a trend tag and a strict tag.
 type registerSite struct {
-	net    *natstest.Server
+	net    *natstest.Node
 	data   string // of the server
 	js     jetstream.JetStream
 	load   *callers
@@ -69,7 +70,7 @@ func startRegisterSite(t *testing.T) *registerSite {
 	s.net = natstest.Start(t, func(o *server.Options) { o.StoreDir = s.data })
 	s.js = natstest.JetStream(t, s.net.Connect(t))
 	for range 2 {
-		address, witness := freeAddress(t), filepath.Join(t.TempDir(), "witness")
+		address, witness := freeport.Address(t), filepath.Join(t.TempDir(), "witness")
 		s.status, s.witnesses = append(s.status, address), append(s.witnesses, witness)
 		s.loaders = append(s.loaders, startWorker(t, s.net.URL(), append(folderSteps, "--role", "loader", "--http", address, "--witness", witness)...))
 		startWorker(t, s.net.URL(), append(folderSteps, "--role", "worker")...)

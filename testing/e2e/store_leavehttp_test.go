@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -55,7 +56,7 @@ func TestNoDuplicateWhileLeavingLeafByHTTP(t *testing.T) {
 		t.Errorf("got %+v, and the page says %s", guide.last, guide.printed)
 	}
 
-	second := freeAddress(t)
+	second := freeport.Address(t)
 	join := strings.NewReplacer("nats://127.0.0.1:4222", guide.url, "127.0.0.1:8081", second).Replace(guide.next())
 	settings{env: guide.env}.launch(t, strings.Fields(join)[1:]...).serving()
 	workers := []string{"http://" + guide.api, "http://" + second}

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -25,7 +26,7 @@ func startTableSite(t *testing.T, tags []string, dsns ...string) *tableSite {
 	t.Helper()
 	s := &tableSite{url: natstest.Start(t).URL()}
 	for _, dsn := range dsns {
-		address := freeAddress(t)
+		address := freeport.Address(t)
 		s.status = append(s.status, address)
 		s.loaders = append(s.loaders, on(dsn).startWorker(t, s.url, append(folderSteps, "--role", "loader", "--http", address)...))
 	}
@@ -67,8 +68,8 @@ func TestDatabasePair(t *testing.T) {
 	t.Parallel()
 	for _, d := range []struct {
 		name string
-		*leaftest.Backend
-	}{{"MariaDB", &leaftest.MySQLBackend}, {"PostgreSQL", &leaftest.PostgresBackend}} {
+		*leaftest.Dialect
+	}{{"MariaDB", &leaftest.MySQL}, {"PostgreSQL", &leaftest.Postgres}} {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			pair := d.Pair(t)
@@ -80,7 +81,7 @@ func TestDatabasePair(t *testing.T) {
 			}
 			grant := d.User("loader", canary, "SELECT, INSERT, UPDATE")
 			pair.Exec(t, grant[:len(grant)-1]...)
-			name := dbtest.StartProxy(t, pair.Addr()) // an address that follows the primary
+			name := proxy.Start(t, pair.Addr()) // an address that follows the primary
 			dsn := pair.DSNForVia("loader", canary, name)
 			s := startTableSite(t, tags, dsn, dsn)
 			for range tier.Pick(2, 10) {

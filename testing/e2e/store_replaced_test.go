@@ -51,7 +51,7 @@ func (v *lostVolume) take(t *testing.T, tags []string, installations int) {
 			l.add(client.get(t, tag, 100))
 		}
 		if installations > 1 {
-			l.twice.Store(0)
+			l.Forgive()
 		}
 	}
 	v.before.check(t)
@@ -155,7 +155,7 @@ func TestRestoreAfterRaiseWasLost(t *testing.T) {
 	for take() < time.Now().Add(10*time.Second).UnixMicro() {
 	}
 	loader.kill()
-	js := newJetStream(t, client.conn)
+	js := natstest.JetStream(t, client.conn)
 	for name := range js.StreamNames(t.Context()).Name() {
 		if err := js.DeleteStream(t.Context(), name); err != nil {
 			t.Fatal(err)

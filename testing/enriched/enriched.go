@@ -12,13 +12,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
-// Enrichment describes the expected content of both streams.
-type Enrichment struct {
+// Streams describes the expected content of both streams.
+type Streams struct {
 	JetStream    jetstream.JetStream
 	From, Filter string              // stream, and its subjects
 	To           string              // stream
@@ -29,39 +30,13 @@ type Enrichment struct {
 	DeadLetters  string              // stream that has them; may be empty
 }
 
-// Problem is a fault of an enrichment.
-type Problem struct {
+// Flaw is a fault of an enrichment.
+type Flaw struct {
 	Kind   string
 	Source uint64 // of the event; 0 for a foreign message
 }
 
-func (p Problem) String() string { return fmt.Sprintf("%s %d", p.Kind, p.Source) }
-
-// read reads a whole stream.
-func (e Enrichment) read(t testing.TB, stream, filter string) (all []jetstream.Msg) {
-	t.Helper()
-	c, err := e.JetStream.OrderedConsumer(t.Context(), stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := c.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := c.Messages(jetstream.PullMaxMessages(5000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer messages.Stop()
-	for range info.NumPending {
-		msg, err := messages.Next(jetstream.NextMaxWait(30 * time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, msg)
-	}
-	return all
-}
+func (p Flaw) String() string { return fmt.Sprintf("%s %d", p.Kind, p.Source) }
 
 func sequence(t testing.TB, msg jetstream.Msg) uint64 {
 	t.Helper()
@@ -75,11 +50,11 @@ func sequence(t testing.TB, msg jetstream.Msg) uint64 {
 // Problems lists the faults, in the order of the target, missing events first.
 // Events behind the last event that arrived are not missing: waiting is their
 // number.
-func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int) {
+func (e Streams) Problems(t testing.TB) (found []Flaw, events, waiting int) {
 	t.Helper()
-	source, target, dead := e.read(t, e.From, e.Filter), e.read(t, e.To, ">"), map[string]bool{}
+	source, target, dead := natstest.ReadStream(t, e.JetStream, e.From, 1, e.Filter), natstest.ReadStream(t, e.JetStream, e.To, 1, ">"), map[string]bool{}
 	if e.DeadLetters != "" {
-		for _, msg := range e.read(t, e.DeadLetters, ">") {
+		for _, msg := range natstest.ReadStream(t, e.JetStream, e.DeadLetters, 1, ">") {
 			if msg.Headers().Get("Ids-Error") != "" && e.isOurs(msg) {
 				dead[msg.Headers().Get("Ids-Source")+storedAt(msg)] = true
 			}
@@ -100,7 +75,7 @@ func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int
 		switch seq := sequence(t, msg); {
 		case arrived[e.name(seq)] || dead[e.name(seq)+" "+stored(t, msg)]:
 		case seq < last:
-			found = append(found, Problem{"missing", seq})
+			found = append(found, Flaw{"missing", seq})
 		default:
 			waiting++
 		}
@@ -108,10 +83,10 @@ func (e Enrichment) Problems(t testing.TB) (found []Problem, events, waiting int
 	return append(found, e.wrongInTarget(t, target, originals)...), len(arrived), waiting
 }
 
-func (e Enrichment) name(seq uint64) string { return e.From + " " + strconv.FormatUint(seq, 10) }
+func (e Streams) name(seq uint64) string { return e.From + " " + strconv.FormatUint(seq, 10) }
 
 // isOurs reports whether an enrichment with this target published a message.
-func (e Enrichment) isOurs(msg jetstream.Msg) bool {
+func (e Streams) isOurs(msg jetstream.Msg) bool {
 	words := strings.Split(msg.Headers().Get("Ids-Chain"), " ")
 	return len(words) == 3 && words[0] == e.To
 }
@@ -140,13 +115,13 @@ func isOf(t testing.TB, original, msg jetstream.Msg) bool {
 	return storedAt(msg) == " "+stored(t, original)
 }
 
-func (e Enrichment) elsewhere(msg jetstream.Msg) bool {
+func (e Streams) elsewhere(msg jetstream.Msg) bool {
 	return e.Elsewhere != nil && e.Elsewhere(msg.Subject())
 }
 
 // foreign counts, by sequence, the target's messages that this enrichment did
 // not publish: messages for another target, or of a superseded chain.
-func (e Enrichment) foreign(target []jetstream.Msg) map[int]bool {
+func (e Streams) foreign(target []jetstream.Msg) map[int]bool {
 	found, latest, ended := map[int]bool{}, "", map[string]bool{}
 	for i, msg := range target {
 		words := strings.Split(msg.Headers().Get("Ids-Chain"), " ")
@@ -162,7 +137,7 @@ func (e Enrichment) foreign(target []jetstream.Msg) map[int]bool {
 }
 
 // wrongInTarget lists the faults of each message.
-func (e Enrichment) wrongInTarget(t testing.TB, target []jetstream.Msg, originals map[string]jetstream.Msg) (found []Problem) {
+func (e Streams) wrongInTarget(t testing.TB, target []jetstream.Msg, originals map[string]jetstream.Msg) (found []Flaw) {
 	t.Helper()
 	seen, ids, highest := map[string]bool{}, map[string]string{}, uint64(0)
 	foreign := e.foreign(target)
@@ -174,43 +149,43 @@ func (e Enrichment) wrongInTarget(t testing.TB, target []jetstream.Msg, original
 		original, ok := originals[name]
 		if !ok {
 			if !e.elsewhere(msg) {
-				found = append(found, Problem{"foreign", 0})
+				found = append(found, Flaw{"foreign", 0})
 			}
 			continue
 		}
 		seq := sequence(t, original)
 		switch {
 		case e.elsewhere(msg):
-			found = append(found, Problem{"foreign", seq})
+			found = append(found, Flaw{"foreign", seq})
 			continue
 		case !e.isOurs(msg):
-			found = append(found, Problem{"foreign", seq})
+			found = append(found, Flaw{"foreign", seq})
 			continue
 		case !isOf(t, original, msg):
-			found = append(found, Problem{"unknown", seq})
+			found = append(found, Flaw{"unknown", seq})
 			continue
 		case foreign[i]:
-			found = append(found, Problem{"foreign", seq})
+			found = append(found, Flaw{"foreign", seq})
 		}
 		id := msg.Headers().Get("Ids-Id")
 		if n, err := strconv.ParseInt(id, 10, 64); err != nil || n < 1 || !e.sameID(original, msg, id) {
-			found = append(found, Problem{"bad-id", seq})
+			found = append(found, Flaw{"bad-id", seq})
 		} else if msg.Subject() != e.Subject(original.Subject()) || !e.sameBody(original, msg) || !sameHeaders(original, msg) {
-			found = append(found, Problem{"changed", seq})
+			found = append(found, Flaw{"changed", seq})
 		}
 		if e.Tag != nil {
 			id = e.Tag(original.Subject()) + "/" + id
 		}
 		if other, taken := ids[id]; taken && other != name {
-			found = append(found, Problem{"shared-id", seq})
+			found = append(found, Flaw{"shared-id", seq})
 		} else if !taken {
 			ids[id] = name
 		}
 		switch {
 		case seen[name]:
-			found = append(found, Problem{"doubled", seq})
+			found = append(found, Flaw{"doubled", seq})
 		case seq < highest:
-			found = append(found, Problem{"out-of-order", seq})
+			found = append(found, Flaw{"out-of-order", seq})
 		}
 		seen[name], highest = true, max(highest, seq)
 	}
@@ -218,7 +193,7 @@ func (e Enrichment) wrongInTarget(t testing.TB, target []jetstream.Msg, original
 }
 
 // sameID reports whether header, original event and JSON carry the same ID.
-func (e Enrichment) sameID(original, msg jetstream.Msg, id string) bool {
+func (e Streams) sameID(original, msg jetstream.Msg, id string) bool {
 	if kept := original.Headers().Get("Ids-Id"); kept != "" {
 		return kept == id
 	}
@@ -226,7 +201,7 @@ func (e Enrichment) sameID(original, msg jetstream.Msg, id string) bool {
 	return e.JSON == "" || json.Unmarshal(msg.Data(), &object) == nil && object[e.JSON] == id
 }
 
-func (e Enrichment) sameBody(original, msg jetstream.Msg) bool {
+func (e Streams) sameBody(original, msg jetstream.Msg) bool {
 	if e.JSON == "" || original.Headers().Get("Ids-Id") != "" {
 		return string(original.Data()) == string(msg.Data())
 	}

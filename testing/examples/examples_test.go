@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,21 +81,21 @@ func TestLease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, p := range []*process.Process{one, other} {
+	for _, p := range []*process.Running{one, other} {
 		natstest.Eventually(t, "a process has lost its lease and has another", func() bool {
 			_, after, lost := strings.Cut(p.Stderr.String(), lease.ErrLost.Error())
 			return lost && strings.Contains(after, "error <nil>")
 		})
 		awaitLines(t, p, len(lines(p))+20)
 	}
-	terminate(t, one)
+	one.Stop(t)
 	next := s.start("lease")
 	awaitLines(t, next, 20)
-	terminate(t, next)
-	terminate(t, other)
+	next.Stop(t)
+	other.Stop(t)
 
 	ids := make(unique)
-	for _, p := range []*process.Process{one, other, next} {
+	for _, p := range []*process.Running{one, other, next} {
 		for _, id := range lines(p) {
 			ids.add(t, id)
 		}
@@ -116,7 +115,7 @@ func TestLease(t *testing.T) {
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+	address := freeport.Address(t)
 	service := s.start("http", "LISTEN="+address)
 	url := "http://" + address + "/orders"
 	s.awaitUnavailable(url) // there is no server yet
@@ -146,7 +145,7 @@ func TestHTTP(t *testing.T) {
 	callers.Wait()
 	server.Kill()
 	s.awaitUnavailable(url)
-	terminate(t, service)
+	service.Stop(t)
 	if len(ids) != orders {
 		t.Errorf("%d orders with an ID, want %d", len(ids), orders)
 	}
@@ -171,17 +170,17 @@ func TestEnrich(t *testing.T) {
 	first.Kill()
 	second := s.start("enrich")
 	awaitLines(t, second, orders)
-	terminate(t, second)
+	second.Stop(t)
 	// The next consumer gets all events again.
 	if err := js.DeleteConsumer(t.Context(), "ORDERS_READY", "table"); err != nil {
 		t.Fatal(err)
 	}
 	third := s.start("enrich")
 	awaitLines(t, third, 3*orders)
-	terminate(t, third)
+	third.Stop(t)
 
 	stored, known := make(unique), 0
-	for _, p := range []*process.Process{first, second, third} {
+	for _, p := range []*process.Running{first, second, third} {
 		for _, line := range lines(p) {
 			if id, ok := strings.CutPrefix(line, "stored "); ok {
 				stored.add(t, id)
@@ -261,12 +260,12 @@ type site struct {
 }
 
 func newSite(t *testing.T) *site {
-	address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
+	address := freeport.Address(t)
 	return &site{t, "nats://" + address, address, filepath.Join(t.TempDir(), "data")}
 }
 
 // serve starts idworker, and returns when it has IDs of the tag order.
-func (s *site) serve() *process.Process {
+func (s *site) serve() *process.Running {
 	s.Helper()
 	// Leases of 3 s shorten the test: a heartbeat detects the loss.
 	server := s.idworker("serve", "--listen", s.address, "--data", s.data, "--lease-ttl", "3s")
@@ -297,32 +296,22 @@ func (s *site) client() *messages.Client {
 	return messages.NewClient(s.connect(), messages.DefaultPrefix)
 }
 
-func (s *site) idworker(args ...string) *process.Process {
+func (s *site) idworker(args ...string) *process.Running {
 	s.Helper()
 	return s.launch("idworker", nil, args...)
 }
 
 // start starts an example.
-func (s *site) start(name string, env ...string) *process.Process {
+func (s *site) start(name string, env ...string) *process.Running {
 	s.Helper()
 	return s.launch(name, append(env, "NATS_URL="+s.url))
 }
 
 // launch starts a program, which ends with the test; a failed test shows its
 // log.
-func (s *site) launch(name string, env []string, args ...string) *process.Process {
+func (s *site) launch(name string, env []string, args ...string) *process.Running {
 	s.Helper()
-	p, err := process.Settings{Binary: filepath.Join(bin, name), Dir: s.TempDir(), Env: env}.Launch(args...)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		p.Kill()
-		if s.Failed() {
-			s.Logf("%s %v:\n%s%s", name, args, p.Stdout.Tail(), p.Stderr.Tail())
-		}
-	})
-	return p
+	return process.Program{Binary: filepath.Join(bin, name), Dir: s.TempDir(), Env: env}.Start(s, args...)
 }
 
 // awaitUnavailable waits until the service is without IDs.
@@ -335,23 +324,12 @@ func (s *site) awaitUnavailable(url string) {
 }
 
 // lines are the lines of output so far.
-func lines(p *process.Process) []string {
+func lines(p *process.Running) []string {
 	all := strings.Split(p.Stdout.String(), "\n")
 	return all[:len(all)-1]
 }
 
-func awaitLines(t *testing.T, p *process.Process, n int) {
+func awaitLines(t *testing.T, p *process.Running, n int) {
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprintf("%d lines of output", n), func() bool { return len(lines(p)) >= n })
-}
-
-// terminate ends a program as an administrator does, and checks that it ends
-// without an error.
-func terminate(t *testing.T, p *process.Process) {
-	t.Helper()
-	p.Signal(syscall.SIGTERM)
-	natstest.Eventually(t, "the program ends", p.HasEnded)
-	if !p.Cmd.ProcessState.Success() {
-		t.Errorf("%s: %v\n%s", p.Cmd.Path, p.Cmd.ProcessState, p.Stderr.Tail())
-	}
 }

@@ -48,6 +48,12 @@ func Get(t testing.TB) int {
 	return port
 }
 
+// Address is 127.0.0.1 with a port that Get returned.
+func Address(t testing.TB) string {
+	t.Helper()
+	return address(Get(t))
+}
+
 // Take is Get for a server that outlives its test: the port is held until the
 // process ends.
 func Take() (int, error) {

@@ -19,28 +19,38 @@ import (
 	"github.com/idworker/idworker/worker"
 )
 
-// User is a user of nats.conf.
-type User struct {
+// ConfUser is a user of nats.conf.
+type ConfUser struct {
 	Name, Account string
 	Inbox         string // the prefix of its inboxes
 	Rights        rights.Rights
 }
 
+// UserNamed is a user of nats.conf, or one whom no server lets in.
+func UserNamed(name string) ConfUser {
+	for _, u := range Users() {
+		if u.Name == name {
+			return u
+		}
+	}
+	return ConfUser{Name: name}
+}
+
 // PasswordVariable is the environment variable with the user's password.
-func (u User) PasswordVariable() string {
+func (u ConfUser) PasswordVariable() string {
 	return "IDS_" + strings.ToUpper(strings.ReplaceAll(u.Name, "-", "_")) + "_PASSWORD"
 }
 
 // Users are all users but that of the system account.
-func Users() []User {
+func Users() []ConfUser {
 	p := messages.DefaultPrefix
-	role := func(r rights.Role) rights.Rights { return rights.Join(worker.Rights(p, r), register.Rights(p, r)) }
+	role := func(r rights.User) rights.Rights { return rights.Join(worker.Rights(p, r), register.Rights(p, r)) }
 	mayAsk := rights.Publish(rights.AskPermissions)        // for its own rights
 	mayAskServers := rights.Publish(durability.AskServers) // whether they sync
 	// The answers of a process to users that may list processes.
 	reports := rights.Publish("_INBOX_worker.>", "_INBOX_loader.>", "_INBOX_admin.>", "_INBOX_restore.>")
 	admin := rights.Join(role(rights.Admin), mayAsk, mayAskServers, askServices(), rights.Publish("$JS.API.INFO"))
-	users := []User{
+	users := []ConfUser{
 		{"worker", "IDS", "_INBOX_worker", rights.Join(
 			role(rights.Worker), mayAsk, mayAskServers,
 			rights.Publish("_INBOX_caller.>", "_R_.>"), reports, // its replies; _R_ is for other accounts

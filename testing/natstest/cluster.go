@@ -14,7 +14,7 @@ import (
 // Cluster is a JetStream cluster. Stop and restart its servers in turn, then
 // call WaitReady.
 type Cluster struct {
-	Servers []*Server
+	Servers []*Node
 }
 
 // StartCluster runs a JetStream cluster of size servers (3 in nearly every
@@ -85,7 +85,7 @@ func (c *Cluster) WaitReady(t testing.TB) {
 
 // StreamLeader is the running server that leads a stream of the default
 // account, or nil while there is none.
-func (c *Cluster) StreamLeader(stream string) *Server {
+func (c *Cluster) StreamLeader(stream string) *Node {
 	for _, s := range c.Servers {
 		if srv := s.Running(); srv != nil && srv.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
 			return s

@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -35,14 +36,31 @@ func patience() time.Duration {
 // with a description of the condition. Call it from the test's own goroutine.
 func Eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	if !poll(cond) {
+	if !poll(Patience, cond) {
 		t.Fatalf("after %v still waiting for: %s", Patience, what)
 	}
 }
 
-// poll reports whether cond held within Patience.
-func poll(cond func() bool) bool {
-	deadline := time.Now().Add(Patience)
+// ErrFinal is wrapped by errors after which [Await] does not try again.
+var ErrFinal = errors.New("final")
+
+// Await calls f until it returns no error, as long as within. It returns the
+// latest error with a description of the condition. It is for goroutines other
+// than a test's own.
+func Await(within time.Duration, what string, f func() error) (err error) {
+	poll(within, func() bool {
+		err = f()
+		return err == nil || errors.Is(err, ErrFinal)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", what, err)
+	}
+	return nil
+}
+
+// poll reports whether cond held within a time.
+func poll(within time.Duration, cond func() bool) bool {
+	deadline := time.Now().Add(within)
 	for !cond() {
 		if time.Now().After(deadline) {
 			return false

@@ -21,7 +21,7 @@ func Main(m goleak.TestingM) {
 		)
 		return err == nil
 	}
-	if code == 0 && !poll(ended) {
+	if code == 0 && !poll(Patience, ended) {
 		fmt.Fprintln(os.Stderr, "goroutines outlive the tests:", err)
 		code = 1
 	}

@@ -18,9 +18,9 @@ import (
 // as a rule, but test hosts are small and shared.
 const readyWithin = 2 * time.Minute
 
-// Server is a NATS server with JetStream on 127.0.0.1. Its methods may be
+// Node is a NATS server with JetStream on 127.0.0.1. Its methods may be
 // called from any goroutine, except Restart.
-type Server struct {
+type Node struct {
 	t    testing.TB
 	opts *server.Options // as each start uses them
 
@@ -32,7 +32,7 @@ type Server struct {
 // Start runs a server on a port of the test, with its data in a folder of the
 // test, and stops it when the test ends. The functions may change the options;
 // a port other than -1 is kept. It fails the test if the server does not start.
-func Start(t testing.TB, opts ...func(*server.Options)) *Server {
+func Start(t testing.TB, opts ...func(*server.Options)) *Node {
 	t.Helper()
 	o := &server.Options{
 		Host:               "127.0.0.1",
@@ -50,14 +50,14 @@ func Start(t testing.TB, opts ...func(*server.Options)) *Server {
 	if o.Port == server.RANDOM_PORT {
 		o.Port = freeport.Get(t) // still free after a stop
 	}
-	s := &Server{t: t, opts: o}
+	s := &Node{t: t, opts: o}
 	t.Cleanup(s.Stop)
 	s.Restart()
 	return s
 }
 
 // URL is where clients connect; a restart does not change it.
-func (s *Server) URL() string {
+func (s *Node) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return "nats://" + net.JoinHostPort(s.opts.Host, strconv.Itoa(s.opts.Port))
@@ -65,7 +65,7 @@ func (s *Server) URL() string {
 
 // Connect returns a connection that outlives restarts of the server and is
 // closed when the test ends.
-func (s *Server) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
+func (s *Node) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	nc := connect(t, []string{s.URL()}, opts)
 	s.mu.Lock()
@@ -76,7 +76,7 @@ func (s *Server) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 
 // Running is the server, for tests that query it directly, and nil while it is
 // stopped.
-func (s *Server) Running() *server.Server {
+func (s *Node) Running() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
@@ -84,7 +84,7 @@ func (s *Server) Running() *server.Server {
 
 // Stop shuts the server down and returns when it is gone. Stopping a server
 // that is stopped does nothing.
-func (s *Server) Stop() {
+func (s *Node) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil {
@@ -100,12 +100,12 @@ func (s *Server) Stop() {
 // Connect made: a request that a client sends before it notices the stop is
 // lost, and waits for its whole timeout. It fails the test if the server does
 // not start: call it from the test's own goroutine.
-func (s *Server) Restart() {
+func (s *Node) Restart() {
 	s.t.Helper()
 	s.Stop()
 
 	var last string
-	up := poll(func() bool {
+	up := poll(Patience, func() bool {
 		last = s.launch()
 		return last == ""
 	})
@@ -124,7 +124,7 @@ func (s *Server) Restart() {
 
 // launch tries once to start the server. Another process may hold the port of a
 // stopped server for a moment, hence the retries above.
-func (s *Server) launch() string {
+func (s *Node) launch() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

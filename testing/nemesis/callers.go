@@ -45,19 +45,18 @@ type callers struct {
 }
 
 // connect returns a connection through the proxies of the callers.
-func (c *callers) connect() (*nats.Conn, error) {
+func (c *callers) connect() *nats.Conn {
 	conn, err := nats.Connect(strings.Join(c.run.urls["callers"], ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*ms),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.RetryOnFailedConnect(true), nats.Name("caller"),
 		nats.ReconnectBufSize(-1))
-	if err == nil {
-		c.conns = append(c.conns, conn)
-	}
-	return conn, err
+	c.run.must(err)
+	c.conns = append(c.conns, conn)
+	return conn
 }
 
-// group is a number of callers of a kind, each sending so many requests a
+// callerGroup is a number of callers of a kind, each sending so many requests a
 // second, and waiting for each answer.
-type group struct {
+type callerGroup struct {
 	kind    Kind
 	callers int
 	rate    float64
@@ -74,9 +73,9 @@ type caller struct {
 }
 
 // startCallers starts all callers.
-func (r *Run) startCallers(stop context.Context) (*callers, error) {
+func (r *Run) startCallers(stop context.Context) *callers {
 	c := &callers{run: r, stop: stop, http: newBalancer(r.apis, httpSilence)}
-	groups := []group{
+	groups := []callerGroup{
 		{Single, 4, 100, (*caller).single},
 		{Batch, 3, 35, (*caller).batch},
 		{Raw, 2, 100, (*caller).rawPlain},
@@ -88,28 +87,20 @@ func (r *Run) startCallers(stop context.Context) (*callers, error) {
 	}
 	for _, s := range groups {
 		for range s.callers {
-			conn, err := c.connect()
-			if err != nil {
-				return nil, err
-			}
+			conn := c.connect()
 			c.random++
 			one := &caller{callers: c, kind: s.kind, client: messages.NewClient(conn, messages.DefaultPrefix), random: rand.New(rand.NewPCG(r.Seed, c.random))}
 			if s.kind == Raw || s.kind == Strict {
-				if one.raw, err = newRawCaller(r, s.kind, conn); err != nil {
-					return nil, err
-				}
+				one.raw = newRawCaller(r, s.kind, conn)
 			}
 			c.wg.Go(func() { one.askAll(s) })
 		}
 	}
-	conn, err := c.connect()
-	if err != nil {
-		return nil, err
-	}
+	conn := c.connect()
 	for _, tag := range plainTags[:2] {
 		c.wg.Go(func() { c.prefetch(messages.NewClient(conn, messages.DefaultPrefix), tag) })
 	}
-	return c, nil
+	return c
 }
 
 // finish waits for the callers' last answers.
@@ -123,7 +114,7 @@ func (c *callers) finish() {
 }
 
 // askAll sends requests at a rate.
-func (c *caller) askAll(s group) {
+func (c *caller) askAll(s callerGroup) {
 	for range ticks(c.stop, time.Duration(float64(time.Second)/s.rate)) {
 		if call := s.ask(c); call != nil {
 			c.run.record(call)
@@ -277,13 +268,12 @@ type rawCall struct {
 	done chan *Call // buffered
 }
 
-func newRawCaller(r *Run, kind Kind, conn *nats.Conn) (*rawCaller, error) {
+func newRawCaller(r *Run, kind Kind, conn *nats.Conn) *rawCaller {
 	c := &rawCaller{run: r, kind: kind, conn: conn, inbox: conn.NewRespInbox(), pending: make(map[string]*rawCall)}
 	sub, err := conn.Subscribe(c.inbox+".*", c.receive)
-	if err != nil {
-		return nil, err
-	}
-	return c, sub.SetPendingLimits(-1, -1)
+	r.must(err)
+	r.must(sub.SetPendingLimits(-1, -1))
+	return c
 }
 
 // ask sends a request, and waits for the answer for a time. A late answer is

@@ -2,7 +2,6 @@ package nemesis
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,75 +13,82 @@ import (
 	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
-	"github.com/idworker/idworker/testing/cutter"
+	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/process"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // cast is all that runs.
 type cast struct {
 	binaries binaries
-	links    *Links
-	urls     map[string][]string // of the servers, through whose proxies
-	apis     []string            // where the workers answer HTTP, through the callers' proxies
-	programs map[string]*Program
-	cluster  *Cluster
+	links    map[string][]*proxy.Proxy // by whose they are
+	urls     map[string][]string       // of the servers, through whose proxies
+	apis     []string                  // where the workers answer HTTP, through the callers' proxies
+	programs map[string]*Supervised
+	cluster  *natsServers
 	database *database
-	cutters  map[string]*cutter.Cutter
-	watchers []*nats.Conn // to read grants
+	cutters  map[string]*proxy.Proxy // in front of the links of some
+	watchers []*nats.Conn            // to read grants
 }
 
 // binaries are the programs of the cast.
 type binaries struct{ plain, race, server string }
 
 // clock is a program's clock.
-func (r *Run) clock(name string) Clock { return Clock{filepath.Join(r.work, name+".clock")} }
+func (r *Run) clock(name string) ClockFile { return ClockFile{filepath.Join(r.work, name+".clock")} }
 
 // build builds the programs.
-func (r *Run) build() (err error) {
+func (r *Run) build() {
 	overlay, err := clockOverlay(r.work)
+	r.must(err)
+	build := func(name, command string, flags ...string) string {
+		path, err := process.Build(r.work, name, command, append(flags, overlay)...)
+		r.must(err)
+		return path
+	}
+	r.binaries = binaries{
+		build("idworker", process.Command), build("idworker-race", process.Command, "-race"), build("nats-server", process.NATSServer),
+	}
+}
+
+// must ends the test if the run cannot begin.
+func (r *Run) must(err error) {
+	r.T.Helper()
 	if err != nil {
-		return err
+		r.T.Fatal(err)
 	}
-	if r.binaries.plain, err = process.Build(r.work, "idworker", process.Command, overlay); err != nil {
-		return err
-	}
-	if r.binaries.race, err = process.Build(r.work, "idworker-race", process.Command, overlay, "-race"); err != nil {
-		return err
-	}
-	r.binaries.server, err = process.Build(r.work, "nats-server", process.NATSServer, overlay)
-	return err
 }
 
 // start brings the cast onto the stage.
-func (r *Run) start() error {
+func (r *Run) start() {
 	r.began = time.Now()
-	r.links, r.urls, r.programs = NewLinks(), make(map[string][]string), make(map[string]*Program)
+	r.links, r.urls, r.programs = make(map[string][]*proxy.Proxy), make(map[string][]string), make(map[string]*Supervised)
 	r.granted = new(Granted)
-	r.checker = NewChecker(snowflake.Default(), r.granted)
+	r.checker = NewJudge(snowflake.Default(), r.granted)
 	r.checker.told = func(violation string) { r.Say("%6.1fs VIOLATION: %s", r.now().Seconds(), violation) }
 	var err error
-	if r.history, err = history.Create(filepath.Join(r.folder, "history.gz"), snowflake.Default()); err != nil {
-		return err
-	}
-	if err := r.startCluster(); err != nil {
-		return err
-	}
+	r.history, err = history.Create(filepath.Join(r.folder, "history.gz"), snowflake.Default())
+	r.must(err)
+	r.startCluster()
 	for _, name := range linked {
 		for _, address := range r.cluster.addresses {
-			link, err := r.links.Add(name, address)
-			if err != nil {
-				return err
-			}
-			r.urls[name] = append(r.urls[name], "nats://"+link)
+			r.urls[name] = append(r.urls[name], "nats://"+r.link(name, address))
 		}
 	}
-	if err := r.startCutters(); err != nil {
-		return err
+	r.cutters = make(map[string]*proxy.Proxy)
+	for _, name := range cut {
+		r.cutters[name] = proxy.Start(r.T, r.urls[name]...)
+		r.urls[name] = []string{r.cutters[name].URL()}
 	}
-	if err := r.watchGrants(); err != nil {
-		return err
-	}
-	return r.startPrograms()
+	r.watchGrants()
+	r.startPrograms()
+}
+
+// link returns the address of a proxy of an owner in front of an address.
+func (r *Run) link(whose, address string) string {
+	p := proxy.Start(r.T, address)
+	r.links[whose] = append(r.links[whose], p)
+	return p.Addr()
 }
 
 // leaseTTL is the time until a dead process's worker ID is reassigned. It may
@@ -90,66 +96,60 @@ func (r *Run) start() error {
 const leaseTTL = "15s"
 
 // startPrograms starts idworker, in all its roles.
-func (r *Run) startPrograms() error {
-	if err := r.idworker("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL); err != nil {
-		return err
+func (r *Run) startPrograms() {
+	command := func(args ...string) {
+		_, err := r.idworker(args...)
+		r.must(err)
 	}
+	command("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL)
 	for _, name := range slices.Concat(loaders, workers) {
-		if err := r.startServing(name); err != nil {
-			return err
-		}
+		r.startServing(name)
 	}
 	for _, tag := range append(plainTags[:len(plainTags):len(plainTags)], eventTag) {
-		if err := r.idworker("tag", "create", tag, "--step", "1000"); err != nil {
-			return err
-		}
+		command("tag", "create", tag, "--step", "1000")
 	}
-	if err := r.idworker("tag", "create", templateTags, "--template", "--step", "10"); err != nil {
-		return err
-	}
+	command("tag", "create", templateTags, "--template", "--step", "10")
 	for _, tag := range strictTags {
-		if err := r.idworker("tag", "create", tag, "--order", "strict"); err != nil {
-			return err
-		}
+		command("tag", "create", tag, "--order", "strict")
 	}
-	return nil
 }
 
 // startServing starts a loader, or a worker, which answers HTTP too.
-func (r *Run) startServing(name string) error {
+func (r *Run) startServing(name string) {
 	role := name[:len(name)-1]
 	args := []string{"serve", "--role", role, "--replicas", "3", "--lease-ttl", leaseTTL}
 	if role == "worker" {
-		address, err := r.openAPI()
-		if err != nil {
-			return err
-		}
+		address := freeport.Address(r.T) // the same over restarts
+		r.apis = append(r.apis, r.link("callers", address))
 		args = append(args, "--api", address)
 	}
-	return r.startProgram(name, args...)
+	r.startProgram(name, args...)
 }
 
-func (r *Run) startEnrichers() error {
+func (r *Run) startEnrichers() {
 	for _, name := range enrichers {
-		err := r.startProgram(name, "enrich", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*",
+		r.startProgram(name, "enrich", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*",
 			"--id", "segment:"+eventTag, "--json", "id", "--replicas", "3")
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // startProgram starts a process that reaches the servers through its own
 // proxies. The second of each role has the race detector.
-func (r *Run) startProgram(name string, args ...string) error {
-	s := process.Settings{Binary: r.binaries.plain, Env: append(r.storeEnv(name), r.clock(name).env(), "GORACE=atexit_sleep_ms=20")}
+func (r *Run) startProgram(name string, args ...string) {
+	p := process.Program{Binary: r.binaries.plain, Env: append(r.storeEnv(name), "GORACE=atexit_sleep_ms=20")}
 	if strings.HasSuffix(name, "2") {
-		s.Binary = r.binaries.race
+		p.Binary = r.binaries.race
 	}
-	p, err := startProgram(r.folder, name, s, r.ended, append(args, "--server", strings.Join(r.urls[name], ","))...)
-	r.programs[name] = p
-	return err
+	r.supervise(name, p, append(args, "--server", strings.Join(r.urls[name], ","))...)
+}
+
+// supervise starts a program with a clock of its own.
+func (r *Run) supervise(name string, p process.Program, args ...string) *Supervised {
+	p.Env = append(p.Env, r.clock(name).env())
+	s, err := startProgram(r.folder, name, p, r.ended, args...)
+	r.must(err)
+	r.programs[name] = s
+	return s
 }
 
 // storeEnv names the store to loaders and commands.
@@ -160,43 +160,31 @@ func (r *Run) storeEnv(name string) []string {
 	return []string{"IDWORKER_STORE=" + r.database.dsn()}
 }
 
-// idworker runs a command that has to succeed.
-func (r *Run) idworker(args ...string) error {
+// idworker runs a command that has to succeed, and returns its output.
+func (r *Run) idworker(args ...string) (string, error) {
 	args = append(args, "--server", strings.Join(r.cluster.urls(), ","))
-	p, err := process.Settings{Binary: r.binaries.plain, Env: r.storeEnv("command")}.Launch(args...)
+	p, err := process.Program{Binary: r.binaries.plain, Env: r.storeEnv("command")}.Run(args...)
 	if err != nil {
-		return err
+		return "", err
 	}
-	select {
-	case <-p.Ended:
-	case <-time.After(2 * time.Minute):
-		p.Kill()
-	}
-	if code := p.Cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("idworker %s: exit code %d\n%s%s", strings.Join(args, " "), code, p.Stdout.Tail(), p.Stderr.Tail())
-	}
-	return nil
+	return p.Stdout.String(), nil
 }
 
 // ended records a program's unrequested end.
-func (r *Run) ended(p *Program, code int) {
+func (r *Run) ended(p *Supervised, code int) {
 	r.note("%s ended by itself with exit code %d: %s", p.Name, code, p.lastWords())
 }
 
 // watchGrants reads grants at each server.
-func (r *Run) watchGrants() error {
+func (r *Run) watchGrants() {
 	for _, url := range r.cluster.urls() {
 		conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*ms), nats.RetryOnFailedConnect(true), nats.Name("grants"))
-		if err != nil {
-			return err
-		}
+		r.must(err)
 		r.watchers = append(r.watchers, conn)
 		sub, err := conn.Subscribe(loadmsg.GrantSubject(messages.DefaultPrefix, "*"), r.readGrant)
-		if err = errors.Join(err, sub.SetPendingLimits(-1, -1), conn.Flush()); err != nil {
-			return err
-		}
+		r.must(err)
+		r.must(errors.Join(sub.SetPendingLimits(-1, -1), conn.Flush()))
 	}
-	return nil
 }
 
 func (r *Run) readGrant(msg *nats.Msg) {
@@ -220,11 +208,5 @@ func (r *Run) close() {
 	}
 	if r.cluster != nil {
 		r.cluster.close()
-	}
-	for _, c := range r.cutters {
-		c.Close()
-	}
-	if r.links != nil {
-		r.links.Close()
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/idworker/idworker/testing/order"
 )
 
-// Checker looks at every answer. Answers of a kind come in the order in which
-// they were received.
-type Checker struct {
+// Judge checks every answer. Answers of a kind come in the order in which they
+// were received.
+type Judge struct {
 	granted *Granted // nil: the worker is unknown
 
 	mu         sync.Mutex
 	history    *history.Checker
-	highest    map[string]int64 // of each tag; snowflake IDs have the tag ""
-	parts      map[string][]order.Call
+	highest    map[string]int64          // of each tag; snowflake IDs have the tag ""
+	parts      map[string][]history.Call // of strict tags, for porcupine
 	ids        int64
 	answers    int64
 	events     int64
@@ -35,23 +35,23 @@ type Checker struct {
 // suffices.
 const keptViolations = 100
 
-// NewChecker returns a checker. Without grants the order of tags that are not
+// NewJudge returns a judge. Without grants the order of tags that are not
 // strict is not looked at.
-func NewChecker(layout snowflake.Layout, granted *Granted) *Checker {
-	return &Checker{
+func NewJudge(layout snowflake.Layout, granted *Granted) *Judge {
+	return &Judge{
 		history: history.NewChecker(layout), granted: granted, highest: make(map[string]int64),
-		parts: make(map[string][]order.Call), told: func(string) {},
+		parts: make(map[string][]history.Call), told: func(string) {},
 	}
 }
 
 // Violation records that a promise was broken.
-func (c *Checker) Violation(format string, args ...any) {
+func (c *Judge) Violation(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.violation(fmt.Errorf(format, args...))
 }
 
-func (c *Checker) violation(err error) {
+func (c *Judge) violation(err error) {
 	if len(c.violations) < keptViolations {
 		c.violations = append(c.violations, err.Error())
 		c.told(err.Error())
@@ -59,21 +59,21 @@ func (c *Checker) violation(err error) {
 }
 
 // Violations are the violations so far.
-func (c *Checker) Violations() []string {
+func (c *Judge) Violations() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.violations...)
 }
 
 // Counts is how much was checked.
-func (c *Checker) Counts() (ids, answers int64) {
+func (c *Judge) Counts() (ids, answers int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ids, c.answers
 }
 
 // Check looks at a call.
-func (c *Checker) Check(call *Call) {
+func (c *Judge) Check(call *Call) {
 	if len(call.Ranges) == 0 {
 		return
 	}
@@ -107,18 +107,14 @@ func (c *Checker) Check(call *Call) {
 	}
 }
 
-// A strict tag's history goes to testing/order in parts, of which porcupine
-// looks at a piece.
+// Of each part of a strict tag's history, porcupine gets a piece.
 const (
 	partSize  = 20_000
 	pieceSize = 400
 )
 
-func (c *Checker) addToPart(call *Call) {
-	begin := time.Unix(0, 0)
-	part := append(c.parts[call.Tag], order.Call{
-		Tag: call.Tag, Sent: begin.Add(call.Sent), Received: begin.Add(call.Received), Count: call.Count, Ranges: call.Ranges,
-	})
+func (c *Judge) addToPart(call *Call) {
+	part := append(c.parts[call.Tag], *call)
 	if len(part) >= partSize {
 		c.checkPart(part)
 		part = nil
@@ -126,11 +122,7 @@ func (c *Checker) addToPart(call *Call) {
 	c.parts[call.Tag] = part
 }
 
-// checkPart checks with code that this package does not share.
-func (c *Checker) checkPart(part []order.Call) {
-	if err := order.Check(part); err != nil {
-		c.violation(err)
-	}
+func (c *Judge) checkPart(part []history.Call) {
 	at := rand.IntN(max(1, len(part)-pieceSize))
 	err := order.Linearizable(part[at:min(len(part), at+pieceSize)], 2*time.Second)
 	c.asked++
@@ -143,7 +135,7 @@ func (c *Checker) checkPart(part []order.Call) {
 }
 
 // Finish checks the rest.
-func (c *Checker) Finish() {
+func (c *Judge) Finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, part := range c.parts {
@@ -155,7 +147,7 @@ func (c *Checker) Finish() {
 }
 
 // Highest is the highest ID of a tag, 0 if there is none.
-func (c *Checker) Highest(tag string) int64 {
+func (c *Judge) Highest(tag string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.highest[tag]

@@ -57,7 +57,7 @@ func TestCheckerFinds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			checker := NewChecker(snowflake.Default(), granted)
+			checker := NewJudge(snowflake.Default(), granted)
 			for _, call := range c.calls {
 				checker.Check(call)
 			}

@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// Clock sets the time of day of a process that was built with [clockOverlay].
+// ClockFile sets the time of day of a process that was built with [clockOverlay].
 // Timers and elapsed times follow the machine, as they do when a clock is set.
-type Clock struct{ file string }
+type ClockFile struct{ file string }
 
 // clockVariable names the file in the environment of a process.
 const clockVariable = "NEMESIS_CLOCK"
 
 // Set has the clock differ by an offset, and from now on go faster by some
 // millionths.
-func (c Clock) Set(offset time.Duration, ppm int64) error {
+func (c ClockFile) Set(offset time.Duration, ppm int64) error {
 	next := c.file + ".next"
 	text := fmt.Sprintf("%020d %020d\n", int64(offset), ppm)
 	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, c.file))
 }
 
-func (c Clock) env() string { return clockVariable + "=" + c.file }
+func (c ClockFile) env() string { return clockVariable + "=" + c.file }
 
 // timeNow is the line of package time that reads the kernel's clock.
 const timeNow = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
@@ -101,7 +101,7 @@ func nemesisNumber(text []byte) (n int64) {
 var errGo = errors.New("package time does not read as expected")
 
 // clockOverlay writes the flag for go build with which a program follows its
-// [Clock].
+// [ClockFile].
 func clockOverlay(dir string) (flag string, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -34,8 +34,8 @@ func main() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := Clock{filepath.Join(dir, "clock")}
-	p, err := process.Settings{Binary: binary, Env: []string{clock.env()}}.Launch()
+	clock := ClockFile{filepath.Join(dir, "clock")}
+	p, err := process.Program{Binary: binary, Env: []string{clock.env()}}.Launch()
 	if err != nil {
 		t.Fatal(err)
 	}

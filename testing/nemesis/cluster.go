@@ -15,14 +15,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/freeport"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 )
 
-// Cluster is three nats-servers whose routes go through proxies. A server with
+// natsServers are three nats-servers whose routes go through proxies. A server with
 // a higher number makes the route to a server with a lower number; they
 // advertise no addresses that would lead past the proxies.
-type Cluster struct {
-	programs  []*Program
+type natsServers struct {
+	programs  []*Supervised
 	addresses []string // of the servers, for clients that no fault affects
 	disks     []string // folder of each server's data
 	tmpfs     bool     // each is a disk of its own, of limited size
@@ -34,33 +35,22 @@ type Cluster struct {
 const diskSize = 768 << 20
 
 // startCluster starts the servers.
-func (r *Run) startCluster() error {
-	c := &Cluster{tmpfs: true}
+func (r *Run) startCluster() {
+	c := &natsServers{tmpfs: true}
 	r.cluster = c
 	var listen []string
 	for range servers {
-		client, err1 := freeport.Take()
-		route, err2 := freeport.Take()
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		c.addresses = append(c.addresses, fmt.Sprintf("127.0.0.1:%d", client))
-		listen = append(listen, fmt.Sprintf("127.0.0.1:%d", route))
+		c.addresses = append(c.addresses, freeport.Address(r.T))
+		listen = append(listen, freeport.Address(r.T))
 	}
 	for i, name := range servers {
 		to := []string{fmt.Sprintf("%q", "nats://"+listen[i])} // a server ignores itself, but needs a route to be a cluster
 		for j := range i {
-			link, err := r.links.Add(name+"-"+servers[j], listen[j])
-			if err != nil {
-				return err
-			}
-			to = append(to, fmt.Sprintf("%q", "nats://"+link))
+			to = append(to, fmt.Sprintf("%q", "nats://"+r.link(name+"-"+servers[j], listen[j])))
 		}
 		disk := filepath.Join(r.work, name)
 		c.disks = append(c.disks, disk)
-		if err := os.Mkdir(disk, 0o700); err != nil {
-			return err
-		}
+		r.must(os.Mkdir(disk, 0o700))
 		if err := mountDisk(disk, diskSize); err != nil {
 			c.tmpfs = false
 		}
@@ -71,22 +61,14 @@ listen: %q
 jetstream { store_dir: %q, sync_interval: always, max_file_store: 700MB, max_memory_store: 64MB }
 cluster { name: nemesis, ping_interval: "500ms", ping_max: 3, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, routes: [%s] }
 `, name, c.addresses[i], filepath.Join(disk, "data"), listen[i], strings.Join(to, ", "))
-		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-			return err
-		}
-		settings := process.Settings{Binary: r.binaries.server, Env: []string{r.clock(name).env()}}
-		p, err := startProgram(r.folder, name, settings, r.ended, "-c", conf)
-		if err != nil {
-			return err
-		}
-		c.programs = append(c.programs, p)
-		r.programs[name] = p
+		r.must(os.WriteFile(conf, []byte(text), 0o600))
+		c.programs = append(c.programs, r.supervise(name, process.Program{Binary: r.binaries.server}, "-c", conf))
 	}
-	return c.connect()
+	r.must(c.connect())
 }
 
 // connect connects past all proxies, and waits for the cluster.
-func (c *Cluster) connect() (err error) {
+func (c *natsServers) connect() (err error) {
 	c.conn, err = nats.Connect(strings.Join(c.urls(), ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*ms), nats.RetryOnFailedConnect(true),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Name("nemesis"))
 	if err != nil {
@@ -95,30 +77,17 @@ func (c *Cluster) connect() (err error) {
 	if c.js, err = jetstream.New(c.conn, jetstream.WithDefaultTimeout(2*time.Second), jetstream.WithPublishAsyncTimeout(5*time.Second)); err != nil {
 		return err
 	}
-	return waitFor(patient, "the cluster to have a leader", func() error {
+	return natstest.Await(patient, "the cluster to have a leader", func() error {
 		_, err := c.js.CreateOrUpdateStream(context.Background(), jetstream.StreamConfig{Name: "READY_TO_GO", Subjects: []string{"nemesis.ready"}, Replicas: len(servers)})
 		return err
 	})
 }
 
-func (c *Cluster) urls() (urls []string) {
+func (c *natsServers) urls() (urls []string) {
 	for _, a := range c.addresses {
 		urls = append(urls, "nats://"+a)
 	}
 	return urls
-}
-
-// waitFor waits until a function returns no error.
-func waitFor(within time.Duration, what string, f func() error) error {
-	for deadline := time.Now().Add(within); ; time.Sleep(100 * ms) {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited %v for %s: %w", within, what, err)
-		}
-	}
 }
 
 // errNoLeader: the stream has no leader at the moment.
@@ -128,7 +97,7 @@ var errNoLeader = errors.New("no leader")
 var errNotSeen = errors.New("not seen")
 
 // leader is the server that leads a stream.
-func (c *Cluster) leader(stream string) (*Program, error) {
+func (c *natsServers) leader(stream string) (*Supervised, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	s, err := c.js.Stream(ctx, stream)
@@ -147,13 +116,13 @@ func (c *Cluster) leader(stream string) (*Program, error) {
 }
 
 // stepDown has the leader of a stream give way.
-func (c *Cluster) stepDown(stream string) error {
+func (c *natsServers) stepDown(stream string) error {
 	_, err := c.conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, 2*time.Second)
 	return err
 }
 
 // filler is the file that fills a disk.
-func (c *Cluster) filler(server string) string {
+func (c *natsServers) filler(server string) string {
 	return filepath.Join(c.disks[slices.Index(servers, server)], "filler")
 }
 
@@ -161,7 +130,7 @@ func (c *Cluster) filler(server string) string {
 var errNoDisk = errors.New("not done: no right to mount a tmpfs")
 
 // fill fills a server's disk.
-func (c *Cluster) fill(server string) error {
+func (c *natsServers) fill(server string) error {
 	if !c.tmpfs {
 		return errNoDisk
 	}
@@ -181,7 +150,7 @@ func (c *Cluster) fill(server string) error {
 }
 
 // close ends the servers.
-func (c *Cluster) close() {
+func (c *natsServers) close() {
 	if c.conn != nil {
 		c.conn.Close()
 	}

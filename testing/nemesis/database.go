@@ -1,12 +1,12 @@
 package nemesis
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // database is the store outside JetStream: a primary, and a replica that lags
@@ -14,17 +14,17 @@ import (
 // primary, as an address does that follows it.
 type database struct {
 	pair  *dbtest.Pair
-	proxy *dbtest.Proxy
+	proxy *proxy.Proxy
 
 	fault sync.Mutex // held by the fault that is under way
 }
 
 // startDatabase starts the databases of the store, if it has any.
-func (r *Run) startDatabase() error {
+func (r *Run) startDatabase() {
 	var d *database
 	switch r.Store {
 	case "jetstream":
-		return nil
+		return
 	case "mysql":
 		d = &database{pair: dbtest.StartMariaDBPair(r.T)}
 		d.pair.Exec(r.T, leaftest.MySQL.Shapes["official"]+exact)
@@ -32,12 +32,11 @@ func (r *Run) startDatabase() error {
 		d = &database{pair: dbtest.StartPostgresPair(r.T)}
 		d.pair.Exec(r.T, leaftest.Postgres.Shapes["official"])
 	default:
-		return fmt.Errorf("no store %q: want jetstream, mysql or postgres", r.Store)
+		r.T.Fatalf("no store %q: want jetstream, mysql or postgres", r.Store)
 	}
-	d.proxy = dbtest.StartProxy(r.T, d.pair.Addr())
+	d.proxy = proxy.Start(r.T, d.pair.Addr())
 	d.pair.Follow()
 	r.database = d
-	return nil
 }
 
 func (d *database) dsn() string { return d.pair.DSNVia(d.proxy) }
@@ -88,7 +87,7 @@ func (d *database) inject(f Fault) (mend func()) {
 		d.proxy.Refuse()
 		return d.proxy.Accept
 	default: // slow
-		d.proxy.Delay(slow)
-		return func() { d.proxy.Delay(0) }
+		d.proxy.Delay(slow, 0)
+		return func() { d.proxy.Delay(0, 0) }
 	}
 }

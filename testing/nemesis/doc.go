@@ -20,11 +20,11 @@
 //	callers              request IDs all the time, each kind at its own rate
 //
 // Each process reaches each server, and the database, through a proxy of its
-// own (toxiproxy); all callers share a proxy for each server and for each
+// own; all callers share a proxy for each server and for each
 // worker's HTTP. The second process of each role has the race detector. A
 // process that ends is restarted after a second. Faults set the programs'
 // clocks: package time is compiled with an offset that it reads from a file
-// ([Clock]). libfaketime cannot do that, since Go programs read the kernel's
+// ([ClockFile]). libfaketime cannot do that, since Go programs read the kernel's
 // clock without libc.
 //
 // Requests by HTTP go to the workers in turn, and on to the next worker after a
@@ -37,7 +37,7 @@
 // contexts and processes that end late are lines of the report. A run fails for
 // slowness only if nothing recovers for minutes.
 //
-// Every answer goes through [Checker], in the order of arrival, a second later,
+// Every answer goes through [Judge], in the order of arrival, a second later,
 // when its grants have arrived.
 //
 //   - No ID twice: all IDs of a tag are in a set (internal/history), those of

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // The streams of the enrichment.
@@ -24,8 +25,8 @@ const (
 	eventBatch   = 100 // that are published together
 )
 
-// events publishes events, and checks their arrival.
-type events struct {
+// eventCheck publishes events, and checks their arrival.
+type eventCheck struct {
 	run  *Run
 	js   jetstream.JetStream
 	stop context.Context
@@ -40,29 +41,27 @@ type events struct {
 }
 
 // startEvents makes the streams, and starts to publish.
-func (r *Run) startEvents(stop context.Context) (*events, error) {
-	e := &events{run: r, js: r.cluster.js, stop: stop, numbers: make(map[uint64]string), sentAt: make(map[uint64]time.Duration)}
+func (r *Run) startEvents(stop context.Context) *eventCheck {
+	e := &eventCheck{run: r, js: r.cluster.js, stop: stop, numbers: make(map[uint64]string), sentAt: make(map[uint64]time.Duration)}
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: sourceStream, Subjects: []string{"orders.raw.>"}, Duplicates: 4 * patient},
 		{Name: targetStream, Subjects: []string{"orders.ready.>"}, AllowAtomicPublish: true, AllowBatchPublish: true},
 	} {
 		cfg.Replicas = len(servers)
-		if err := waitFor(patient, "stream "+cfg.Name, func() error {
+		r.must(natstest.Await(patient, "stream "+cfg.Name, func() error {
 			_, err := e.js.CreateOrUpdateStream(context.Background(), cfg)
 			return err
-		}); err != nil {
-			return nil, err
-		}
+		}))
 	}
-	return e, nil
+	return e
 }
 
-func (e *events) start() {
+func (e *eventCheck) start() {
 	e.wg.Go(e.publishAll)
 }
 
 // publishAll publishes events at a rate, each batch until the source has it.
-func (e *events) publishAll() {
+func (e *eventCheck) publishAll() {
 	n := 0
 	for range ticks(e.stop, time.Second*eventBatch/eventRate) {
 		batch := make([]string, eventBatch)
@@ -82,7 +81,7 @@ func (e *events) publishAll() {
 // publish publishes events, and returns those that the source has not
 // confirmed. Their IDs in the source's window of duplicates keep those from
 // being there twice that it had taken.
-func (e *events) publish(batch []string) (failed []string) {
+func (e *eventCheck) publish(batch []string) (failed []string) {
 	sent := e.run.now()
 	acks := make([]jetstream.PubAckFuture, len(batch))
 	for i, number := range batch {
@@ -107,7 +106,7 @@ func (e *events) publish(batch []string) (failed []string) {
 	return failed
 }
 
-func (e *events) published(sequence uint64, number string, sent time.Duration) {
+func (e *eventCheck) published(sequence uint64, number string, sent time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sequence = max(e.sequence, sequence)
@@ -117,14 +116,14 @@ func (e *events) published(sequence uint64, number string, sent time.Duration) {
 }
 
 // read checks the target's messages, until the context ends.
-func (e *events) read(ctx context.Context) {
+func (e *eventCheck) read(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = e.readOn(ctx) // begins again where it ended
 		time.Sleep(100 * ms)
 	}
 }
 
-func (e *events) readOn(ctx context.Context) error {
+func (e *eventCheck) readOn(ctx context.Context) error {
 	c, err := e.js.OrderedConsumer(ctx, targetStream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: e.seen() + 1,
 	})
@@ -148,7 +147,7 @@ func (e *events) readOn(ctx context.Context) error {
 	return nil
 }
 
-func (e *events) seen() uint64 {
+func (e *eventCheck) seen() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.arrived
@@ -159,7 +158,7 @@ var errGap = errors.New("not the next message")
 
 // check checks a message of the target: the kth message is the kth event of the
 // source.
-func (e *events) check(msg jetstream.Msg) error {
+func (e *eventCheck) check(msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return err
@@ -201,12 +200,12 @@ func (e *events) check(msg jetstream.Msg) error {
 }
 
 // finish waits until all events have arrived.
-func (e *events) finish() {
+func (e *eventCheck) finish() {
 	e.wg.Wait()
 	e.mu.Lock()
 	last := e.sequence
 	e.mu.Unlock()
-	err := waitFor(patient, "the last event to arrive", func() error {
+	err := natstest.Await(patient, "the last event to arrive", func() error {
 		if n := e.seen(); n < last {
 			return fmt.Errorf("%w: %d of %d are there", errGap, n, last)
 		}

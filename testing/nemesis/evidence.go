@@ -11,11 +11,11 @@ import (
 	"github.com/idworker/idworker/internal/history"
 )
 
-// evidence is the record of a run.
-type evidence struct {
+// trail is the record of a run.
+type trail struct {
 	granted *Granted
-	checker *Checker
-	figures figures
+	checker *Judge
+	figures outcomes
 	history *history.Writer
 	answers answers
 	notes   notes

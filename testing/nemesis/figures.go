@@ -1,12 +1,15 @@
 package nemesis
 
 import (
+	"fmt"
 	"maps"
+	"os/exec"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // effect counts the requests' outcomes while a fault lasted, and shortly after.
@@ -16,7 +19,7 @@ type effect struct {
 	failure      error         // why it was not done
 	calls        int64
 	failed       int64
-	took         *hdrhistogram.Histogram
+	longest      time.Duration // of a call
 	waiting      map[Kind]bool // kinds of callers that were not answered since it ended
 	recovered    time.Duration // since it ended
 	done         bool          // all were
@@ -26,9 +29,9 @@ type effect struct {
 // outcome of requests.
 const aftermath = 5 * time.Second
 
-// figures collects effects. Several faults last at a time, and each counts for
+// outcomes collects effects. Several faults last at a time, and each counts for
 // every request during it.
-type figures struct {
+type outcomes struct {
 	mu      sync.Mutex
 	current []*effect
 	all     []*effect
@@ -38,27 +41,23 @@ type figures struct {
 // tally counts the outcomes of a kind of request.
 type tally struct {
 	calls, failed, ids int64
-	took               *hdrhistogram.Histogram
+	longest            time.Duration
 }
-
-// newTimes returns a histogram of durations: in nanoseconds, up to a day, to 1
-// %.
-func newTimes() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(24*time.Hour), 2) }
 
 // recovering are the kinds of callers that have to be answered again. Those of
 // prefetchers live on memory.
 var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, HTTP, HTTPStrict, Event}
 
-func (f *figures) begin(fault Fault, now time.Duration) *effect {
+func (f *outcomes) begin(fault Fault, now time.Duration) *effect {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := &effect{Fault: fault, begun: now, took: newTimes()}
+	e := &effect{Fault: fault, begun: now}
 	f.current, f.all = append(f.current, e), append(f.all, e)
 	return e
 }
 
 // end records that a fault is mended, or why it was skipped.
-func (f *figures) end(e *effect, now time.Duration, failure error) {
+func (f *outcomes) end(e *effect, now time.Duration, failure error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.ended, e.failure, e.waiting = now, failure, make(map[Kind]bool)
@@ -68,7 +67,7 @@ func (f *figures) end(e *effect, now time.Duration, failure error) {
 }
 
 // add counts a call for the faults under which it was.
-func (f *figures) add(c *Call) {
+func (f *outcomes) add(c *Call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.kinds == nil {
@@ -76,7 +75,7 @@ func (f *figures) add(c *Call) {
 	}
 	t := f.kinds[c.Kind]
 	if t == nil {
-		t = &tally{took: newTimes()}
+		t = new(tally)
 		f.kinds[c.Kind] = t
 	}
 	failed, took := len(c.Ranges) == 0, c.Received-c.Sent
@@ -86,13 +85,11 @@ func (f *figures) add(c *Call) {
 	} else {
 		t.ids += c.Count
 	}
-	if c.Kind != Prefetched || took > ms {
-		_ = t.took.RecordValue(int64(took))
-	}
+	t.longest = max(t.longest, took)
 	for _, e := range f.current {
 		if c.Kind != Prefetched && c.Kind != Event && (e.ended == 0 || c.Sent < e.ended+aftermath) {
 			e.calls++
-			_ = e.took.RecordValue(int64(took))
+			e.longest = max(e.longest, took)
 			if failed {
 				e.failed++
 			}
@@ -109,7 +106,7 @@ func (f *figures) add(c *Call) {
 
 // late are the kinds of callers that have not been answered a request sent
 // after a time, by now.
-func (f *figures) late(since time.Duration) (kinds []Kind) {
+func (f *outcomes) late(since time.Duration) (kinds []Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.current {
@@ -119,4 +116,67 @@ func (f *figures) late(since time.Duration) (kinds []Kind) {
 	}
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
+}
+
+// Result is the report of a run.
+func (r *Run) Result() string {
+	var b strings.Builder
+	c := r.checker
+	ids, answers := c.Counts()
+	violations := c.Violations()
+	fmt.Fprintf(&b, "### %s, seed %d: %d violations\n\n", r.Store, r.Seed, len(violations))
+	done, notDone := r.figures.count()
+	commit, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	fmt.Fprintf(&b, "%v with %d faults, and %d that found nothing to take hold of; %d cores, commit %s.\n",
+		r.Duration, done, notDone, runtime.NumCPU(), strings.TrimSpace(string(commit)))
+	fmt.Fprintf(&b, "Checked: %d IDs in %d answers, and %d events.\n", ids, answers, c.events)
+	fmt.Fprintf(&b, "Late answers to raw requests: %d. Answers whose grant was not seen: %d. Parts of histories that porcupine saw: %d, undecided: %d.\n\n",
+		r.late.Load(), c.unknown, c.asked, c.undecided)
+	b.WriteString(r.figures.table())
+	for _, line := range slices.Concat(r.notes.list, violations) {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	return b.String()
+}
+
+// table is the figures as two tables.
+func (f *outcomes) table() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', tabwriter.Debug|tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(w, "callers\trequests\tIDs\tfailed\tlongest\t")
+	for _, k := range slices.Sorted(maps.Keys(f.kinds)) {
+		t := f.kinds[k]
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t\n", k, t.calls, t.ids, t.failed, t.longest.Round(ms))
+	}
+	_, _ = fmt.Fprintln(w, "\nfault\ttimes\trequests\tfailed\tlongest\trecovered, latest\t")
+	for _, k := range kinds {
+		var sum effect
+		times := 0
+		for _, e := range f.all {
+			if e.Kind == k.name && e.failure == nil {
+				times++
+				sum.calls, sum.failed = sum.calls+e.calls, sum.failed+e.failed
+				sum.longest, sum.recovered = max(sum.longest, e.longest), max(sum.recovered, e.recovered)
+			}
+		}
+		if times > 0 {
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t%v\t\n", k.name, times, sum.calls, sum.failed, sum.longest.Round(ms), sum.recovered.Round(ms))
+		}
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+// count is how many faults were done, and how many were not.
+func (f *outcomes) count() (done, notDone int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.all {
+		if e.failure != nil {
+			notDone++
+		}
+	}
+	return len(f.all) - notDone, notDone
 }

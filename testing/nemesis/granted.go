@@ -14,12 +14,12 @@ import (
 // not name the worker, but its IDs identify it.
 type Granted struct {
 	mu   sync.Mutex
-	tags map[string][]segment // they ascend
+	tags map[string][]grantedRange // they ascend
 }
 
-// segment is a range that was granted to a worker. A worker's adjacent segments
-// are joined.
-type segment struct {
+// grantedRange is a range that was granted to a worker. Ranges of a worker that
+// adjoin each other are joined.
+type grantedRange struct {
 	first, end int64
 	instance   string
 }
@@ -33,9 +33,9 @@ func (g *Granted) Add(grant loadmsg.Grant) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.tags == nil {
-		g.tags = make(map[string][]segment)
+		g.tags = make(map[string][]grantedRange)
 	}
-	s := segment{grant.First, grant.End, grant.Instance}
+	s := grantedRange{grant.First, grant.End, grant.Instance}
 	list := g.tags[grant.Tag]
 	i := sort.Search(len(list), func(i int) bool { return list[i].end > s.first })
 	if i < len(list) && list[i].first < s.end {
@@ -50,7 +50,7 @@ func (g *Granted) Add(grant loadmsg.Grant) error {
 }
 
 // join inserts a segment at a place, and joins it with those beside it.
-func join(list []segment, i int, s segment) []segment {
+func join(list []grantedRange, i int, s grantedRange) []grantedRange {
 	if i > 0 && list[i-1].end == s.first && list[i-1].instance == s.instance {
 		list[i-1].end = s.end
 		if i < len(list) && list[i].first == s.end && list[i].instance == s.instance {

@@ -19,7 +19,7 @@ import (
 type Call = history.Call
 
 // Kind is the caller's kind, and the IDs that it requests.
-type Kind = history.Kind
+type Kind = history.CallKind
 
 // The kinds of callers.
 const (
@@ -45,7 +45,7 @@ var ErrBrokenOff = errors.New("the history breaks off")
 // strict tags and snowflake IDs in order. It returns an error if the file is no
 // history, or unreadable. If the file is cut short, the error wraps
 // [ErrBrokenOff], and the checker has seen all of it.
-func CheckHistory(r io.Reader) (*Checker, error) {
+func CheckHistory(r io.Reader) (*Judge, error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
 		zip, err := gzip.NewReader(in)
@@ -58,7 +58,7 @@ func CheckHistory(r io.Reader) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := NewChecker(layout, nil)
+	c := NewJudge(layout, nil)
 	defer c.Finish()
 	var latest Call
 	for number := 2; ; number++ {
@@ -145,7 +145,7 @@ func parseCall(line string) (*Call, error) {
 }
 
 // Report summarizes the history that a checker has seen.
-func (c *Checker) Report() string {
+func (c *Judge) Report() string {
 	ids, answers := c.Counts()
 	return fmt.Sprintf("%d IDs in %d answers checked; %d violations", ids, answers, len(c.Violations()))
 }

@@ -14,21 +14,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/testing/freeport"
 )
-
-// openAPI finds a place for a worker to answer HTTP, which stays the same over
-// restarts. Callers reach it through a proxy of theirs.
-func (r *Run) openAPI() (address string, err error) {
-	port, err := freeport.Take()
-	if err != nil {
-		return "", err
-	}
-	address = fmt.Sprintf("127.0.0.1:%d", port)
-	link, err := r.links.Add("callers", address)
-	r.apis = append(r.apis, link)
-	return address, err
-}
 
 // balancer sends requests to the workers in turn, over connections that it
 // keeps, and tries the next worker when a worker refuses, is gone or is silent:

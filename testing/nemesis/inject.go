@@ -2,7 +2,6 @@ package nemesis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // patient is when a run stops to wait for service to come back: it only finds
@@ -107,7 +109,7 @@ func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
 		if strings.HasSuffix(f.Kind, "at a write") {
 			return r.beginWrite(f)
 		}
-		return "", func() error { return r.links.Mend(f.Victim) }, r.beginLink(f)
+		return r.disturb(f, f.Victim)
 	case partServers:
 		return r.beginServers(f)
 	default:
@@ -141,7 +143,7 @@ func (r *Run) beginProcess(f Fault) (note string, mend func() error, err error) 
 
 // terminate sends SIGTERM to a program. It is restarted when it has ended and
 // the fault is over.
-func (r *Run) terminate(p *Program) (mend func() error) {
+func (r *Run) terminate(p *Supervised) (mend func() error) {
 	result := make(chan error, 1)
 	go func() { result <- p.Terminate(endWithin) }()
 	return func() error {
@@ -155,27 +157,20 @@ func (r *Run) terminate(p *Program) (mend func() error) {
 }
 
 // freeze pauses a program, which cannot detect that.
-func freeze(p *Program) (mend func() error) {
-	run := p.Pause()
-	return func() error {
-		if run != nil {
-			run.Resume()
-		}
-		return nil
-	}
+func freeze(p *Supervised) (mend func() error) {
+	resume := p.Pause()
+	return func() error { resume(); return nil }
 }
 
 // stutter has a program run a tenth of the time.
-func stutter(p *Program) (mend func() error) {
+func stutter(p *Supervised) (mend func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			run := p.Pause()
+			resume := p.Pause()
 			sleep(ctx, 180*ms)
-			if run != nil {
-				run.Resume()
-			}
+			resume()
 			sleep(ctx, 20*ms)
 		}
 	})
@@ -200,28 +195,35 @@ func (r *Run) beginClock(f Fault) (note string, mend func() error, err error) {
 	return "by " + step.String(), mend, clock.Set(step, 0)
 }
 
-// Streams of a link: its owner sends upstream.
-const (
-	up   = "upstream"
-	down = "downstream"
-)
-
-func (r *Run) beginLink(f Fault) error {
+// disturb disturbs links, whose owners are the clients.
+func (r *Run) disturb(f Fault, owners ...string) (note string, mend func() error, err error) {
+	disturb := func(p *proxy.Proxy) { p.Lose(proxy.Both...) } // cut off, or silent
 	switch f.Kind {
 	case "connections cut":
-		r.links.Cut(f.Victim)
-		return nil
-	case "cut off":
-		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, up, down)
+		disturb = (*proxy.Proxy).Refuse
 	case "hears nothing":
-		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, down)
+		disturb = func(p *proxy.Proxy) { p.Lose(proxy.ToClient) }
 	case "says nothing":
-		return r.links.Disturb(f.Victim, "timeout", `"timeout": 0`, up)
+		disturb = func(p *proxy.Proxy) { p.Lose(proxy.ToServer) }
+	case "route one way":
+		note = []string{"to the server", "to the client"}[f.Size%2]
+		disturb = func(p *proxy.Proxy) { p.Lose(proxy.Both[f.Size%2]) }
 	case "slow link":
-		return r.links.Disturb(f.Victim, "latency", `"latency": 200, "jitter": 150`, up, down)
-	default: // narrow
-		return r.links.Disturb(f.Victim, "bandwidth", `"rate": 40`, up, down)
+		disturb = func(p *proxy.Proxy) { p.Delay(50*ms, 300*ms) }
+	case "route slow":
+		disturb = func(p *proxy.Proxy) { p.Delay(50*ms, 500*ms) }
+	case "narrow link":
+		disturb = func(p *proxy.Proxy) { p.Narrow(40_000) }
 	}
+	all := func(f func(*proxy.Proxy)) {
+		for _, owner := range owners {
+			for _, p := range r.links[owner] {
+				f(p)
+			}
+		}
+	}
+	all(disturb)
+	return note, func() error { all((*proxy.Proxy).Mend); return nil }, nil
 }
 
 func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) {
@@ -229,7 +231,7 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 	p := r.programs[f.Victim]
 	if strings.HasPrefix(f.Kind, "leader") {
 		// While servers fail, it may lack a leader, or no server answers.
-		err = waitFor(f.End-f.Begin+3*time.Second, "a leader", func() error { p, err = r.cluster.leader(f.Victim); return err })
+		err = natstest.Await(f.End-f.Begin+3*time.Second, "a leader", func() error { p, err = r.cluster.leader(f.Victim); return err })
 		if err != nil {
 			return "", nothing, err
 		}
@@ -259,14 +261,16 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 		return r.fillDisk(p)
 	case "register put back":
 		return r.beginPutBack()
+	case "server cut off":
+		return r.disturb(f, slices.DeleteFunc(slices.Clone(routes), func(route string) bool { return !strings.Contains(route, f.Victim) })...)
 	default:
-		return r.beginRoutes(f)
+		return r.disturb(f, f.Victim)
 	}
 }
 
 // fillDisk fills a server's disk. The server gives up JetStream then, so it is
 // started again when there is room.
-func (r *Run) fillDisk(p *Program) (note string, mend func() error, err error) {
+func (r *Run) fillDisk(p *Supervised) (note string, mend func() error, err error) {
 	if err := r.cluster.fill(p.Name); err != nil {
 		return "", nil, err
 	}
@@ -276,29 +280,6 @@ func (r *Run) fillDisk(p *Program) (note string, mend func() error, err error) {
 		p.Release()
 		return err
 	}, nil
-}
-
-func (r *Run) beginRoutes(f Fault) (note string, mend func() error, err error) {
-	disturbed := []string{f.Victim}
-	toxic, attributes, streams := "timeout", `"timeout": 0`, []string{up, down}
-	switch f.Kind {
-	case "server cut off":
-		disturbed = slices.DeleteFunc(slices.Clone(routes), func(route string) bool { return !strings.Contains(route, f.Victim) })
-	case "route one way":
-		streams = streams[f.Size%2 : f.Size%2+1]
-		note = streams[0]
-	case "route slow":
-		toxic, attributes = "latency", `"latency": 300, "jitter": 250`
-	}
-	for _, route := range disturbed {
-		err = errors.Join(err, r.links.Disturb(route, toxic, attributes, streams...))
-	}
-	return note, func() (err error) {
-		for _, route := range disturbed {
-			err = errors.Join(err, r.links.Mend(route))
-		}
-		return err
-	}, err
 }
 
 // sleep waits, and reports whether the context still lasts.

@@ -13,17 +13,17 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// Program is a program of the cast that is restarted when it ends, as a
+// Supervised is a program of the cast that is restarted when it ends, as a
 // supervisor does, unless a fault holds it down.
-type Program struct {
+type Supervised struct {
 	Name     string
-	settings process.Settings
+	settings process.Program
 	args     []string
-	ended    func(p *Program, code int) // called after an unrequested end
+	ended    func(p *Supervised, code int) // called after an unrequested end
 	log      *os.File
 
 	mu      sync.Mutex
-	running *process.Process
+	running *process.Running
 	held    int // faults that keep it from being started
 	extra   []string
 	changed chan struct{} // wakes the supervisor
@@ -35,13 +35,13 @@ type Program struct {
 const restartAfter = time.Second
 
 // startProgram starts a program, with its log in a folder.
-func startProgram(folder, name string, settings process.Settings, ended func(*Program, int), args ...string) (*Program, error) {
+func startProgram(folder, name string, settings process.Program, ended func(*Supervised, int), args ...string) (*Supervised, error) {
 	log, err := os.OpenFile(filepath.Join(folder, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	settings.Log = log
-	p := &Program{
+	p := &Supervised{
 		Name: name, settings: settings, args: args, ended: ended, log: log,
 		changed: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -50,7 +50,7 @@ func startProgram(folder, name string, settings process.Settings, ended func(*Pr
 }
 
 // supervise keeps the program running.
-func (p *Program) supervise() {
+func (p *Supervised) supervise() {
 	defer close(p.done)
 	for {
 		run, closing := p.next()
@@ -76,7 +76,7 @@ func (p *Program) supervise() {
 }
 
 // next starts the program unless it is held.
-func (p *Program) next() (run *process.Process, closing bool) {
+func (p *Supervised) next() (run *process.Running, closing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing || p.held > 0 {
@@ -95,7 +95,7 @@ func (p *Program) next() (run *process.Process, closing bool) {
 	return run, false
 }
 
-func (p *Program) wake() {
+func (p *Supervised) wake() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
@@ -103,7 +103,7 @@ func (p *Program) wake() {
 }
 
 // Hold keeps the program from being started, until Release.
-func (p *Program) Hold() *process.Process {
+func (p *Supervised) Hold() *process.Running {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held++
@@ -111,7 +111,7 @@ func (p *Program) Hold() *process.Process {
 }
 
 // Release ends a Hold. The environment contains extra from the next start.
-func (p *Program) Release(extra ...string) {
+func (p *Supervised) Release(extra ...string) {
 	p.mu.Lock()
 	p.held--
 	p.extra = extra
@@ -120,7 +120,7 @@ func (p *Program) Release(extra ...string) {
 }
 
 // Kill kills the program as a crash does and keeps it down until Release.
-func (p *Program) Kill() {
+func (p *Supervised) Kill() {
 	if run := p.Hold(); run != nil {
 		run.Kill()
 	}
@@ -128,7 +128,7 @@ func (p *Program) Kill() {
 
 // Terminate sends SIGTERM, and keeps the program down until Release. If the
 // program has not ended in time, Terminate kills it and returns an error.
-func (p *Program) Terminate(within time.Duration) error {
+func (p *Supervised) Terminate(within time.Duration) error {
 	run := p.Hold()
 	if run == nil {
 		return nil
@@ -145,28 +145,21 @@ func (p *Program) Terminate(within time.Duration) error {
 	}
 }
 
-// Signal sends a signal to the program if it runs, and returns it.
-func (p *Program) Signal(s syscall.Signal) *process.Process {
+// Pause stops the program if it runs, and returns when nothing of it runs any
+// more.
+func (p *Supervised) Pause() (resume func()) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running != nil {
-		p.running.Signal(s)
+	run := p.running
+	p.mu.Unlock()
+	if run == nil {
+		return func() {}
 	}
-	return p.running
-}
-
-// Pause stops the program if it runs, and returns it when nothing of it runs
-// any more.
-func (p *Program) Pause() *process.Process {
-	run := p.Signal(syscall.SIGSTOP)
-	if run != nil {
-		process.AwaitStopped(run.Cmd.Process.Pid)
-	}
-	return run
+	run.Pause()
+	return run.Resume
 }
 
 // Close kills the program for good.
-func (p *Program) Close() {
+func (p *Supervised) Close() {
 	p.mu.Lock()
 	p.closing = true
 	run := p.running
@@ -180,7 +173,7 @@ func (p *Program) Close() {
 }
 
 // lastWords is the last line of the program's own in its log.
-func (p *Program) lastWords() string {
+func (p *Supervised) lastWords() string {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil {
 		return err.Error()

@@ -26,10 +26,10 @@ func (r *Run) beginPutBack() (note string, mend func() error, err error) {
 	}
 	return "", func() error {
 		backup.Restore(r.T, r.cluster.conn)
-		return waitFor(patient, "all tags to be raised", func() error {
-			err := r.idworker("tag", "raise", "--all", "--yes")
+		return natstest.Await(patient, "all tags to be raised", func() error {
+			_, err := r.idworker("tag", "raise", "--all", "--yes")
 			if err != nil && strings.Contains(err.Error(), wrongClock) {
-				err = r.idworker("tag", "raise", "--all", "--yes", "--by", raisedBy)
+				_, err = r.idworker("tag", "raise", "--all", "--yes", "--by", raisedBy)
 			}
 			return err
 		})

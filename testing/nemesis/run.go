@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // Run is a run of the nemesis.
@@ -24,7 +27,7 @@ type Run struct {
 	work   string // removed at the end
 	folder string // kept after a violation
 	cast
-	evidence
+	trail
 }
 
 // now is the time since the run began.
@@ -34,39 +37,25 @@ func (r *Run) now() time.Duration { return time.Since(r.began) }
 // violations.
 func (r *Run) Execute(ctx context.Context) error {
 	r.Say("building")
-	if err := r.build(); err != nil {
-		return err
-	}
-	if err := r.startDatabase(); err != nil {
-		return err
-	}
+	r.build()
+	r.startDatabase()
 	defer r.close()
 	r.Say("starting")
-	if err := r.start(); err != nil {
-		return err
-	}
+	r.start()
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	checking, stopChecking := context.WithCancel(context.Background())
 	defer stopChecking()
-	events, err := r.startEvents(asking)
-	if err != nil {
-		return err
-	}
-	if err := r.startEnrichers(); err != nil {
-		return err
-	}
+	events := r.startEvents(asking)
+	r.startEnrichers()
 	var background sync.WaitGroup
 	background.Go(func() { r.checkAll(checking) })
 	reading, stopReading := context.WithCancel(context.Background())
 	defer stopReading()
 	background.Go(func() { events.read(reading) })
-	callers, err := r.startCallers(asking)
-	if err != nil {
-		return err
-	}
+	callers := r.startCallers(asking)
 	events.start()
-	err = waitFor(patient, "all kinds of callers to be answered", r.served)
+	err := natstest.Await(patient, "all kinds of callers to be answered", r.served)
 	if err == nil {
 		err = r.inject(ctx)
 	}
@@ -97,15 +86,11 @@ func (r *Run) served() error {
 var errUnserved = errors.New("not answered")
 
 // inTheEnd compares the final states.
-func (r *Run) inTheEnd(e *events) {
-	if err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*", "--json", "id"); err != nil {
+func (r *Run) inTheEnd(e *eventCheck) {
+	if _, err := r.idworker("enrich", "verify", "--from", sourceStream, "--filter", "orders.raw.*", "--to", "orders.ready.*", "--json", "id"); err != nil {
 		r.checker.Violation("enrich verify: %v", err)
 	}
-	for tag, next := range r.nextIDs() {
-		if highest := r.checker.Highest(tag); highest >= next {
-			r.checker.Violation("STORE: ID %d of %s was handed out, but the store begins at %d", highest, tag, next)
-		}
-	}
+	r.compareStore()
 	for name := range r.programs {
 		text, _ := os.ReadFile(filepath.Join(r.folder, name+".log"))
 		for _, bad := range []string{"DATA RACE", "\npanic: ", "\nfatal error: "} {
@@ -115,4 +100,31 @@ func (r *Run) inTheEnd(e *events) {
 		}
 	}
 	r.checker.events = int64(e.seen())
+}
+
+// compareStore checks that the store goes on above every ID of every tag.
+func (r *Run) compareStore() {
+	list, err := r.idworker("tag", "export")
+	if err != nil {
+		r.checker.Violation("tag export: %v", err)
+		return
+	}
+	found := 0
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		next, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			continue
+		}
+		found++
+		if highest := r.checker.Highest(fields[0]); highest >= next {
+			r.checker.Violation("STORE: ID %d of %s was handed out, but the store begins at %d", highest, fields[0], next)
+		}
+	}
+	if found == 0 {
+		r.checker.Violation("tag export lists nothing:\n%s", list)
+	}
 }

@@ -1,5 +1,7 @@
-// Package order checks histories of strict tags: requests with the times of
-// sending and receiving, and with their IDs.
+// Package order checks the IDs that tests get: none comes twice, and those of
+// strict tags ascend. [Ledger] takes IDs from any number of goroutines, [Check]
+// a history of strict tags: requests with the times of sending and receiving,
+// and with their IDs. Both use the checker of internal/history.
 //
 // The promise is about every two requests: if the first was answered before the
 // second was sent, all IDs of the first are below all IDs of the second, for
@@ -7,18 +9,13 @@
 // answered in either order. No ID comes twice, not even in overlapping
 // requests.
 //
-// [Check] covers all pairs in O(n log n). It goes through the requests in the
-// order of sending and keeps the highest ID received by then: a request
-// violates the order with some earlier request if and only if it violates it
-// with that ID. Nothing is sampled.
-//
-// [Linearizable] has porcupine, which shares no code with this package, find an
+// [Linearizable] has porcupine, which shares no code with that checker, find an
 // order of the requests that explains their answers. IDs may be skipped, so any
 // subset of a correct history is a correct history, and may be checked alone.
 //
-// Times come from the monotonic clock of the recording process: a time.Time
-// from time.Now has it. Sent is read before the request is sent, Received after
-// the answer has arrived, so a pair counts as ordered only if it was.
+// Times come from the monotonic clock of the recording process. Sent is read
+// before the request is sent, Received after the answer has arrived, so a pair
+// counts as ordered only if it was.
 //
 // Unanswered requests are not part of a history. Their IDs are skipped, or were
 // never seen.

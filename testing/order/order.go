@@ -5,97 +5,101 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"sync"
+	"testing"
 
+	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/store"
 )
 
-// Call is an answered request.
-type Call struct {
-	Tag            string
-	Sent, Received time.Time
-	Count          int64            // of IDs requested
-	Ranges         []messages.Range // in the order of the answer
+// kept bounds the faults that are reported.
+const kept = 10
+
+// Check returns the first faults of a history of strict tags.
+func Check(calls []history.Call) error {
+	checker := history.NewChecker(snowflake.Layout{})
+	var wrong []error
+	byReceived := func(a, b history.Call) int { return cmp.Compare(a.Received, b.Received) }
+	for _, c := range slices.SortedStableFunc(slices.Values(calls), byReceived) {
+		if c.Received < c.Sent {
+			return fmt.Errorf("NOT A HISTORY: %v was received before it was sent", &c)
+		}
+		wrong = append(wrong, checker.Check(&c, c.Tag)...)
+	}
+	return errors.Join(wrong[:min(kept, len(wrong))]...)
 }
 
-func (c Call) first() int64 { return c.Ranges[0].First }
-func (c Call) last() int64  { return c.Ranges[len(c.Ranges)-1].Last }
-
-func (c Call) String() string { return fmt.Sprintf("%v of %s", c.Ranges, c.Tag) }
-
-// Check returns an error for each tag and kind of fault in a history, with an
-// example.
-func Check(history []Call) error {
-	var errs []error
-	for _, c := range history {
-		if err := c.check(); err != nil {
-			return err // the rest of the checks rely on it
-		}
-	}
-	for _, calls := range byTag(history) {
-		errs = append(errs, checkOrder(calls), checkDistinct(calls))
-	}
-	return errors.Join(errs...)
+// Ledger records which IDs were handed out. The zero value is empty.
+type Ledger struct {
+	mu      sync.Mutex
+	checker *history.Checker
+	wrong   []error
+	len     int
+	tags    map[string]issued
 }
 
-// check checks an answer alone: ascending IDs from 1, as many as requested. The
-// type bounds the highest ID.
-func (c Call) check() error {
-	before, n := int64(0), int64(0)
-	for _, r := range c.Ranges {
-		if r.First <= before || r.Last < r.First {
-			return fmt.Errorf("NOT A REPLY: %v: not ascending from 1", c)
-		}
-		before, n = r.Last, n+r.Last-r.First+1
+// issued are the IDs of a tag.
+type issued struct{ sum, end int64 }
+
+// Add records IDs of a tag, n of which were requested.
+func (l *Ledger) Add(tag string, n int64, ranges ...messages.Range) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.checker == nil {
+		l.checker, l.tags = history.NewChecker(snowflake.Layout{}), make(map[string]issued)
 	}
-	if n != c.Count || n == 0 {
-		return fmt.Errorf("NOT A REPLY: %v: %d IDs, asked for %d", c, n, c.Count)
+	if wrong := l.checker.Check(&history.Call{Kind: history.Batch, Tag: tag, Count: n, Ranges: ranges}, ""); len(l.wrong) < kept {
+		l.wrong = append(l.wrong, wrong...)
 	}
-	if c.Received.Before(c.Sent) {
-		return fmt.Errorf("NOT A HISTORY: %v was received %v before it was sent", c, c.Sent.Sub(c.Received))
+	had := l.tags[tag]
+	for _, r := range ranges {
+		had = issued{had.sum + r.Len(), max(had.end, r.Last+1)}
 	}
-	return nil
+	l.tags[tag] = had
+	l.len++
 }
 
-func byTag(history []Call) map[string][]Call {
-	tags := make(map[string][]Call)
-	for _, c := range history {
-		tags[c.Tag] = append(tags[c.Tag], c)
-	}
-	return tags
+// AddSegment records a segment that was reserved with a step.
+func (l *Ledger) AddSegment(tag string, step int64, s store.Segment) {
+	l.Add(tag, step, messages.Range{First: s.First, Last: s.End - 1})
 }
 
-// checkOrder compares each call with the highest ID received before it was
-// sent.
-func checkOrder(calls []Call) error {
-	bySent := slices.SortedFunc(slices.Values(calls), func(a, b Call) int { return a.Sent.Compare(b.Sent) })
-	byReceived := slices.SortedFunc(slices.Values(calls), func(a, b Call) int { return a.Received.Compare(b.Received) })
-	var highest *Call
-	for _, c := range bySent {
-		for len(byReceived) > 0 && byReceived[0].Received.Before(c.Sent) {
-			if highest == nil || byReceived[0].last() > highest.last() {
-				highest = &byReceived[0]
-			}
-			byReceived = byReceived[1:]
-		}
-		if highest != nil && c.first() <= highest.last() {
-			return fmt.Errorf("NOT ASCENDING: %v, sent %v after %v had been received", c, c.Sent.Sub(highest.Received), *highest)
-		}
-	}
-	return nil
+// Len is how often IDs were added.
+func (l *Ledger) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.len
 }
 
-// checkDistinct finds ranges that overlap.
-func checkDistinct(calls []Call) error {
-	var ranges []messages.Range
-	for _, c := range calls {
-		ranges = append(ranges, c.Ranges...)
+// Check fails the test for IDs that came twice, or not as requested.
+func (l *Ledger) Check(t testing.TB) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, wrong := range l.wrong {
+		t.Error(wrong)
 	}
-	slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
-	for i := 1; i < len(ranges); i++ {
-		if ranges[i].First <= ranges[i-1].Last {
-			return fmt.Errorf("DUPLICATE: %v and %v of %s", ranges[i-1], ranges[i], calls[0].Tag)
-		}
-	}
-	return nil
+}
+
+// Forgive forgets faults so far, which a test expects.
+func (l *Ledger) Forgive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrong = nil
+}
+
+// End is the number above the tag's highest ID, or 0 if it has none.
+func (l *Ledger) End(tag string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tags[tag].end
+}
+
+// Sum is the number of the tag's IDs.
+func (l *Ledger) Sum(tag string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tags[tag].sum
 }

@@ -13,7 +13,7 @@ import (
 
 // database is a server that pages find at its usual address.
 type database struct {
-	server    *dbtest.Server
+	server    *dbtest.Instance
 	address   string
 	listening bool
 }

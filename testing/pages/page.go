@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Page is a parsed page.
-type Page struct {
+// Document is a parsed page.
+type Document struct {
 	Name    string // its path in the repository
 	Blocks  []Block
 	Links   []Link
@@ -43,18 +43,18 @@ var (
 )
 
 // Parse reads a page.
-func Parse(name, text string) Page {
-	p := parser{Page: Page{Name: name}}
+func Parse(name, text string) Document {
+	p := parser{Document: Document{Name: name}}
 	for i, line := range strings.Split(text, "\n") {
 		p.line(i+1, line)
 	}
 	p.closeIndented()
-	return p.Page
+	return p.Document
 }
 
 // parser reads a page line by line.
 type parser struct {
-	Page
+	Document
 	open      *Block // the block that is being read
 	margin    int    // indentation of its fence; -1 for a block without a fence
 	next      Block  // the next block's settings, from comments

@@ -12,7 +12,7 @@ import (
 )
 
 // read returns the README and all pages.
-func read(t *testing.T) (pages []Page) {
+func read(t *testing.T) (pages []Document) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
 	if err != nil {
@@ -29,7 +29,7 @@ func read(t *testing.T) (pages []Page) {
 	return pages
 }
 
-func parse(t *testing.T, file string) Page {
+func parse(t *testing.T, file string) Document {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {

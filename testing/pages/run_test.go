@@ -31,7 +31,7 @@ func TestPages(t *testing.T) {
 func runnable(b Block) bool { return b.NotRun == "" && b.HasCommands() }
 
 // follow types the commands of a page.
-func follow(t *testing.T, p Page, k kit) {
+func follow(t *testing.T, p Document, k kit) {
 	t.Helper()
 	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1, dbs: map[string]*database{}}
 	for _, b := range p.Blocks {
@@ -64,7 +64,7 @@ func follow(t *testing.T, p Page, k kit) {
 // reader follows a page.
 type reader struct {
 	t         *testing.T
-	page      Page
+	page      Document
 	kit       kit
 	home      string
 	env       []string
@@ -223,7 +223,7 @@ func text(lines []string) string { return "\t" + strings.Join(lines, "\n\t") }
 var port = regexp.MustCompile(`\b(?:127\.0\.0\.1|localhost):(\d+)\b`)
 
 // needPorts skips a page whose ports are not free.
-func needPorts(t *testing.T, p Page) {
+func needPorts(t *testing.T, p Document) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(repository, p.Name))
 	if err != nil {

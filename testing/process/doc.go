@@ -2,6 +2,7 @@
 // nats-server and variants of them. Processes end with the test process, even
 // if that is killed.
 //
-// It does not use [testing.TB]: tests that inject faults from goroutines of
-// their own cannot end a test there, so everything returns errors.
+// [Program.Start] is for a test's own goroutine. [Program.Launch] and
+// [Program.Run] return errors: a goroutine that injects faults cannot end a
+// test.
 package process

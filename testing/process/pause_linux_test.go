@@ -32,7 +32,7 @@ func cpuTime(t *testing.T, pid int) (ticks int) {
 // TestPause: a busy process uses no CPU time when Pause has returned, and does
 // again when it is resumed.
 func TestPause(t *testing.T) {
-	p, err := process.Settings{Binary: "/bin/sh"}.Launch("-c", "while :; do :; done")
+	p, err := process.Program{Binary: "/bin/sh"}.Launch("-c", "while :; do :; done")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,21 +5,24 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 )
 
-// Settings describe a process's start, apart from its arguments.
-type Settings struct {
+// Program is a program, and how it is started, apart from its arguments.
+type Program struct {
 	Binary string
 	Dir    string // working directory
 	Stdin  string
 	Env    []string  // NAME=value, in addition to NeutralEnv
-	Log    io.Writer // for stderr; nil: Process.Stderr
+	Log    io.Writer // for stderr; nil: Running.Stderr
 }
 
-// Process is a program that was started.
-type Process struct {
+// Running is a program that was started, also when it has ended.
+type Running struct {
 	Cmd    *exec.Cmd
 	Stdout Text
 	Stderr Text
@@ -27,8 +30,8 @@ type Process struct {
 }
 
 // Launch starts a process.
-func (s Settings) Launch(args ...string) (*Process, error) {
-	p := &Process{Ended: make(chan struct{})}
+func (s Program) Launch(args ...string) (*Running, error) {
+	p := &Running{Ended: make(chan struct{})}
 	p.Cmd = exec.Command(s.Binary, args...)
 	p.Cmd.Dir = s.Dir
 	p.Cmd.Env = append(NeutralEnv(), s.Env...)
@@ -48,17 +51,37 @@ func (s Settings) Launch(args ...string) (*Process, error) {
 	return p, nil
 }
 
+// runsWithin bounds the time of a command. It finds hangs.
+const runsWithin = 4 * time.Minute
+
+// Run runs a command to its end. The error has the output of one that fails.
+func (s Program) Run(args ...string) (*Running, error) {
+	p, err := s.Launch(args...)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.Ended:
+	case <-time.After(runsWithin):
+		p.Kill()
+	}
+	if !p.Cmd.ProcessState.Success() {
+		err = fmt.Errorf("%s %s: %v\n%s%s", s.Binary, strings.Join(args, " "), p.Cmd.ProcessState, p.Stdout.Tail(), p.Stderr.Tail())
+	}
+	return p, err
+}
+
 // Signal sends a signal, which does nothing if the process has ended.
-func (p *Process) Signal(s syscall.Signal) { _ = p.Cmd.Process.Signal(s) }
+func (p *Running) Signal(s syscall.Signal) { _ = p.Cmd.Process.Signal(s) }
 
 // Kill ends the process the way a crash does, and returns when it is gone.
-func (p *Process) Kill() {
+func (p *Running) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.Ended
 }
 
 // HasEnded reports whether the process is gone.
-func (p *Process) HasEnded() bool {
+func (p *Running) HasEnded() bool {
 	select {
 	case <-p.Ended:
 		return true
@@ -76,4 +99,36 @@ func NeutralEnv() (env []string) {
 		}
 	}
 	return env
+}
+
+// Pause stops the process, and returns when none of its threads runs any more:
+// on a busy machine a thread may do a lot of work before the signal stops it.
+// It does nothing if the process has ended.
+func (p *Running) Pause() {
+	p.Signal(syscall.SIGSTOP)
+	AwaitStopped(p.Cmd.Process.Pid)
+}
+
+// Resume lets a paused process go on.
+func (p *Running) Resume() { p.Signal(syscall.SIGCONT) }
+
+// spawn runs a function on the thread that starts all processes. The kernel
+// kills a process when the thread that started it ends, not when the process
+// does, so this thread has to stay.
+var spawn = sync.OnceValue(func() chan<- func() {
+	functions := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range functions {
+			f()
+		}
+	}()
+	return functions
+})
+
+// start starts a command on that thread.
+func start(cmd *exec.Cmd) error {
+	result := make(chan error)
+	spawn() <- func() { result <- cmd.Start() }
+	return <-result
 }

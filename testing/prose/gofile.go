@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-func (r *report) goFile(name, text string) {
+func (r *findings) goFile(name, text string) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, name, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -25,12 +25,43 @@ func (r *report) goFile(name, text string) {
 	for _, group := range parsed.Comments {
 		r.comment(files, group, lines)
 	}
-	if !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "testing/") {
+	if strings.HasSuffix(name, "_test.go") {
+		return
+	}
+	for _, d := range parsed.Decls {
+		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.TYPE {
+			r.types(files, d.Specs)
+		}
+	}
+	if !strings.HasPrefix(name, "testing/") {
 		ast.Inspect(parsed, func(n ast.Node) bool { r.node(files, n); return true })
 	}
 }
 
-func (r *report) comment(files *token.FileSet, group *ast.CommentGroup, lines []string) {
+// types collects the exported types by name, except aliases.
+func (r *findings) types(files *token.FileSet, specs []ast.Spec) {
+	for _, spec := range specs {
+		t, ok := spec.(*ast.TypeSpec)
+		if !ok || !t.Name.IsExported() || t.Assign != token.NoPos || everyPackageHas[t.Name.Name] {
+			continue
+		}
+		at := place(files.Position(t.Pos()))
+		if first, found := r.typeAt[t.Name.Name]; found {
+			r.fault(at, "type %s is also at %s; one name, one thing", t.Name.Name, first)
+			continue
+		}
+		if r.typeAt == nil {
+			r.typeAt = make(map[string]string)
+		}
+		r.typeAt[t.Name.Name] = at
+	}
+}
+
+// everyPackageHas are names that mean the same in each package: what it is
+// given, and what it counts.
+var everyPackageHas = map[string]bool{"Config": true, "Figures": true}
+
+func (r *findings) comment(files *token.FileSet, group *ast.CommentGroup, lines []string) {
 	prose := group.Text() // without directives
 	r.commentWords += words(prose)
 	for i, rate := range rates {
@@ -51,7 +82,7 @@ func (r *report) comment(files *token.FileSet, group *ast.CommentGroup, lines []
 }
 
 // node finds the strings of a program that people read, by how they are used.
-func (r *report) node(files *token.FileSet, n ast.Node) {
+func (r *findings) node(files *token.FileSet, n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Field:
 		if n.Tag == nil {
@@ -90,7 +121,7 @@ func (r *report) node(files *token.FileSet, n ast.Node) {
 
 var isLevel = map[string]bool{"Debug": true, "Info": true, "Warn": true, "Error": true, "DPanic": true, "Fatal": true}
 
-func (r *report) message(to *[]message, at, text string) {
+func (r *findings) message(to *[]message, at, text string) {
 	*to = append(*to, message{at, text})
 	r.banned(at, text)
 }

@@ -19,7 +19,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	var r report
+	var r findings
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -53,13 +53,14 @@ func tracked(paths []string) ([]string, error) {
 	return slices.Compact(files), nil
 }
 
-// A report collects measures and faults of the files that it reads.
-type report struct {
+// findings collects measures and faults of the files that it reads.
+type findings struct {
 	faults                   []string
 	commentWords             int
 	commentLines, wide       int
 	counts                   [10]int // of rates
 	pageWords                int
+	typeAt                   map[string]string // exported, by name
 	logs, errors, help       []message
 	sentences, longSentences int
 }
@@ -69,11 +70,11 @@ type message struct {
 	at, text string
 }
 
-func (r *report) fault(at, format string, args ...any) {
+func (r *findings) fault(at, format string, args ...any) {
 	r.faults = append(r.faults, at+": "+fmt.Sprintf(format, args...))
 }
 
-func (r *report) file(name, text string) {
+func (r *findings) file(name, text string) {
 	switch {
 	case strings.HasPrefix(name, "testing/prose/"): // lists the words that are banned
 	case strings.HasSuffix(name, ".go"):
@@ -87,7 +88,7 @@ func (r *report) file(name, text string) {
 	}
 }
 
-func (r *report) banned(at, text string) {
+func (r *findings) banned(at, text string) {
 	for _, b := range never {
 		if found := b.expression.FindString(text); found != "" {
 			r.fault(at, "%q: %s", found, b.instead)
@@ -97,7 +98,7 @@ func (r *report) banned(at, text string) {
 
 // judge compares measures with their limits; the whole repository has limits that
 // a part does not have.
-func (r *report) judge(whole bool) {
+func (r *findings) judge(whole bool) {
 	for i, rate := range rates {
 		if got := r.per10000(i); got > rate.limit && whole {
 			r.fault("comments", "%s: %.1f in 10,000 words, at most %v", rate.name, got, rate.limit)
@@ -117,11 +118,11 @@ func (r *report) judge(whole bool) {
 	}
 }
 
-func (r *report) per10000(rate int) float64 {
+func (r *findings) per10000(rate int) float64 {
 	return 10000 * float64(r.counts[rate]) / float64(max(r.commentWords, 1))
 }
 
-func (r *report) measures(out *os.File) {
+func (r *findings) measures(out *os.File) {
 	fmt.Fprintf(out, "%d words of comment; in 10,000:", r.commentWords)
 	for i, rate := range rates {
 		fmt.Fprintf(out, " %s %.1f;", rate.name, r.per10000(i))
@@ -133,7 +134,7 @@ func (r *report) measures(out *os.File) {
 		len(r.logs), median(r.logs), len(r.errors), median(r.errors), len(r.help), median(r.help))
 }
 
-func (r *report) texts(out *os.File) {
+func (r *findings) texts(out *os.File) {
 	for _, kind := range []struct {
 		name     string
 		messages []message

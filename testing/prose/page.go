@@ -15,7 +15,7 @@ var (
 // generated begins a page that a program writes. No limit of length holds for it.
 const generated = "<!-- Code generated "
 
-func (r *report) page(name, text string) {
+func (r *findings) page(name, text string) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	made := strings.HasPrefix(text, generated)
 	limit := pageLines
@@ -75,7 +75,7 @@ func (r *report) page(name, text string) {
 var isItem = regexp.MustCompile(`^(?:[-*]|\d+\.) `)
 
 // prose checks one paragraph.
-func (r *report) prose(at, text string) {
+func (r *findings) prose(at, text string) {
 	if text == "" {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/history"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/order"
@@ -37,7 +38,7 @@ func subject(kind string) string {
 
 // request is a request and its outcome. An empty outcome is an answer with IDs.
 type request struct {
-	order.Call
+	history.Call
 	region, phase, outcome string
 }
 
@@ -46,7 +47,8 @@ type request struct {
 type callers struct {
 	t     testing.TB
 	phase atomic.Pointer[string]
-	began time.Time // of the phase
+	zero  time.Time     // of the times of requests
+	began time.Duration // of the phase
 
 	mu       sync.Mutex
 	requests []request
@@ -57,7 +59,7 @@ type callers struct {
 }
 
 func newCallers(t testing.TB) *callers {
-	c := &callers{t: t, stop: make(chan struct{})}
+	c := &callers{t: t, zero: time.Now(), stop: make(chan struct{})}
 	c.enter("start")
 	t.Cleanup(c.finish)
 	return c
@@ -66,13 +68,13 @@ func newCallers(t testing.TB) *callers {
 // enter begins a phase, by which figures are listed.
 func (c *callers) enter(phase string) {
 	c.phase.Store(&phase)
-	c.began = time.Now()
+	c.began = time.Since(c.zero)
 }
 
 // since logs the time since the phase began.
 func (c *callers) since(what string) {
 	c.t.Helper()
-	c.t.Logf("%s: %s after %v", *c.phase.Load(), what, time.Since(c.began).Round(time.Millisecond))
+	c.t.Logf("%s: %s after %v", *c.phase.Load(), what, (time.Since(c.zero) - c.began).Round(time.Millisecond))
 }
 
 // start starts a caller of each kind in a region, with a connection of its own.
@@ -99,11 +101,11 @@ func (c *callers) call(conn *nats.Conn, region, kind string, batch int64) {
 			return
 		case <-tick.C:
 		}
-		r := request{Call: order.Call{Tag: kind, Count: batch}, region: region, phase: *c.phase.Load()}
+		r := request{Call: history.Call{Tag: kind, Count: batch}, region: region, phase: *c.phase.Load()}
 		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
-		r.Sent = time.Now()
+		r.Sent = time.Since(c.zero)
 		reply, err := conn.RequestWithContext(ctx, subject(kind), messages.EncodeCount(batch))
-		r.Received = time.Now()
+		r.Received = time.Since(c.zero)
 		cancel()
 		if err == nil {
 			r.Ranges, err = messages.DecodeReply(reply, batch)
@@ -139,14 +141,14 @@ func (c *callers) finish() {
 
 // ended returns the requests with an outcome that were sent at or after a time,
 // the latest first.
-func (c *callers) ended(since time.Time, region, kind, outcome string) (found []request) {
+func (c *callers) ended(since time.Duration, region, kind, outcome string) (found []request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range slices.Backward(c.requests) {
-		if r.Received.Before(since) {
+		if r.Received < since {
 			break // all others were received even earlier
 		}
-		if r.region == region && r.Tag == kind && r.outcome == outcome && !r.Sent.Before(since) {
+		if r.region == region && r.Tag == kind && r.outcome == outcome && r.Sent >= since {
 			found = append(found, r)
 		}
 	}
@@ -156,7 +158,7 @@ func (c *callers) ended(since time.Time, region, kind, outcome string) (found []
 // answers waits for so many further answers of each kind in a region.
 func (c *callers) answers(n int, region string, kinds ...string) {
 	c.t.Helper()
-	now := time.Now()
+	now := time.Since(c.zero)
 	for _, kind := range kinds {
 		natstest.Eventually(c.t, fmt.Sprintf("%d answers with %s IDs in %s", n, kind, region), func() bool {
 			return len(c.ended(now, region, kind, "")) >= n
@@ -175,7 +177,7 @@ func (c *callers) sees(region, kind, outcome string) {
 	})
 	first := found[len(found)-1]
 	c.t.Logf("%s: first %q for %s in %s after %v", *c.phase.Load(), cmp.Or(outcome, "answer"), kind, region,
-		first.Received.Sub(c.began).Round(time.Millisecond))
+		(first.Received - c.began).Round(time.Millisecond))
 }
 
 // check stops the callers, and checks all of their IDs.
@@ -183,11 +185,8 @@ func (c *callers) check() {
 	c.t.Helper()
 	c.finish()
 	c.log()
-	var history []order.Call
-	ids := make(map[string]map[int64]request) // by kind
-	for _, kind := range kinds {
-		ids[kind] = make(map[int64]request)
-	}
+	var ledger order.Ledger
+	var ordered []history.Call
 	for _, r := range c.requests {
 		if strings.HasPrefix(r.outcome, "WRONG") {
 			c.t.Errorf("%s in %s, %s: %s", r.Tag, r.region, r.phase, r.outcome)
@@ -195,20 +194,16 @@ func (c *callers) check() {
 		if r.outcome != "" {
 			continue
 		}
+		ledger.Add(r.Tag, r.Count, r.Ranges...)
 		if r.Tag == strict {
-			history = append(history, r.Call)
-		}
-		for id := range messages.IDs(r.Ranges) {
-			if before, twice := ids[r.Tag][id]; twice {
-				c.t.Fatalf("DUPLICATE: %d of %s in %s (%s) and in %s (%s)", id, r.Tag, before.region, before.phase, r.region, r.phase)
-			}
-			ids[r.Tag][id] = r
+			ordered = append(ordered, r.Call)
 		}
 	}
-	if err := order.Check(history); err != nil {
+	ledger.Check(c.t)
+	if err := order.Check(ordered); err != nil {
 		c.t.Error(err)
 	}
-	c.t.Logf("checked %d trend, %d strict and %d snowflake IDs", len(ids[trend]), len(ids[strict]), len(ids[snowflake]))
+	c.t.Logf("checked %d trend, %d strict and %d snowflake IDs", ledger.Sum(trend), ledger.Sum(strict), ledger.Sum(snowflake))
 }
 
 // log logs the figures of each phase, region and kind, in the order of their
@@ -220,7 +215,7 @@ func (c *callers) log() {
 		requests int
 		failed   map[string]int
 		wait     time.Duration
-		last     time.Time // of an answer
+		last     time.Duration // of an answer
 		gap      time.Duration
 	}
 	var rows []row
@@ -234,8 +229,8 @@ func (c *callers) log() {
 			rows = append(rows, key)
 		}
 		f.requests++
-		f.wait = max(f.wait, r.Received.Sub(r.Sent))
-		f.gap = max(f.gap, r.Received.Sub(f.last))
+		f.wait = max(f.wait, r.Received-r.Sent)
+		f.gap = max(f.gap, r.Received-f.last)
 		if r.outcome == "" {
 			f.last = r.Received
 		} else {

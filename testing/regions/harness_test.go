@@ -5,11 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
 )
 
@@ -43,46 +40,25 @@ func buildAndRun(m *testing.M) int {
 
 // program is a running process, which ends with its test.
 type program struct {
-	*proc.Process
-	t    testing.TB
-	name string
+	*proc.Running
+	t testing.TB
 }
 
-func launch(t testing.TB, name, binary string, env []string, args ...string) *program {
+func launch(t testing.TB, binary string, env []string, args ...string) *program {
 	t.Helper()
-	run, err := proc.Settings{Binary: binary, Env: env}.Launch(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{run, t, name}
-	t.Cleanup(func() {
-		p.Kill()
-		if t.Failed() {
-			t.Logf("%s logged:\n%s", name, p.Stderr.Tail())
-		}
-	})
-	return p
+	return &program{proc.Program{Binary: binary, Env: env}.Start(t, args...), t}
 }
 
-// logs waits until the process has logged a text, or ended.
+// logs waits until the process has logged a text.
 func (p *program) logs(text string) {
 	p.t.Helper()
-	natstest.Eventually(p.t, p.name+" logs "+text, func() bool {
-		return p.HasEnded() || strings.Contains(p.Stderr.String(), text)
-	})
-	if !strings.Contains(p.Stderr.String(), text) {
-		p.t.Fatalf("%s ended before it logged %q:\n%s", p.name, text, p.Stderr.Tail())
-	}
+	p.AwaitLog(p.t, text)
 }
 
 // stop ends the process by SIGTERM.
 func (p *program) stop() {
 	p.t.Helper()
-	p.Signal(syscall.SIGTERM)
-	natstest.Eventually(p.t, p.name+" ends", p.HasEnded)
-	if code := p.Cmd.ProcessState.ExitCode(); code != 0 {
-		p.t.Errorf("%s: exit code %d after SIGTERM", p.name, code)
-	}
+	p.Stop(p.t)
 }
 
 func readFile(t testing.TB, path ...string) string {

@@ -109,8 +109,8 @@ func TestCut(t *testing.T) {
 		how   string
 		begin func()
 	}{
-		{gatewayLink, s.b, "cut", func() { s.links.Cut(gatewayLink) }},
-		{leafLink, s.edge, "cut", func() { s.links.Cut(leafLink) }},
+		{gatewayLink, s.b, "cut", func() { s.cut(gatewayLink) }},
+		{leafLink, s.edge, "cut", func() { s.cut(leafLink) }},
 		{gatewayLink, s.b, "frozen", func() { s.freeze(gatewayLink) }},
 		{leafLink, s.edge, "frozen", func() { s.freeze(leafLink) }},
 	} {
@@ -151,9 +151,7 @@ func TestCut(t *testing.T) {
 		}
 
 		c.enter(cut.link + " healed after " + cut.how)
-		if err := s.links.Mend(cut.link); err != nil {
-			t.Fatal(err)
-		}
+		s.mend(cut.link)
 		for _, kind := range kinds {
 			c.sees(cut.far.name, kind, "")
 		}
@@ -161,7 +159,7 @@ func TestCut(t *testing.T) {
 			c.answers(50, r.name, kinds...)
 		}
 		for _, m := range append(p.b, p.edge...) {
-			natstest.Eventually(t, m.name+" has a worker ID again", func() bool { return m.metric("idworker_lease_held", "") == 1 })
+			natstest.Eventually(t, m.Name()+" has a worker ID again", func() bool { return m.metric("idworker_lease_held", "") == 1 })
 		}
 		c.since("worker IDs again")
 	}
@@ -189,11 +187,9 @@ func TestDatacenters(t *testing.T) {
 		c.answers(200, s.edge.name, snowflake)
 	}
 	issue("linked")
-	s.links.Cut(leafLink)
+	s.cut(leafLink)
 	issue("cut")
-	if err := s.links.Mend(leafLink); err != nil {
-		t.Fatal(err)
-	}
+	s.mend(leafLink)
 	issue("healed")
 	c.check()
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/nemesis"
 	"github.com/idworker/idworker/testing/pages"
+	"github.com/idworker/idworker/testing/proxy"
 )
 
 // leaseTTL is the least that idworker allows.
@@ -43,7 +43,7 @@ type region struct {
 // the domain edge.
 type site struct {
 	t           testing.TB
-	links       *nemesis.Links
+	links       map[string][]*proxy.Proxy
 	dir         string
 	pages       map[string]string // files of docs/regions.md
 	a, b, edge  *region
@@ -54,8 +54,7 @@ const secret = "secret-of-"
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{t: t, links: nemesis.NewLinks(), dir: t.TempDir(), pages: make(map[string]string)}
-	t.Cleanup(s.links.Close)
+	s := &site{t: t, links: make(map[string][]*proxy.Proxy), dir: t.TempDir(), pages: make(map[string]string)}
 	for _, b := range pages.Parse("docs/regions.md", readFile(t, "../../docs/regions.md")).Blocks {
 		if b.File != "" {
 			s.pages[b.File] = strings.Join(b.Lines, "\n") + "\n"
@@ -64,19 +63,12 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
-}
-
 // behind returns the address of a proxy in front of an address.
 func (s *site) behind(link, address string) string {
 	s.t.Helper()
-	proxy, err := s.links.Add(link, address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return proxy
+	p := proxy.Start(s.t, address)
+	s.links[link] = append(s.links[link], p)
+	return p.Addr()
 }
 
 // list is a list of URLs, as a variable of a configuration file.
@@ -99,7 +91,7 @@ func (s *site) start(name string, files map[string]string, main string, envs [][
 		writeFile(s.t, filepath.Join(dir, file), text)
 	}
 	for i, env := range envs {
-		address := freeAddress(s.t)
+		address := freeport.Address(s.t)
 		host, port, _ := strings.Cut(address, ":")
 		env = append(env, "IDS_NATS_DATA="+s.t.TempDir(), "IDS_SYS_PASSWORD="+secret+"sys", "IDS_LISTEN="+address,
 			fmt.Sprintf("IDS_SERVER_NAME=%s-%d", name, i+1))
@@ -107,7 +99,7 @@ func (s *site) start(name string, files map[string]string, main string, envs [][
 			env = append(env, u.PasswordVariable()+"="+secret+u.Name)
 		}
 		r.addresses = append(r.addresses, address)
-		r.servers = append(r.servers, launch(s.t, fmt.Sprintf("nats-server %s-%d", name, i+1), natsServer, env,
+		r.servers = append(r.servers, launch(s.t, natsServer, env,
 			"-c", filepath.Join(dir, main), "-a", host, "-p", port))
 	}
 	for _, server := range r.servers {
@@ -146,7 +138,7 @@ func (s *site) startGateways(serversOfA, serversOfB int) {
 			files["leaf-hub.conf"] = s.pages["leaf-hub.conf"]
 			main += "include leaf-hub.conf\n"
 			for i := range envs {
-				leaf := freeAddress(s.t)
+				leaf := freeport.Address(s.t)
 				envs[i] = append(envs[i], "IDS_LEAF_LISTEN="+leaf)
 				s.leafProxies = append(s.leafProxies, s.behind(leafLink, leaf))
 			}
@@ -198,21 +190,17 @@ func (s *site) startEdge() {
 func addresses(t testing.TB, n int) (all []string) {
 	t.Helper()
 	for range n {
-		all = append(all, freeAddress(t))
+		all = append(all, freeport.Address(t))
 	}
 	return all
 }
 
-func userNamed(name string) natsconf.User {
-	for _, u := range natsconf.Users() {
-		if u.Name == name {
-			return u
-		}
-	}
+// userNamed is a user of nats.conf, or of the edge.
+func userNamed(name string) natsconf.ConfUser {
 	if name == "far" {
-		return userNamed("worker")
+		name = "worker"
 	}
-	panic("no user " + name)
+	return natsconf.UserNamed(name)
 }
 
 // urls are the servers of a region, with a user.
@@ -248,9 +236,9 @@ type member struct {
 // launch starts a process of a user.
 func (r *region) launch(user string, args ...string) *member {
 	r.t.Helper()
-	address := freeAddress(r.t)
+	address := freeport.Address(r.t)
 	args = append([]string{"serve", "--http", address}, args...)
-	return &member{launch(r.t, "idworker in "+r.name+": "+strings.Join(args, " "), idworker, r.env(user), args...), address}
+	return &member{launch(r.t, idworker, r.env(user), args...), address}
 }
 
 // serve starts a process, and returns when it serves.
@@ -266,7 +254,7 @@ func (r *region) must(user string, args ...string) string {
 	r.t.Helper()
 	var p *program
 	natstest.Eventually(r.t, "idworker "+strings.Join(args, " ")+" succeeds", func() bool {
-		p = launch(r.t, "idworker "+strings.Join(args, " "), idworker, r.env(user), args...)
+		p = launch(r.t, idworker, r.env(user), args...)
 		<-p.Ended
 		return p.Cmd.ProcessState.ExitCode() == 0
 	})
@@ -313,10 +301,19 @@ func mkdir(t testing.TB, path string) {
 	}
 }
 
-// freeze makes a link forward nothing, while its connections stay open.
-func (s *site) freeze(link string) {
-	s.t.Helper()
-	if err := s.links.Disturb(link, "timeout", `"timeout": 0`, "upstream", "downstream"); err != nil {
-		s.t.Fatal(err)
+// on does something to all proxies of a link.
+func (s *site) on(link string, do func(*proxy.Proxy)) {
+	for _, p := range s.links[link] {
+		do(p)
 	}
 }
+
+// cut cuts a link, until mend.
+func (s *site) cut(link string) { s.on(link, (*proxy.Proxy).Refuse) }
+
+// freeze makes a link forward nothing, while its connections stay open.
+func (s *site) freeze(link string) {
+	s.on(link, func(p *proxy.Proxy) { p.Lose(proxy.Both...) })
+}
+
+func (s *site) mend(link string) { s.on(link, (*proxy.Proxy).Mend) }

@@ -85,7 +85,7 @@ func newTemplates(t *testing.T, order store.Order, most int64) *installation {
 // idworker serve has it.
 func (i *installation) useDatabase() {
 	i.t.Helper()
-	db := dbtest.StartMySQLWith(i.t, "--innodb-flush-log-at-trx-commit=1")
+	db := dbtest.StartMySQL(i.t, "--innodb-flush-log-at-trx-commit=1")
 	db.Exec(i.t, leaftest.MySQL.Shapes["official"])
 	table, err := sql.Open(db.DSN(), "leaf_alloc")
 	if err != nil {

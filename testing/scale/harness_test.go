@@ -27,7 +27,7 @@ func syncAlways(o *server.Options) { o.SyncAlways, o.NoLog = true, true }
 // installation is a server with the register.
 type installation struct {
 	t     *testing.T
-	net   *natstest.Server
+	net   *natstest.Node
 	store store.Store
 	js    jetstream.JetStream
 	cfg   worker.Config // common to all processes
@@ -46,10 +46,7 @@ func newInstallation(t *testing.T, cfg worker.Config) *installation {
 func (i *installation) provision() {
 	i.t.Helper()
 	i.js = natstest.JetStream(i.t, i.net.Connect(i.t, nats.ReconnectBufSize(-1)))
-	err := worker.Provision(i.t.Context(), i.js, prefix, 1)
-	if err == nil {
-		err = register.Create(i.t.Context(), i.js, prefix, 1)
-	}
+	err := register.Create(i.t.Context(), i.js, prefix, 1)
 	if err == nil {
 		i.store, err = i.openStore(i.t.Context(), i.js.Conn())
 	}
@@ -117,7 +114,10 @@ func (i *installation) start(role worker.Role) (p process, err error) {
 			return p, err
 		}
 	}
-	if p.Process, err = worker.New(ctx, cfg); err == nil {
+	if err = worker.Provision(ctx, cfg); err == nil {
+		p.Process, err = worker.New(ctx, cfg)
+	}
+	if err == nil {
 		err = p.Start(ctx)
 	}
 	if err != nil {

@@ -194,7 +194,7 @@ const (
 	callerPause    = time.Millisecond
 )
 
-func startCallers(t *testing.T, net *natstest.Server, tags []string) *callers {
+func startCallers(t *testing.T, net *natstest.Node, tags []string) *callers {
 	c := &callers{t: t, stop: make(chan struct{}), seen: make(map[string]map[int64]bool)}
 	for range callersPerKind {
 		conn := net.Connect(t)
@@ -303,7 +303,7 @@ func (c *callers) during(m *meter, name string, do func()) {
 // meter measures a server's work in a phase.
 type meter struct {
 	t       *testing.T
-	net     *natstest.Server
+	net     *natstest.Node
 	workers int
 
 	since  time.Time

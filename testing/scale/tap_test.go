@@ -45,7 +45,7 @@ type tap struct {
 	since  time.Time
 }
 
-func newTap(t *testing.T, net *natstest.Server) *tap {
+func newTap(t *testing.T, net *natstest.Node) *tap {
 	t.Helper()
 	tap := &tap{counts: make(map[string]int), since: time.Now()}
 	conn := net.Connect(t)
@@ -113,7 +113,7 @@ type traffic struct {
 
 // trafficOf is that of all connections to a server but some: a process has more
 // of them than it was given.
-func trafficOf(t *testing.T, net *natstest.Server, but map[uint64]bool) (all traffic) {
+func trafficOf(t *testing.T, net *natstest.Node, but map[uint64]bool) (all traffic) {
 	t.Helper()
 	for _, info := range connectionsTo(t, net) {
 		if !but[info.Cid] {
@@ -126,7 +126,7 @@ func trafficOf(t *testing.T, net *natstest.Server, but map[uint64]bool) (all tra
 }
 
 // present are the connections that a server has.
-func present(t *testing.T, net *natstest.Server) map[uint64]bool {
+func present(t *testing.T, net *natstest.Node) map[uint64]bool {
 	t.Helper()
 	ids := make(map[uint64]bool)
 	for _, info := range connectionsTo(t, net) {
@@ -135,7 +135,7 @@ func present(t *testing.T, net *natstest.Server) map[uint64]bool {
 	return ids
 }
 
-func connectionsTo(t *testing.T, net *natstest.Server) []*server.ConnInfo {
+func connectionsTo(t *testing.T, net *natstest.Node) []*server.ConnInfo {
 	t.Helper()
 	list, err := net.Running().Connz(&server.ConnzOptions{})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/order"
 )
 
 func testCancelled(t *testing.T, open func() store.Store) {
@@ -58,7 +59,7 @@ func testCancelledInFlight(t *testing.T, open func() store.Store) {
 	}
 	usual := max(time.Since(start)/10, time.Microsecond)
 
-	var ledger Ledger
+	var ledger order.Ledger
 	var cut atomic.Int64
 	deadline := time.Now().Add(natstest.Patience)
 	more := func(call int) bool {
@@ -87,7 +88,7 @@ func testCancelledInFlight(t *testing.T, open func() store.Store) {
 					t.Errorf("%v does not lie above %d, which was reserved before", seg, last)
 				}
 				last = seg.End
-				ledger.Add("order", step, seg.Segment)
+				ledger.AddSegment("order", step, seg.Segment)
 			}
 		})
 	}
@@ -97,7 +98,7 @@ func testCancelledInFlight(t *testing.T, open func() store.Store) {
 		t.Errorf("that shows nothing: want %d of each", enough)
 	}
 
-	ledger.Add("order", 10, reserve(t, admin, "order", 10))
+	ledger.AddSegment("order", 10, reserve(t, admin, "order", 10))
 	ledger.Check(t)
 	// A write that was cut off may still arrive, so next may lie further on.
 	if next := tags(t, admin)["order"].Next; next < ledger.End("order") {

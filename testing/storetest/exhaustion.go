@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 )
 
 // A strict tag gives all that a call wants or nothing, a trend tag what is left.
@@ -58,7 +59,7 @@ func testExhaustion(t *testing.T, open func() store.Store) {
 func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 	const goroutines, each, fit = 4, 10, 25
 	create(t, open(), "order", 10, math.MaxInt64-10*(fit-1)-5)
-	var ledger Ledger
+	var ledger order.Ledger
 	var wg sync.WaitGroup
 	for range goroutines {
 		s := open()
@@ -67,7 +68,7 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 				seg, err := Reserve(patient(t), s, "order", 10)
 				switch {
 				case err == nil:
-					ledger.Add("order", seg.Len(), seg.Segment)
+					ledger.AddSegment("order", seg.Len(), seg.Segment)
 				case !errors.Is(err, store.ErrExhausted):
 					t.Errorf("Reserve: %v, want ErrExhausted", err)
 				}
@@ -87,3 +88,83 @@ func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
 // MayBurn is a store that loses ranges when several callers race for them, as
 // in front of a table.
 type MayBurn interface{ MayBurn() }
+
+// divide reserves for several wants of a tag, whose parts must have these
+// sizes, adjoin each other, and begin at a number.
+func divide(t *testing.T, s store.Store, name string, first int64, wants []store.Want, sizes ...int64) {
+	t.Helper()
+	granted, err := s.Reserve(patient(t), name, wants)
+	if err != nil || len(granted.Parts) != len(sizes) {
+		t.Fatalf("Reserve(%s, %+v): %+v, %v, want parts of %v IDs", name, wants, granted, err, sizes)
+	}
+	if granted.Step != 10 {
+		t.Errorf("%+v, want a step of 10", granted)
+	}
+	for i, size := range sizes {
+		if want := (store.Segment{First: first, End: first + size}); granted.Parts[i] != want {
+			t.Errorf("part %d for %+v of %s is %v, want %v", i, wants[i], name, granted.Parts[i], want)
+		}
+		first += size
+	}
+}
+
+// The loads of a call get a part each: of a trend tag the step at least, of a
+// strict tag the IDs that requests wait for.
+func testWants(t *testing.T, open func() store.Store) {
+	s := open()
+	createAs(t, open(), "trend", 5, store.Trend)
+	createAs(t, open(), "strict", 5, store.Strict)
+	wants := []store.Want{
+		{Most: 1000},
+		{Step: 40, Waiting: 3, Most: 1000},
+		{Step: 40, Waiting: 50, Most: 1000},
+		{Step: 4000, Waiting: 2, Most: 100},
+		{Waiting: 300, Most: 200},
+	}
+	for round := range int64(2) {
+		divide(t, s, "trend", 5+400*round, wants, 10, 40, 50, 100, 200)
+		divide(t, s, "strict", 5+256*round, wants, 1, 3, 50, 2, 200)
+	}
+	expect(t, s, "trend", 10, 805)
+
+	first := store.Tag{Name: "first", Step: 10, Next: 7, Order: store.Strict}
+	granted, err := s.ReserveFirst(patient(t), first, wants[:2])
+	if err != nil || len(granted.Parts) != 2 || granted.Parts[0] != (store.Segment{First: 7, End: 8}) || granted.Parts[1] != (store.Segment{First: 8, End: 11}) {
+		t.Errorf("ReserveFirst of two loads: %+v, %v, want [7, 8) and [8, 11)", granted, err)
+	}
+	for _, bad := range [][]store.Want{nil, {{Step: 1}}, {{Step: 1, Most: 1}, {Step: 1}}, {{Step: -1, Most: 1}}, {{Waiting: -1, Most: 1}}} {
+		if granted, err := s.Reserve(patient(t), "trend", bad); !errors.Is(err, store.ErrBadTag) {
+			t.Errorf("Reserve of %+v: %+v, %v, want ErrBadTag", bad, granted, err)
+		}
+	}
+	expect(t, s, "trend", 10, 805)
+}
+
+// The last numbers of a trend tag go to the first loads. Loads of a strict tag
+// get all or nothing, and what does not fit together may fit alone.
+func testLastWants(t *testing.T, open func() store.Store) {
+	s := open()
+	const next = math.MaxInt64 - 100
+	createAs(t, open(), "trend", next, store.Trend)
+	createAs(t, open(), "strict", next, store.Strict)
+	three := []store.Want{{Step: 60, Waiting: 60, Most: 1000}, {Step: 60, Waiting: 60, Most: 1000}, {Step: 60, Waiting: 60, Most: 1000}}
+	divide(t, s, "trend", next, three, 60, 40)
+
+	before := tags(t, s)["strict"]
+	for _, wants := range [][]store.Want{three, three[:2]} {
+		granted, err := s.Reserve(patient(t), "strict", wants)
+		if !errors.Is(err, store.ErrExhausted) || len(granted.Parts) > 0 || granted.Order != store.Strict {
+			t.Errorf("%d loads of 60 IDs, of a strict tag with 100: %+v, %v, want ErrExhausted and its order", len(wants), granted, err)
+		}
+	}
+	if after := tags(t, s)["strict"]; after != before {
+		t.Errorf("what did not fit changed %+v to %+v", before, after)
+	}
+	divide(t, s, "strict", next, three[:1], 60)
+	divide(t, s, "strict", next+60, []store.Want{{Waiting: 40, Most: 1000}}, 40)
+	for _, tag := range []string{"trend", "strict"} {
+		if granted, err := s.Reserve(patient(t), tag, three[:1]); !errors.Is(err, store.ErrExhausted) || len(granted.Parts) > 0 || granted.Order != store.Order(tag) {
+			t.Errorf("Reserve of %s after its last number: %+v, %v, want ErrExhausted and its order", tag, granted, err)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/idworker/idworker/messages"
@@ -130,27 +129,19 @@ func testOrderOfRemoved(t *testing.T, open func() store.Store) {
 func testOrderRace(t *testing.T, open func() store.Store) {
 	const racers, rounds = 4, 10
 	orders := []store.Order{store.Trend, store.Strict}
-	handles := make([]store.Store, racers)
-	for i := range handles {
-		handles[i] = open()
-	}
+	all := handles(open, racers)
 	for round := range rounds {
 		name := fmt.Sprint("chat.", round)
-		errs := make([]error, racers)
 		grants := make([]Part, racers)
-		var wg sync.WaitGroup
-		for i, s := range handles {
-			wg.Go(func() {
-				tag := store.Tag{Name: name, Step: 10, Next: 1, Order: orders[i%2]}
-				if i < racers/2 {
-					errs[i] = s.CreateTag(patient(t), tag)
-					return
-				}
-				grants[i], errs[i] = ReserveFirst(patient(t), s, tag, 10)
-			})
-		}
-		wg.Wait()
-		listed := tags(t, handles[0])[name]
+		errs := race(all, func(i int, s store.Store) (err error) {
+			tag := store.Tag{Name: name, Step: 10, Next: 1, Order: orders[i%2]}
+			if i < racers/2 {
+				return s.CreateTag(patient(t), tag)
+			}
+			grants[i], err = ReserveFirst(patient(t), s, tag, 10)
+			return err
+		})
+		listed := tags(t, all[0])[name]
 		for i, err := range errs {
 			switch {
 			case err == nil && orders[i%2] != listed.Order:
@@ -161,7 +152,7 @@ func testOrderRace(t *testing.T, open func() store.Store) {
 			if grants[i].Valid() && err == nil && grants[i].Order != listed.Order {
 				t.Errorf("%s is listed as %s, and %+v was granted", name, listed.Order, grants[i])
 			}
-			grantAs(t, handles[i], name, listed.Order)
+			grantAs(t, all[i], name, listed.Order)
 		}
 	}
 }

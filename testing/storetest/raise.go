@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -84,20 +85,14 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 	each := tier.Pick(20, 100)
 	admin := open()
 	create(t, admin, "order", 10, 1)
-	var ledger Ledger
+	var ledger order.Ledger
 	var wg sync.WaitGroup
 	for g := range handles {
 		reserving, raising := open(), open()
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(g), 11))
 			for range each {
-				step := 1 + random.Int64N(maxStep)
-				seg, err := Reserve(patient(t), reserving, "order", step)
-				if err != nil {
-					t.Errorf("Reserve: %v", err)
-					return
-				}
-				ledger.Add("order", step, seg.Segment)
+				take(t, reserving, &ledger, "order", 1+random.Int64N(maxStep))
 			}
 		})
 		wg.Go(func() {
@@ -109,15 +104,9 @@ func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Raise: %v", err)
 					return
 				}
-				seg, err := Reserve(patient(t), raising, "order", 10)
-				if err != nil {
-					t.Errorf("Reserve: %v", err)
-					return
-				}
-				if seg.First < to {
+				if seg, ok := take(t, raising, &ledger, "order", 10); ok && seg.First < to {
 					t.Errorf("got %v after Raise to %d", seg, to)
 				}
-				ledger.Add("order", 10, seg.Segment)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/testing/order"
 )
 
 // remove removes a tag or ends the test.
@@ -79,7 +80,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	const goroutines = 4
 	admin := open()
 	create(t, admin, "order", 10, 1)
-	var ledger Ledger
+	var ledger order.Ledger
 	var removed atomic.Bool
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -95,7 +96,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 					t.Errorf("Reserve: %v", err)
 					return
 				}
-				ledger.Add("order", 10, seg.Segment)
+				ledger.AddSegment("order", 10, seg.Segment)
 				if late {
 					t.Errorf("got %v of a tag that was removed", seg)
 					return
@@ -104,11 +105,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 		})
 	}
 	for ledger.Len() < 20 && !t.Failed() {
-		if seg, err := Reserve(patient(t), admin, "order", 1); err == nil {
-			ledger.Add("order", 1, seg.Segment)
-		} else {
-			t.Errorf("Reserve: %v", err)
-		}
+		take(t, admin, &ledger, "order", 1)
 	}
 	err := admin.RemoveTag(patient(t), "order")
 	removed.Store(true)
@@ -134,7 +131,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 
 // RunRemembers checks a behaviour that [store.Store] leaves open: the store
 // keeps the end of a removed tag's IDs. It is for stores that do.
-func RunRemembers(t *testing.T, backend Backend) {
+func RunRemembers(t *testing.T, backend Opener) {
 	t.Run("RemovedTagComesBackAboveOnly", func(t *testing.T) { testRemovedComesBackAbove(t, backend(t)) })
 	t.Run("RemovedTagComesBackByItself", func(t *testing.T) { testReserveFirstRemembers(t, backend(t)) })
 	t.Run("RemovedTagComesBackOnce", func(t *testing.T) { testRemovedCreateRace(t, backend(t)) })
@@ -166,36 +163,14 @@ func testRemovedComesBackAbove(t *testing.T, open func() store.Store) {
 // Several callers create a removed tag again: one succeeds, and no other sets
 // it back.
 func testRemovedCreateRace(t *testing.T, open func() store.Store) {
-	const racers = 4
-	admin := open()
-	handles := make([]store.Store, racers)
-	for i := range handles {
-		handles[i] = open()
-	}
+	admin, all := open(), handles(open, 4)
 	create(t, admin, "order", 10, 1)
 	for range 10 {
 		floor := reserve(t, admin, "order", 10).End
 		remove(t, admin, "order")
-		errs := make([]error, racers)
-		var wg sync.WaitGroup
-		for i, s := range handles {
-			wg.Go(func() {
-				errs[i] = s.CreateTag(patient(t), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
-			})
-		}
-		wg.Wait()
-		won := -1
-		for i, err := range errs {
-			switch {
-			case err == nil && won < 0:
-				won = i
-			case !errors.Is(err, store.ErrTagExists):
-				t.Errorf("CreateTag by %d: %v, want ErrTagExists", i, err)
-			}
-		}
-		if won < 0 {
-			t.Fatalf("nobody created it: %v", errs)
-		}
+		won := winner(t, race(all, func(i int, s store.Store) error {
+			return s.CreateTag(patient(t), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
+		}))
 		expect(t, admin, "order", 1, floor+int64(won))
 	}
 }

@@ -14,22 +14,26 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"io"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/order"
 )
 
-// Backend makes room for a test: empty data, which it removes when t ends, and
+// Opener makes room for a test: empty data, which it removes when t ends, and
 // a function that opens another handle onto that data, like another process.
 // The test may close a handle that is an io.Closer before t ends. Open is
 // called from the test's own goroutine only, so it may fail the test.
-type Backend func(t *testing.T) (open func() store.Store)
+type Opener func(t *testing.T) (open func() store.Store)
 
 // Run checks everything that store.Store promises. Stores that remember removed
 // tags run [RunRemembers] too.
-func Run(t *testing.T, backend Backend) {
+func Run(t *testing.T, backend Opener) {
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, open func() store.Store)
@@ -162,4 +166,49 @@ func shut(t *testing.T, s store.Store) {
 			t.Fatalf("Close: %v", err)
 		}
 	}
+}
+
+// handles opens handles, like processes.
+func handles(open func() store.Store, n int) (all []store.Store) {
+	for range n {
+		all = append(all, open())
+	}
+	return all
+}
+
+// race has each handle make a call at the same time, and returns their errors.
+func race(handles []store.Store, call func(i int, s store.Store) error) []error {
+	errs := make([]error, len(handles))
+	var wg sync.WaitGroup
+	for i, s := range handles {
+		wg.Go(func() { errs[i] = call(i, s) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// winner is the only call that created a tag.
+func winner(t *testing.T, errs []error) int {
+	t.Helper()
+	won := slices.Index(errs, nil)
+	for i, err := range errs {
+		if i != won && !errors.Is(err, store.ErrTagExists) {
+			t.Errorf("CreateTag by %d: %v, want ErrTagExists", i, err)
+		}
+	}
+	if won < 0 {
+		t.Fatalf("nobody created it: %v", errs)
+	}
+	return won
+}
+
+// take reserves n IDs and records them, and reports whether that succeeded.
+func take(t *testing.T, s store.Store, ledger *order.Ledger, name string, n int64) (store.Segment, bool) {
+	seg, err := Reserve(patient(t), s, name, n)
+	if err != nil {
+		t.Errorf("Reserve(%s, %d): %v", name, n, err)
+		return store.Segment{}, false
+	}
+	ledger.AddSegment(name, n, seg.Segment)
+	return seg.Segment, true
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/idworker/idworker/messages"
@@ -65,36 +64,13 @@ func testCreateBad(t *testing.T, open func() store.Store) {
 // A tag that two administrators create at once must not be set back by the
 // second.
 func testCreateRace(t *testing.T, open func() store.Store) {
-	const racers = 4
-	handles := make([]store.Store, racers)
-	for i := range handles {
-		handles[i] = open()
-	}
+	all := handles(open, 4)
 	for round := range 10 {
 		name := fmt.Sprintf("race%d", round)
-		errs := make([]error, racers)
-		var wg sync.WaitGroup
-		for i, s := range handles {
-			wg.Go(func() {
-				errs[i] = s.CreateTag(patient(t), store.Tag{Name: name, Step: 1, Next: int64(i + 1)})
-			})
-		}
-		wg.Wait()
-		won := -1
-		for i, err := range errs {
-			switch {
-			case err == nil && won < 0:
-				won = i
-			case err == nil:
-				t.Errorf("both %d and %d created %s", won, i, name)
-			case !errors.Is(err, store.ErrTagExists):
-				t.Errorf("CreateTag(%s): %v, want ErrTagExists", name, err)
-			}
-		}
-		if won < 0 {
-			t.Fatalf("nobody created %s: %v", name, errs)
-		}
-		expect(t, handles[0], name, 1, int64(won+1))
+		won := winner(t, race(all, func(i int, s store.Store) error {
+			return s.CreateTag(patient(t), store.Tag{Name: name, Step: 1, Next: int64(i + 1)})
+		}))
+		expect(t, all[0], name, 1, int64(won+1))
 	}
 }
 

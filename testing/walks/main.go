@@ -17,20 +17,20 @@ import (
 	"strings"
 )
 
-// A walk is a run of idworker serve with requests of one kind.
-type walk struct {
+// A course is a run of idworker serve with requests of one kind.
+type course struct {
 	title, about string
 	order        string   // of the tags
 	tags         int      // that the caller requests in turn
 	bench        []string // flags of the caller; none: a single ID
-	counts       events   // that counters are compared with
+	counts       counted  // that counters are compared with
 }
 
-// events are requests or loads of a run.
-type events int
+// counted are requests or loads of a run.
+type counted int
 
 const (
-	one events = iota
+	one counted = iota
 	requests
 	loads
 	refills // loads through the load stream
@@ -39,7 +39,7 @@ const (
 // walks are those of the page. Each second request for half a segment makes a
 // load. Many tags share these requests, so each has its next segment before it
 // needs it, even on a busy machine.
-var walks = []walk{
+var walks = []course{
 	{
 		title: "A request from the buffer", about: "Each request gets an ID of a trend tag.",
 		order: "trend", tags: 1, bench: []string{"--batch", "1"}, counts: requests,
@@ -105,7 +105,7 @@ func writePage() error {
 const lineWidth = 100
 
 // section is the walk's part of the page.
-func (w walk) section(functions []*function) string {
+func (w course) section(functions []*function) string {
 	files, names := byFile(functions)
 	var s strings.Builder
 	fmt.Fprintf(&s, "\n## %s\n\n%d functions, %d files. %s\n\n```text\n", w.title, len(functions), len(files), w.about)

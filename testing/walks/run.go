@@ -46,7 +46,7 @@ func build(dir string) (b builds, err error) {
 }
 
 // functions runs a walk, and returns its functions in order.
-func (b builds) functions(w walk) ([]*function, error) {
+func (b builds) functions(w course) ([]*function, error) {
 	n, profile, err := b.run(w)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.title, err)
@@ -59,12 +59,12 @@ func (b builds) functions(w walk) ([]*function, error) {
 }
 
 // run runs a walk. It returns the number of requests or loads, and the profile.
-func (b builds) run(w walk) (n int, profile string, err error) {
+func (b builds) run(w course) (n int, profile string, err error) {
 	dir, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {
 		return 0, "", err
 	}
-	s := server{caller: b.plain}
+	s := covered{caller: b.plain}
 	for _, address := range []*string{&s.nats, &s.http} {
 		port, err := freeport.Take()
 		if err != nil {
@@ -72,8 +72,7 @@ func (b builds) run(w walk) (n int, profile string, err error) {
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	settings := process.Settings{Binary: b.covered, Env: []string{"GOCOVERDIR=" + dir}}
-	s.process, err = settings.Launch("serve", "--listen", s.nats, "--http", s.http, "--data", filepath.Join(dir, "data"),
+	s.process, err = process.Program{Binary: b.covered, Env: []string{"GOCOVERDIR=" + dir}}.Launch("serve", "--listen", s.nats, "--http", s.http, "--data", filepath.Join(dir, "data"),
 		"--max-step", maxStep, "--max-batch", maxStep)
 	if err != nil {
 		return 0, "", err
@@ -95,15 +94,15 @@ func (b builds) run(w walk) (n int, profile string, err error) {
 	return n, string(counters), err
 }
 
-// server is idworker serve with coverage counters.
-type server struct {
-	process    *process.Process
+// covered is idworker serve with coverage counters.
+type covered struct {
+	process    *process.Running
 	nats, http string // its addresses
 	caller     string // the program without counters
 }
 
 // drive makes a walk's requests.
-func (s server) drive(w walk) (n int, err error) {
+func (s covered) drive(w course) (n int, err error) {
 	if err := s.awaitReady(); err != nil {
 		return 0, err
 	}
@@ -135,7 +134,7 @@ func (s server) drive(w walk) (n int, err error) {
 
 const readyWithin = 2 * time.Minute
 
-func (s server) awaitReady() error {
+func (s covered) awaitReady() error {
 	for end := time.Now().Add(readyWithin); time.Now().Before(end) && !s.process.HasEnded(); time.Sleep(100 * time.Millisecond) {
 		response, err := http.Get("http://" + s.http + "/readyz")
 		if err != nil {
@@ -150,18 +149,16 @@ func (s server) awaitReady() error {
 }
 
 // call runs a command of idworker, and returns its output.
-func (s server) call(args ...string) ([]byte, error) {
-	cmd := exec.Command(s.caller, append(args, "--server", "nats://"+s.nats)...)
-	cmd.Env = process.NeutralEnv()
-	out, err := cmd.Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		err = fmt.Errorf("idworker %s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
+func (s covered) call(args ...string) ([]byte, error) {
+	p, err := process.Program{Binary: s.caller}.Run(append(args, "--server", "nats://"+s.nats)...)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	return []byte(p.Stdout.String()), nil
 }
 
 // loads returns the number of store calls for a segment so far.
-func (s server) loads() (n int, err error) {
+func (s covered) loads() (n int, err error) {
 	response, err := http.Get("http://" + s.http + "/metrics")
 	if err != nil {
 		return 0, err
@@ -180,7 +177,7 @@ func (s server) loads() (n int, err error) {
 
 // refills returns the number of loads through the load stream so far. At most a
 // third of the loads may have taken the other way.
-func (s server) refills() (int, error) {
+func (s covered) refills() (int, error) {
 	all, err := s.loads()
 	if err != nil {
 		return 0, err

@@ -59,8 +59,8 @@ type fileOf struct {
 	functions []*function
 }
 
-// listed is a package as go list describes it.
-type listed struct {
+// listedPackage is a package as go list describes it.
+type listedPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 	Module                  *struct {
@@ -87,7 +87,7 @@ func load() (*source, error) {
 	})}
 	// A package follows those that it imports.
 	for list := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
+		var p listedPackage
 		if err := list.Decode(&p); errors.Is(err, io.EOF) {
 			return s, nil
 		} else if err != nil {

@@ -28,7 +28,7 @@
 //
 // # Bounds
 //
-//	connections  Config.Connections (internal/connlimit). If there is no
+//	connections  Config.Connections (internal/httpguard). If there is no
 //	             room, the oldest without an admitted request is closed, else
 //	             the longest idle. So neither strangers nor
 //	             idle callers keep a caller out.

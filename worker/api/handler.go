@@ -9,8 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/idworker/idworker/internal/connlimit"
-	"github.com/idworker/idworker/internal/hostheader"
+	"github.com/idworker/idworker/internal/httpguard"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -32,7 +31,7 @@ type handler struct {
 	// names that callers may use for a server without tokens
 	hosts       []string
 	exposed     bool // a server without tokens answers other machines, too
-	connections *connlimit.Connections
+	connections *httpguard.Connections
 	source      atomic.Pointer[Source] // nil until the worker works
 	tokens      func() Tokens          // nil: no token is required
 	figures     figures
@@ -150,8 +149,8 @@ func (h *handler) refuse(r *http.Request) *failure {
 		return &failure{http.StatusRequestEntityTooLarge, "body larger than 4096 bytes; no body is needed"}
 	case foreign(r):
 		return &failure{http.StatusForbidden, "a page of another site cannot request IDs"}
-	case h.tokens == nil && !h.exposed && !hostheader.Trusted(r.Host, h.hosts):
-		return &failure{http.StatusForbidden, hostheader.Refusal}
+	case h.tokens == nil && !h.exposed && !httpguard.Trusted(r.Host, h.hosts):
+		return &failure{http.StatusForbidden, httpguard.Refusal}
 	}
 	return nil
 }

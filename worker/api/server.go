@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/connlimit"
+	"github.com/idworker/idworker/internal/httpguard"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/snowflake"
@@ -155,7 +155,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, files: secretfile.Set{Log: cfg.Log}}
-	s.handler = handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed, connections: connlimit.New(cfg.Connections)}
+	s.handler = handler{layout: cfg.Layout, hosts: cfg.Hosts, exposed: cfg.Exposed, connections: httpguard.New(cfg.Connections)}
 	if err := s.readFiles(); err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (s *Server) serve() {
 		IdleTimeout:    s.cfg.idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ConnState:      s.handler.connections.Note,
-		ConnContext:    connlimit.WithConn,
+		ConnContext:    httpguard.WithConn,
 		ErrorLog:       newErrorLog(s.cfg.Log),
 
 		DisableGeneralOptionsHandler: true, // the handler answers all paths

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 )
@@ -89,6 +90,6 @@ func (t Tokens) find(token string) right { return t[sha256.Sum256([]byte(token))
 // allows reports whether the right includes a tag, or Times.
 func (r right) allows(what string) bool {
 	return slices.ContainsFunc(r, func(p string) bool {
-		return p == what || what != Times && templates.IsPattern(p) && templates.Matches(p, what)
+		return p == what || what != Times && templates.IsPattern(p) && subject.Covers(p, what)
 	})
 }

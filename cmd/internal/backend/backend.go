@@ -17,14 +17,14 @@ import (
 	"github.com/idworker/idworker/store/sql"
 )
 
-// Kind is a kind of store.
-type Kind string
+// StoreKind is a kind of store.
+type StoreKind string
 
 // Kinds of store.
 const (
-	JetStream Kind = "jetstream"
-	MySQL     Kind = "mysql"
-	Postgres  Kind = "postgres"
+	JetStream StoreKind = "jetstream"
+	MySQL     StoreKind = "mysql"
+	Postgres  StoreKind = "postgres"
 )
 
 // ErrScheme is the error for a DSN of an unknown kind.
@@ -33,7 +33,7 @@ var ErrScheme = errors.New("expected jetstream, mysql://user:password@tcp(host:p
 // Backend is the configuration of a store: the register in JetStream, alone or
 // in front of a table in a database.
 type Backend struct {
-	kind Kind
+	kind StoreKind
 	// A pointer, because it contains the password; nil for JetStream.
 	table *sql.Config
 }
@@ -50,7 +50,7 @@ func Parse(dsn, table string) (Backend, error) {
 		if err != nil {
 			return Backend{}, err
 		}
-		return Backend{Kind(config.Kind()), &config}, nil
+		return Backend{StoreKind(config.Kind()), &config}, nil
 	}
 	return Backend{}, ErrScheme
 }
@@ -90,7 +90,7 @@ var login = regexp.MustCompile(`(?s)^[^:]*://[^:]*:.+@|password=`)
 func HasPassword(dsn string) bool { return login.MatchString(dsn) }
 
 // Kind returns the kind of store.
-func (b Backend) Kind() Kind { return b.kind }
+func (b Backend) Kind() StoreKind { return b.kind }
 
 // Name returns the store's name, with the database and the table. All loaders
 // of an installation must have the same.
@@ -115,19 +115,19 @@ func Beside(prefix messages.Prefix) []string { return []string{lease.ClockBucket
 
 // Open opens the store. The register must exist; a database may be unreachable.
 // Open sets the table of c, and its buckets beside the register.
-func (b Backend) Open(ctx context.Context, c register.Config) (*Store, error) {
-	return b.open(c, func(c register.Config) (*register.Store, error) { return register.Open(ctx, c) })
+func (b Backend) Open(ctx context.Context, c register.Config) (*Segments, error) {
+	return b.open(c, func(c register.Config) (*register.Register, error) { return register.Open(ctx, c) })
 }
 
 // Decide opens the store for [register.Store.RaiseAll]: the register may have
 // regressed, and is created if it is missing, with first as the first revision.
-func (b Backend) Decide(ctx context.Context, c register.Config, replicas int, first uint64, alone bool) (*Store, error) {
-	return b.open(c, func(c register.Config) (*register.Store, error) {
+func (b Backend) Decide(ctx context.Context, c register.Config, replicas int, first uint64, alone bool) (*Segments, error) {
+	return b.open(c, func(c register.Config) (*register.Register, error) {
 		return register.Decide(ctx, c, replicas, first, alone)
 	})
 }
 
-func (b Backend) open(config register.Config, open func(register.Config) (*register.Store, error)) (*Store, error) {
+func (b Backend) open(config register.Config, open func(register.Config) (*register.Register, error)) (*Segments, error) {
 	config.Beside = Beside(config.Prefix)
 	var database store.Database
 	if b.kind != JetStream {
@@ -145,18 +145,18 @@ func (b Backend) open(config register.Config, open func(register.Config) (*regis
 		}
 		return nil, err
 	}
-	return &Store{s, database}, nil
+	return &Segments{s, database}, nil
 }
 
-// Store is an open store. Close it.
-type Store struct {
-	*register.Store
+// Segments is an open store. Close it.
+type Segments struct {
+	*register.Register
 	Database store.Database // may be nil
 }
 
 // Close closes the store and the connections to a database.
-func (s *Store) Close() error {
-	err := s.Store.Close()
+func (s *Segments) Close() error {
+	err := s.Register.Close()
 	if s.Database != nil {
 		err = errors.Join(err, s.Database.Close())
 	}
@@ -164,7 +164,7 @@ func (s *Store) Close() error {
 }
 
 // CheckFirst returns an error if templates cannot create tags of any name.
-func (s *Store) CheckFirst(ctx context.Context) error {
+func (s *Segments) CheckFirst(ctx context.Context) error {
 	if s.Database == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (s *Store) CheckFirst(ctx context.Context) error {
 // Prepare checks the table; with migrate it first creates a missing one. It
 // logs an unreachable database without an error: service begins once it
 // answers.
-func (s *Store) Prepare(ctx context.Context, migrate bool, log *zap.Logger) error {
+func (s *Segments) Prepare(ctx context.Context, migrate bool, log *zap.Logger) error {
 	if s.Database == nil {
 		return nil
 	}

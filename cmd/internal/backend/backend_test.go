@@ -28,7 +28,7 @@ const (
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]struct {
-		kind        backend.Kind
+		kind        backend.StoreKind
 		name, table string
 	}{
 		"jetstream": {backend.JetStream, "jetstream", table},

@@ -25,7 +25,6 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker"
 )
 
 func TestMain(m *testing.M) { natstest.Main(m) }
@@ -53,7 +52,6 @@ func newInstallation(t *testing.T) *installation {
 	source, err := backend.Parse("jetstream", "")
 	must(t, err)
 	i := &installation{T: t, js: js, source: source}
-	must(t, worker.Provision(t.Context(), js, prefix, 1))
 	must(t, register.Create(t.Context(), js, prefix, 1))
 	agreed, err := agreement.Open(t.Context(), js, prefix)
 	must(t, err)
@@ -116,7 +114,7 @@ func (i *installation) restore(from string, change ...func(*backup.Restoring)) e
 	must(i.T, err)
 	r := backup.Restoring{
 		Backup:    b,
-		Confirm:   func(backup.Plan) error { return nil },
+		Confirm:   func(backup.RestorePlan) error { return nil },
 		Report:    func(tags.Change) {},
 		Resources: func(int) []kv.Resource { return nil },
 	}
@@ -308,7 +306,7 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 			asked := false
 			i.untouched(func() {
 				err := i.restore(from, func(r *backup.Restoring) {
-					r.Confirm = func(p backup.Plan) error {
+					r.Confirm = func(p backup.RestorePlan) error {
 						if asked = true; p.Nothing() != test.nothing {
 							t.Errorf("nothing is missing: %v, want %v: %+v", p.Nothing(), test.nothing, p)
 						}
@@ -346,7 +344,7 @@ func TestRestoreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.at.untouched(func() {
 				err := test.at.restore(from, test.change, func(r *backup.Restoring) {
-					r.Confirm = func(backup.Plan) error { t.Error("it asks"); return nil }
+					r.Confirm = func(backup.RestorePlan) error { t.Error("it asks"); return nil }
 				})
 				if !errors.Is(err, test.is) {
 					t.Fatalf("%v, want %v", err, test.is)

@@ -53,7 +53,7 @@ var (
 // Backup is the contents of a folder.
 type Backup struct {
 	Manifest
-	List tags.List
+	List tags.Listing
 
 	Unread string // the bucket of enrichments, if the user may not read it
 

@@ -15,7 +15,6 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker"
 )
 
 // TestUnreadableRegisterIsReplaced: a register that cannot be opened is replaced
@@ -26,7 +25,7 @@ func TestUnreadableRegisterIsReplaced(t *testing.T) {
 	const prefix = messages.DefaultPrefix
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	source, err := backend.Parse("jetstream", "")
-	if err = errors.Join(err, agreement.Begin(t.Context(), js, prefix, 1, "test"), worker.Provision(t.Context(), js, prefix, 1), register.Create(t.Context(), js, prefix, 1)); err != nil {
+	if err = errors.Join(err, agreement.Begin(t.Context(), js, prefix, 1, "test"), register.Create(t.Context(), js, prefix, 1)); err != nil {
 		t.Fatal(err)
 	}
 	create := func(name string) {
@@ -50,7 +49,7 @@ func TestUnreadableRegisterIsReplaced(t *testing.T) {
 	restore := func(salvage func(map[string]string) error) error {
 		_, err := Restoring{
 			Backup: taken, Salvage: salvage, Resources: func(int) []kv.Resource { return nil },
-			Confirm: func(Plan) error { return nil }, Report: func(tags.Change) {},
+			Confirm: func(RestorePlan) error { return nil }, Report: func(tags.Change) {},
 		}.Restore(t.Context(), js, prefix, source)
 		return err
 	}

@@ -66,12 +66,12 @@ type Restoring struct {
 
 	// Confirm is called before anything is written. An error ends the restore;
 	// after [ErrNothing] only missing resources are created.
-	Confirm func(Plan) error
+	Confirm func(RestorePlan) error
 	Report  func(tags.Change)
 }
 
-// Plan is what a restore is about to do.
-type Plan struct {
+// RestorePlan is what a restore is about to do.
+type RestorePlan struct {
 	tags.Plan
 	Keys        []string // settings that are put back
 	Kept        []Differing
@@ -84,14 +84,14 @@ type Plan struct {
 type Differing struct{ Key, Here, Backup string }
 
 // Nothing reports whether nothing is missing and no fault was found.
-func (p Plan) Nothing() bool {
+func (p RestorePlan) Nothing() bool {
 	lostOrder := func(tag store.Tag) bool { return tag.Order == store.Strict }
 	return !p.Missing && p.Regressed == "" && p.Replaced == "" && !slices.ContainsFunc(p.Lost.Orders, lostOrder) &&
 		len(p.Lost.Missing)+len(p.Lost.Rowless)+len(p.Lost.Lower)+len(p.Keys)+len(p.Templates)+len(p.Enrichments) == 0
 }
 
-// Restored is the result of a restore.
-type Restored struct {
+// RestoreResult is the result of a restore.
+type RestoreResult struct {
 	Target  int64    // lowest first ID of new tags
 	Restart []string // processes of another installation
 	Undone  error    // resources that could not be created
@@ -104,12 +104,12 @@ type restore struct {
 	store  string // its name
 	alone  bool   // no other process is connected
 	raised *tags.Restored
-	plan   Plan
+	plan   RestorePlan
 }
 
 // Restore restores an installation on a NATS server. Errors: [ErrOther],
 // [ErrPrefix], those of tags.RaiseAll.
-func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (done Restored, err error) {
+func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (done RestoreResult, err error) {
 	under := &restore{Restoring: r, store: source.Name()}
 	raising, err := under.raising(prefix)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 
 // RestoreFolder restores the data folder of a stopped embedded server, and
 // creates it if it is missing. It returns the folder's path.
-func (r Restoring) RestoreFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend) (folder string, done Restored, err error) {
+func (r Restoring) RestoreFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix, source backend.Backend) (folder string, done RestoreResult, err error) {
 	under := &restore{Restoring: r, store: source.Name(), alone: true}
 	raising, err := under.raising(prefix)
 	if err != nil {
@@ -188,7 +188,7 @@ var identities = []string{register.ConfigKey, lease.ClockIDKey}
 
 // look compares what is there with the backup.
 func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	r.plan = Plan{}
+	r.plan = RestorePlan{}
 	clockLost, err := lease.ClockLost(ctx, js, prefix)
 	if err != nil {
 		return err

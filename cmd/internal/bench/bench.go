@@ -31,8 +31,8 @@ type Config struct {
 
 // Target is a tag, or snowflake IDs, to request.
 type Target struct {
-	Tag  string       // empty for snowflake IDs
-	Kind history.Kind // Single, Batch, Strict or Snowflake
+	Tag  string           // empty for snowflake IDs
+	Kind history.CallKind // Single, Batch, Strict or Snowflake
 }
 
 // Look detects whether a tag is strict: then it refuses to prefetch. It uses up
@@ -61,7 +61,7 @@ var ErrBroken = errors.New("a promise was broken")
 // replies. It always returns a report. The error wraps [ErrBroken] if a promise
 // was broken; it is that of ctx if ctx ended, and that of the latest request if
 // none was answered.
-func Run(ctx context.Context, c Config) (*Report, error) {
+func Run(ctx context.Context, c Config) (*Measurement, error) {
 	asking, stop := context.WithTimeout(ctx, c.Duration)
 	defer stop()
 	r := newRun(c)
@@ -96,7 +96,7 @@ type run struct {
 
 	mu      sync.Mutex
 	checker *history.Checker
-	report  *Report
+	report  *Measurement
 	latest  error // the error of the latest failed request
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-// Report is the result of a run.
-type Report struct {
+// Measurement is the result of a run.
+type Measurement struct {
 	Targets  []string            `json:"targets"`
 	Callers  int                 `json:"callers"`
 	Batch    int64               `json:"batch"`
@@ -64,8 +64,8 @@ type Broken struct {
 func (b *Broken) count() int64 { return b.Duplicates + b.OutOfOrder + b.NoReplies }
 
 // newReport begins the report of a run.
-func newReport(c Config) *Report {
-	r := &Report{
+func newReport(c Config) *Measurement {
+	r := &Measurement{
 		Callers: c.Callers, Batch: c.Batch, Failures: make(map[string]*Failure), Latency: make(map[string]float64),
 		Broken: Broken{Findings: []string{}}, InOrder: []string{}, NotLookedAt: []string{},
 		took: hdrhistogram.New(1, math.MaxInt64, 3),
@@ -90,7 +90,7 @@ func newReport(c Config) *Report {
 }
 
 // addFailure counts an unanswered request.
-func (r *Report) addFailure(err error) {
+func (r *Measurement) addFailure(err error) {
 	r.Requests++
 	r.Failed++
 	reason := reasonOf(err)
@@ -123,7 +123,7 @@ func reasonOf(err error) string {
 const maxFindings = 10
 
 // addAnswer counts an answered request, and the faults of the reply.
-func (r *Report) addAnswer(call *history.Call, took time.Duration, wrong []error) {
+func (r *Measurement) addAnswer(call *history.Call, took time.Duration, wrong []error) {
 	r.Requests++
 	r.IDs += call.Count
 	_ = r.took.RecordValue(int64(took)) // fails only below 0
@@ -148,13 +148,13 @@ var percentiles = []struct {
 	share float64
 }{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"max", 100}}
 
-func (r *Report) percentile(share float64) time.Duration {
+func (r *Measurement) percentile(share float64) time.Duration {
 	return time.Duration(r.took.ValueAtPercentile(share))
 }
 
 // finish completes the report of a run, given its duration and the number of
 // requests that were due.
-func (r *Report) finish(took time.Duration, due int64) {
+func (r *Measurement) finish(took time.Duration, due int64) {
 	r.Seconds = took.Seconds()
 	r.NotMade = max(0, due-r.Requests)
 	for _, p := range percentiles {
@@ -163,7 +163,7 @@ func (r *Report) finish(took time.Duration, due int64) {
 }
 
 // Text prints the report for people.
-func (r *Report) Text(out io.Writer) error {
+func (r *Measurement) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintf(w, "%s for %.1f s, IDs per request: %d, of: %s\n\n",
 		format.Of(r.Callers, "caller"), r.Seconds, r.Batch, strings.Join(r.Targets, ", "))
@@ -185,7 +185,7 @@ const barWidth = 40
 
 // printLatency prints percentiles, and a histogram by powers of two of
 // nanoseconds.
-func (r *Report) printLatency(out io.Writer) {
+func (r *Measurement) printLatency(out io.Writer) {
 	texts := make([]string, len(percentiles))
 	for i, p := range percentiles {
 		texts[i] = fmt.Sprintf("%s %v", p.name, round(r.percentile(p.share)))
@@ -204,7 +204,7 @@ func (r *Report) printLatency(out io.Writer) {
 	fmt.Fprintln(out)
 }
 
-func (r *Report) printVerdict(out io.Writer) {
+func (r *Measurement) printVerdict(out io.Writer) {
 	for _, finding := range r.Broken.Findings {
 		fmt.Fprintln(out, "FAIL ", finding)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/snowflake"
 )
 
-func call(kind history.Kind, tag string, first, last int64) *history.Call {
+func call(kind history.CallKind, tag string, first, last int64) *history.Call {
 	return &history.Call{Kind: kind, Tag: tag, Count: last - first + 1, Ranges: []messages.Range{{First: first, Last: last}}}
 }
 

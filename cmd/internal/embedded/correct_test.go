@@ -70,7 +70,7 @@ func TestFolderOf010(t *testing.T) {
 }
 
 // streams opens a server's JetStream.
-func streams(t *testing.T, s *Server) jetstream.JetStream {
+func streams(t *testing.T, s *NATS) jetstream.JetStream {
 	t.Helper()
 	conn, js, err := s.Connect()
 	if err != nil {

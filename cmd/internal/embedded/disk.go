@@ -18,18 +18,18 @@ import (
 // there is space.
 var ErrUnwritten = errors.New("the NATS server cannot write to its data folder until serve starts again, which discards buffered IDs")
 
-// Trouble returns the first failed write that [Server.Guard] detected, as an
+// Trouble returns the first failed write that [NATS.Guard] detected, as an
 // [ErrUnwritten], or nil.
-func (s *Server) Trouble() error {
+func (s *NATS) Trouble() error {
 	if err := s.unwritten.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// checkWrites returns [Server.Trouble] once the folder is writable again. Until
+// checkWrites returns [NATS.Trouble] once the folder is writable again. Until
 // then the process serves its buffers.
-func (s *Server) checkWrites() error {
+func (s *NATS) checkWrites() error {
 	if s.Trouble() == nil {
 		for _, e := range s.nats.Healthz(&server.HealthzOptions{Details: true}).Errors {
 			if e.Type == server.HealthzErrorJetStream || strings.Contains(e.Error, "write error") {

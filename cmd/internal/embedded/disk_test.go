@@ -15,7 +15,7 @@ import (
 const full = "/dev/full"
 
 // guards runs Guard until the test ends, before the server stops.
-func guards(t *testing.T, s *Server) <-chan error {
+func guards(t *testing.T, s *NATS) <-chan error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	told, ended := make(chan error, 1), make(chan struct{})

@@ -14,9 +14,9 @@
 //     compares with it before it listens, because workers elsewhere don't wait.
 //
 // After a failed write, as on a full disk, a NATS server never writes to that
-// stream again. [Server.Guard] returns once there is space, which ends the
+// stream again. [NATS.Guard] returns once there is space, which ends the
 // process: only a start compares the data. Until then workers serve their
-// buffers, and [Server.Trouble] returns the error. JetStream could be
+// buffers, and [NATS.Trouble] returns the error. JetStream could be
 // re-enabled in place, but without the comparison.
 //
 // # The witness

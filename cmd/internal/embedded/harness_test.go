@@ -45,7 +45,7 @@ func config(folder string) Config {
 }
 
 // start starts a server, and stops it when the test ends.
-func start(t *testing.T, cfg Config) *Server {
+func start(t *testing.T, cfg Config) *NATS {
 	t.Helper()
 	s, err := Start(t.Context(), cfg)
 	if err != nil {
@@ -67,7 +67,7 @@ func fails(t *testing.T, cfg Config) error {
 }
 
 // createBucket creates a bucket in a server.
-func createBucket(t *testing.T, s *Server, name string) jetstream.KeyValue {
+func createBucket(t *testing.T, s *NATS, name string) jetstream.KeyValue {
 	t.Helper()
 	conn, js, err := s.Connect()
 	if err != nil {

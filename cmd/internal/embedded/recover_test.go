@@ -15,7 +15,7 @@ import (
 )
 
 // openStore opens the register of a server, as a loader in its process does.
-func openStore(t *testing.T, s *Server) *register.Store {
+func openStore(t *testing.T, s *NATS) *register.Register {
 	t.Helper()
 	conn, js, err := s.Connect()
 	if err != nil {
@@ -33,7 +33,7 @@ func openStore(t *testing.T, s *Server) *register.Store {
 }
 
 // shut closes a register, as a clean stop does.
-func shut(t *testing.T, s *register.Store) {
+func shut(t *testing.T, s *register.Register) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -193,10 +193,10 @@ func TestClockBehindADecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock(js, 5)
-	conn.Close()
 	segments := openStore(t, s)
 	create(t, segments, "order")
+	clock(js, 5)
+	conn.Close()
 	shut(t, segments)
 	s.Stop()
 

@@ -55,8 +55,8 @@ type Config struct {
 	Recover, Create bool
 }
 
-// Server is a running NATS server in this process.
-type Server struct {
+// NATS is a running NATS server in this process.
+type NATS struct {
 	cfg  Config
 	data *data
 	nats *server.Server // nil if stopped
@@ -71,7 +71,7 @@ const (
 
 // Start starts a server on a folder that no other process uses, after it has
 // compared the data with the witness.
-func Start(ctx context.Context, cfg Config) (*Server, error) {
+func Start(ctx context.Context, cfg Config) (*NATS, error) {
 	if cfg.Witness == "" {
 		cfg.Witness = WitnessOf(cfg.Folder)
 	}
@@ -85,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, data: data}
+	s := &NATS{cfg: cfg, data: data}
 	if !cfg.Recover {
 		err = s.examine(ctx)
 	}
@@ -105,7 +105,7 @@ func failed(address string, err error) error {
 
 // examine checks the witness, starts the server for this process alone, and
 // compares its buckets with the witness.
-func (s *Server) examine(ctx context.Context) error {
+func (s *NATS) examine(ctx context.Context) error {
 	fresh, err := s.data.checkWitness()
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *Server) examine(ctx context.Context) error {
 
 // Compare returns a [*RecoverError] if the data must not be served, because the
 // witness does not cover it or has seen more.
-func (s *Server) Compare(ctx context.Context, js jetstream.JetStream) error {
+func (s *NATS) Compare(ctx context.Context, js jetstream.JetStream) error {
 	err := s.data.witness.Compare(ctx, js, s.cfg.Prefix, s.cfg.Beside...)
 	for _, bucket := range s.cfg.Beside { // also after a decision: only Accept ends the wait for it
 		if err == nil {
@@ -164,7 +164,7 @@ func (s *Server) Compare(ctx context.Context, js jetstream.JetStream) error {
 
 // correct corrects the settings of existing buckets, such as those of version
 // 0.1.0. A raise that was interrupted prevents that until it is ended.
-func (s *Server) correct(ctx context.Context, js jetstream.JetStream) {
+func (s *NATS) correct(ctx context.Context, js jetstream.JetStream) {
 	for _, r := range s.cfg.Correct {
 		if found, err := r.Look(ctx, js); err != nil || found.Difference == "" {
 			continue
@@ -179,7 +179,7 @@ func (s *Server) correct(ctx context.Context, js jetstream.JetStream) {
 
 // launch starts the server, listening or for this process alone, and returns
 // when it is ready.
-func (s *Server) launch(ctx context.Context, listen bool) error {
+func (s *NATS) launch(ctx context.Context, listen bool) error {
 	opts := &server.Options{
 		ServerName: ServerName,
 		JetStream:  true,
@@ -234,7 +234,7 @@ func waitReady(ctx context.Context, srv *server.Server, fatal <-chan string) err
 }
 
 // Connect connects this process to its server, without the network.
-func (s *Server) Connect() (*nats.Conn, jetstream.JetStream, error) {
+func (s *NATS) Connect() (*nats.Conn, jetstream.JetStream, error) {
 	conn, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Name("idworker"), nats.ReconnectBufSize(-1))
 	if err != nil {
 		return nil, nil, err
@@ -254,7 +254,7 @@ const folderPoll = time.Second
 // the server must end: an [ErrGone] if the folder is gone, because the server
 // would continue without it and lose all counters at its end; an [ErrUnwritten]
 // after a failed write, once there is space again.
-func (s *Server) Guard(ctx context.Context) error {
+func (s *NATS) Guard(ctx context.Context) error {
 	ticker := time.NewTicker(folderPoll)
 	defer ticker.Stop()
 	for {
@@ -273,19 +273,19 @@ func (s *Server) Guard(ctx context.Context) error {
 }
 
 // Folder returns the path of the data.
-func (s *Server) Folder() string { return s.data.path }
+func (s *NATS) Folder() string { return s.data.path }
 
 // Witness returns the witness of the data.
-func (s *Server) Witness() *register.Witness { return s.data.witness }
+func (s *NATS) Witness() *register.Witness { return s.data.witness }
 
 // URL returns the server's URL for clients.
-func (s *Server) URL() string { return s.nats.ClientURL() }
+func (s *NATS) URL() string { return s.nats.ClientURL() }
 
 // Interest returns the number of subscriptions to a subject. All are of direct
 // clients: the server has no links to others. Without an answer it is 0.
 //
 // The server's Account.Interest counts too few if one of them has a wildcard.
-func (s *Server) Interest(subject string) int {
+func (s *NATS) Interest(subject string) int {
 	found, err := s.nats.Subsz(&server.SubszOptions{Subscriptions: true, Test: subject})
 	if err != nil {
 		return 0
@@ -294,12 +294,12 @@ func (s *Server) Interest(subject string) int {
 }
 
 // Stop ends the server, waits for it, and unlocks the folder.
-func (s *Server) Stop() {
+func (s *NATS) Stop() {
 	s.shutdown()
 	s.data.Close()
 }
 
-func (s *Server) shutdown() {
+func (s *NATS) shutdown() {
 	if s.nats != nil {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()

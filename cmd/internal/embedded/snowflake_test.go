@@ -21,7 +21,7 @@ const (
 
 // issue leases a worker ID from a server, issues IDs as far ahead of the clock
 // as allowed, and returns the lowest and the highest timestamp.
-func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64) {
+func issue(t *testing.T, s *NATS, layout snowflake.Layout) (first, last int64) {
 	t.Helper()
 	conn, js, err := s.Connect()
 	if err != nil {
@@ -41,7 +41,7 @@ func issue(t *testing.T, s *Server, layout snowflake.Layout) (first, last int64)
 		if state.Generator == nil {
 			return
 		}
-		var all []snowflake.Range
+		var all []snowflake.IDRange
 		// The previous hold may have used up all time ahead of the clock. Then
 		// the first IDs come when the clock has caught up.
 		for len(all) == 0 && ctx.Err() == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -45,6 +46,12 @@ func (e *DeniedError) Problem() (problem.Kind, []any) {
 	return problem.Denied, nil
 }
 
+// IsDenied reports whether an error is about a right that the user lacks.
+func IsDenied(err error) bool {
+	missing, refused := new(RightsError), new(DeniedError)
+	return errors.As(err, &missing) || errors.As(err, &refused)
+}
+
 // Denied makes a DeniedError of a server's permission violation. failed is the
 // resulting error; it may be nil.
 func Denied(violation, failed error) *DeniedError {
@@ -79,37 +86,84 @@ func OwnOf(need rights.Rights, domain string) Own {
 	}
 }
 
-// WhenDenied returns a context that ends when the server denies the user of one
-// of the connections a right of its own. A denied request is never answered, and
-// would look like a timeout. The function explains the error of the work under
-// that context. It takes nil too, because a denied subscription is not an error
-// for the subscriber.
+// WhenDenied is [Denials.When] for work that uses the connections alone.
 func WhenDenied(ctx context.Context, own Own, conns ...*nats.Conn) (context.Context, func(error) error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	isOwn := func(err error) bool {
-		v, ok := rights.ViolationOf(err)
-		return ok && own(v)
-	}
+	return WatchDenials(conns...).When(ctx, own)
+}
+
+// Denials detects the requests that servers deny on some connections. It is safe
+// for concurrent use.
+type Denials struct {
+	conns []*nats.Conn
+
+	mu      sync.Mutex
+	waiting map[*denialWait]struct{}
+}
+
+// denialWait is work that a denial of its own rights ends.
+type denialWait struct {
+	own    Own
+	cancel context.CancelCauseFunc
+}
+
+// WatchDenials watches connections. Errors that concern no work go to their
+// previous error handlers.
+func WatchDenials(conns ...*nats.Conn) *Denials {
+	d := &Denials{conns: conns, waiting: make(map[*denialWait]struct{})}
 	for _, conn := range conns {
 		next := conn.ErrorHandler()
 		conn.SetErrorHandler(func(c *nats.Conn, sub *nats.Subscription, err error) {
-			if isOwn(err) && ctx.Err() == nil {
-				cancel(err)
-			} else if next != nil {
+			if !d.end(err) && next != nil {
 				next(c, sub, err)
 			}
 		})
 	}
+	return d
+}
+
+// end ends the work that needs a denied right, and reports whether there is any.
+func (d *Denials) end(err error) (found bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w := range d.waiting {
+		if isOwn(w.own, err) {
+			delete(d.waiting, w)
+			w.cancel(err)
+			found = true
+		}
+	}
+	return found
+}
+
+func isOwn(own Own, err error) bool {
+	v, ok := rights.ViolationOf(err)
+	return ok && own(v)
+}
+
+// When returns a context that ends when a server denies the user of one of the
+// connections a right of its own. A denied request is never answered, and would
+// look like a timeout. The function explains the error of the work under that
+// context, which has ended then. It takes nil too, because a denied subscription
+// is not an error for the subscriber.
+func (d *Denials) When(ctx context.Context, own Own) (context.Context, func(error) error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &denialWait{own, cancel}
+	d.mu.Lock()
+	d.waiting[w] = struct{}{}
+	d.mu.Unlock()
 	return ctx, func(err error) error {
+		d.mu.Lock()
+		delete(d.waiting, w)
+		d.mu.Unlock()
 		defer cancel(nil)
 		signs := []error{context.Cause(ctx)}
-		for _, conn := range conns {
+		for _, conn := range d.conns {
 			// The handler may not have run yet.
 			signs = append(signs, conn.LastError())
 		}
 		signs = append(signs, err) // on a connection of the worker's own
 		for _, sign := range signs {
-			if isOwn(sign) {
+			if isOwn(own, sign) {
 				return Denied(sign, err)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,6 +150,39 @@ func TestWhenDenied(t *testing.T) {
 	if n := logs.FilterMessage("reply to a caller denied").Len(); n != 1 {
 		t.Errorf("%d log lines about callers' inboxes, want 1 a minute", n)
 	}
+}
+
+// TestDenialEndsItsOwnWork: of concurrent requests on a connection, a denial ends
+// those that need the right, and no other.
+func TestDenialEndsItsOwnWork(t *testing.T) {
+	ns := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{"allowed", "_INBOX.>"}},
+		}}}
+	})
+	conn := ns.Connect(t, nats.UserInfo("u", "p"))
+	answer, err := conn.Subscribe("allowed", func(m *nats.Msg) { _ = m.Respond(nil) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Unsubscribe() }()
+	denials := WatchDenials(conn)
+	var all sync.WaitGroup
+	for _, subject := range []string{"forbidden", "allowed", "forbidden", "forbidden.too"} {
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+		defer cancel()
+		ctx, explain := denials.When(ctx, OwnOf(rights.Publish(subject), ""))
+		all.Go(func() {
+			_, err := conn.RequestWithContext(ctx, subject, nil)
+			if err != nil {
+				err = explain(err)
+			}
+			if IsDenied(err) != (subject != "allowed") || err != nil && !strings.Contains(err.Error(), `"`+subject+`"`) {
+				t.Errorf("%s: %v", subject, err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestStay: the log has the loss of a connection and its return, without the

@@ -65,7 +65,7 @@ var ErrLoadersRun = problem.New(problem.LoadersRun, "loaders are running with th
 // installation's. Workers may run on, on their buffers. Loaders must not run; a
 // loader that starts with the old store afterwards is refused. The list must be
 // exported after the last loader ended.
-func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, to backend.Backend, list List, report func(Change)) error {
+func SwitchStore(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, to backend.Backend, list Listing, report func(Change)) error {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type databaseFolder struct {
 }
 
 // run runs the server on the folder, unless it refuses.
-func (f databaseFolder) run(t *testing.T, do func(*embedded.Server, jetstream.JetStream)) error {
+func (f databaseFolder) run(t *testing.T, do func(*embedded.NATS, jetstream.JetStream)) error {
 	t.Helper()
 	s, err := embedded.Start(t.Context(), f.cfg)
 	if err != nil {
@@ -44,7 +44,7 @@ func (f databaseFolder) run(t *testing.T, do func(*embedded.Server, jetstream.Je
 // returns the last.
 func (f databaseFolder) grant(t *testing.T, n int) (last storetest.Part) {
 	t.Helper()
-	must(t, f.run(t, func(s *embedded.Server, js jetstream.JetStream) {
+	must(t, f.run(t, func(s *embedded.NATS, js jetstream.JetStream) {
 		must(t, register.Create(t.Context(), js, prefix, 1))
 		st, err := f.source.Open(t.Context(), register.Config{JetStream: js, Prefix: prefix, Witness: s.Witness()})
 		must(t, err)
@@ -69,7 +69,7 @@ func TestFolderBesideDatabase(t *testing.T) {
 			must(t, os.CopyFS(f.cfg.Folder, os.DirFS(backup)))
 		},
 		"deleted": func(t *testing.T, f databaseFolder, _ string) {
-			must(t, f.run(t, func(_ *embedded.Server, js jetstream.JetStream) {
+			must(t, f.run(t, func(_ *embedded.NATS, js jetstream.JetStream) {
 				must(t, js.DeleteKeyValue(t.Context(), register.BucketName(prefix)))
 			}))
 		},
@@ -85,12 +85,12 @@ func TestFolderBesideDatabase(t *testing.T) {
 				Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: filepath.Join(t.TempDir(), "data"), Log: zap.NewNop(),
 				Prefix: prefix, Beside: backend.Beside(prefix),
 			}, source}
-			must(t, f.run(t, func(*embedded.Server, jetstream.JetStream) {}))
+			must(t, f.run(t, func(*embedded.NATS, jetstream.JetStream) {}))
 			backup := filepath.Join(t.TempDir(), "backup")
 			must(t, os.CopyFS(backup, os.DirFS(f.cfg.Folder)))
 			f.grant(t, 3)
 			lose(t, f, backup)
-			if err := f.run(t, func(*embedded.Server, jetstream.JetStream) {}); err == nil {
+			if err := f.run(t, func(*embedded.NATS, jetstream.JetStream) {}); err == nil {
 				t.Fatal("served")
 			}
 			for range 2 {
@@ -114,7 +114,7 @@ func TestStreamThatIsNoRegister(t *testing.T) {
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: filepath.Join(t.TempDir(), "data"), Log: zap.NewNop(),
 		Prefix: prefix, Beside: backend.Beside(prefix),
 	}, source}
-	must(t, f.run(t, func(_ *embedded.Server, js jetstream.JetStream) {
+	must(t, f.run(t, func(_ *embedded.NATS, js jetstream.JetStream) {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "customer_register", Subjects: []string{"customers"}})
 		must(t, err)
 	}))

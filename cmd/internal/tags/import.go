@@ -29,7 +29,7 @@ import (
 // below, until the time of its decision. If the floor here is lower, or decided
 // earlier, such an import is a raise: no loader grants until the floor is
 // decided.
-func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error {
+func (t *Tags) Import(ctx context.Context, list Listing, report func(Change)) error {
 	here, err := register.Look(ctx, t.JetStream, t.Prefix)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (t *Tags) Import(ctx context.Context, list List, report func(Change)) error
 	return err
 }
 
-func (t *Tags) importAll(ctx context.Context, list List, report func(Change)) error {
+func (t *Tags) importAll(ctx context.Context, list Listing, report func(Change)) error {
 	tell := func(tag store.Tag, before int64) {
 		c := changeOf(tag, before)
 		c.Order = tag.Order
@@ -87,7 +87,7 @@ func (t *Tags) importAll(ctx context.Context, list List, report func(Change)) er
 }
 
 // checkTemplates checks that the templates of a list fit those here.
-func (t *Tags) checkTemplates(ctx context.Context, list List) error {
+func (t *Tags) checkTemplates(ctx context.Context, list Listing) error {
 	present, err := templates.Read(ctx, t.JetStream, t.Prefix)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (t *Tags) checkTemplates(ctx context.Context, list List) error {
 const importsAtOnce = 16
 
 // importRows imports the tags of a list into a table.
-func (t *Tags) importRows(ctx context.Context, list List, report func(tag store.Tag, before int64)) error {
+func (t *Tags) importRows(ctx context.Context, list Listing, report func(tag store.Tag, before int64)) error {
 	here, err := t.here(ctx)
 	if err != nil {
 		return err

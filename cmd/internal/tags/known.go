@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/cmd/internal/doctor"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
@@ -25,7 +25,7 @@ import (
 // known is what an installation knows about its earlier raises and the time. A
 // restore can take away any part of it, so the highest counts.
 type known struct {
-	state register.State
+	state register.Summary
 	local func() time.Time
 
 	floor  told[int64]      // the highest floor
@@ -253,6 +253,6 @@ func Allowed(ctx context.Context, js jetstream.JetStream, need rights.Rights) bo
 	if js.Options().Domain+js.Options().APIPrefix != "" {
 		return true // unknown
 	}
-	granted, err := doctor.RequestPermissions(ctx, js.Conn())
+	granted, err := natsconn.RequestPermissions(ctx, js.Conn())
 	return err != nil || granted.Check(need) == nil
 }

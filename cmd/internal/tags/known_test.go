@@ -14,7 +14,7 @@ var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 // knownAt is what an installation without history knows.
 func knownAt(t time.Time) *known {
 	return &known{
-		state: register.State{Floor: 1}, local: func() time.Time { return t },
+		state: register.Summary{Floor: 1}, local: func() time.Time { return t },
 		held: make(map[string]int64), clocks: []clock{{of: "this machine"}},
 	}
 }

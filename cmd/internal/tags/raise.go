@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -82,7 +83,7 @@ type Lift struct {
 // by returns the number for a tag, or 0: the highest of those that match.
 func (r *Raising) by(tag string) (n int64) {
 	for _, l := range r.Lifts {
-		if templates.Matches(l.Pattern, tag) {
+		if subject.Covers(l.Pattern, tag) {
 			n = max(n, l.By)
 		}
 	}
@@ -336,7 +337,7 @@ func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix me
 	if r.Restored != nil {
 		replicas = r.Restored.Replicas
 	}
-	return kv.Ensure(ctx, js, agreement.Bucket(prefix, replicas))
+	return agreement.Recreate(ctx, js, prefix, replicas)
 }
 
 // liftTemplates lifts the first IDs of templates at or above the target, as
@@ -363,7 +364,7 @@ func changeOf(tag store.Tag, before int64) Change {
 
 // open opens the store for a raise. A missing register is created, with first as
 // the first revision.
-func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, first uint64, alone bool) (*backend.Store, error) {
+func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, first uint64, alone bool) (*backend.Segments, error) {
 	replicas := 1
 	if r.Restored != nil {
 		replicas = r.Restored.Replicas
@@ -438,7 +439,7 @@ func (p *Plan) count(tag store.Tag, next int64, raise register.Raise) {
 }
 
 // fill counts what the raise will do, and refuses what it cannot do.
-func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Store) error {
+func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Segments) error {
 	limit := int64(0)
 	if segments.Database != nil {
 		var err error
@@ -465,7 +466,7 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	err := segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
 		plan.count(tag, next, raise)
 		for i, l := range r.Lifts {
-			used[i] = used[i] || templates.Matches(l.Pattern, tag.Name)
+			used[i] = used[i] || subject.Covers(l.Pattern, tag.Name)
 		}
 		if limit > 0 && next > limit && tag.Step > 0 {
 			narrow.Add(tag.Name)

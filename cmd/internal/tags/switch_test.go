@@ -10,6 +10,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/loadmsg"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
@@ -59,7 +60,7 @@ func TestSwitchStoreBesideLoaders(t *testing.T) {
 	switchStore := func() error {
 		return tags.SwitchStore(t.Context(), i.js, prefix, i.source, all, func(tags.Change) {})
 	}
-	must(t, worker.Provision(t.Context(), i.js, prefix, 1))
+	must(t, kv.Ensure(t.Context(), i.js, worker.Resources(prefix, 1)[0]))
 	consumer, err := i.js.CreateConsumer(t.Context(), loadmsg.StreamName(prefix), jetstream.ConsumerConfig{
 		Durable: worker.LoaderConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second,
 	})

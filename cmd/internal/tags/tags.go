@@ -16,6 +16,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/internal/agreement"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/internal/templates"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -41,7 +42,7 @@ type Tags struct {
 	JetStream jetstream.JetStream
 	Prefix    messages.Prefix
 
-	store *backend.Store
+	store *backend.Segments
 }
 
 // Open opens the store. The installation must exist and count in that store; if
@@ -66,8 +67,8 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 // Close closes the store.
 func (t *Tags) Close() { _ = t.store.Close() } // all replies have arrived
 
-// List is a list of tags and templates.
-type List struct {
+// Listing is a list of tags and templates.
+type Listing struct {
 	Tags      []store.Tag // by name; a removed tag has step 0
 	Templates templates.List
 
@@ -81,7 +82,7 @@ type List struct {
 // default all except tags that match a template. It counts the tags of each
 // template, by pattern. The readable tags are listed even if an error that
 // wraps store.ErrCorrupt names unreadable entries.
-func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[string]int64, err error) {
+func (t *Tags) List(ctx context.Context, pattern string) (list Listing, made map[string]int64, err error) {
 	all, err := t.Templates(ctx)
 	if err != nil {
 		return list, nil, err
@@ -94,24 +95,24 @@ func (t *Tags) List(ctx context.Context, pattern string) (list List, made map[st
 		if template != nil {
 			made[template.Pattern]++
 		}
-		if pattern == "" && template == nil || pattern != "" && templates.Matches(pattern, tag.Name) {
+		if pattern == "" && template == nil || pattern != "" && subject.Covers(pattern, tag.Name) {
 			list.Tags = append(list.Tags, tag)
 		}
 	}
 	for _, template := range all {
-		if pattern == "" || templates.Overlap(pattern, template.Pattern) {
+		if pattern == "" || subject.Overlap(pattern, template.Pattern) {
 			list.Templates = append(list.Templates, template)
 		}
 	}
 	return list, made, err
 }
 
-// Use is the use of a tag's IDs by the workers that hold it, since they do.
-type Use struct{ Granted, Issued int64 }
+// Usage is the use of a tag's IDs by the workers that hold it, since they do.
+type Usage struct{ Granted, Issued int64 }
 
 // Uses returns the use of the tags that workers report: their busiest. It
 // returns none if the user may not list processes, or none answers.
-func (t *Tags) Uses(ctx context.Context) map[string]Use {
+func (t *Tags) Uses(ctx context.Context) map[string]Usage {
 	if !Allowed(ctx, t.JetStream, worker.AskReportsRights()) {
 		return nil
 	}
@@ -120,14 +121,14 @@ func (t *Tags) Uses(ctx context.Context) map[string]Use {
 	if err != nil {
 		return nil
 	}
-	uses := make(map[string]Use)
+	uses := make(map[string]Usage)
 	for _, r := range reports {
 		if r.Stats.Installation != id {
 			continue
 		}
 		for _, s := range r.Stats.Tags {
 			use := uses[s.Tag]
-			uses[s.Tag] = Use{use.Granted + s.Granted, use.Issued + s.Issued}
+			uses[s.Tag] = Usage{use.Granted + s.Granted, use.Issued + s.Issued}
 		}
 	}
 	return uses

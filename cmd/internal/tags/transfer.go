@@ -40,7 +40,7 @@ var errRaised = errors.New("all tags were raised during the export; repeat it")
 // first ID of any other tag, because it may have been lost. Errors as for
 // [Tags.List]; a tag whose row is missing is a store.ErrCorrupt. While tags are
 // being raised there is no list.
-func (t *Tags) Export(ctx context.Context) (list List, err error) {
+func (t *Tags) Export(ctx context.Context) (list Listing, err error) {
 	before := t.Lowest()
 	if list.Templates, err = templates.Read(ctx, t.JetStream, t.Prefix); err != nil {
 		return list, err
@@ -55,9 +55,9 @@ func (t *Tags) Export(ctx context.Context) (list List, err error) {
 	floor, decided, stopped := t.store.Floor(ctx)
 	switch {
 	case stopped != nil:
-		return List{}, stopped
+		return Listing{}, stopped
 	case floor != before:
-		return List{}, errRaised
+		return Listing{}, errRaised
 	}
 	if floor > 1 {
 		list.Floor, list.Decided = floor, decided
@@ -86,7 +86,7 @@ func (t *Tags) withoutLost(ctx context.Context, list []store.Tag) (removed []sto
 }
 
 // Text writes the list in the form that [Parse] reads.
-func (l List) Text(w io.Writer) error {
+func (l Listing) Text(w io.Writer) error {
 	buf := bufio.NewWriter(w) // Flush returns the first error
 	if l.Floor > 0 {
 		_, _ = fmt.Fprintln(buf, floorWord, l.Floor, l.Decided.UTC().Format(time.RFC3339Nano))
@@ -114,10 +114,10 @@ func (l List) Text(w io.Writer) error {
 // maxBad bounds the malformed lines that [Parse] reports.
 const maxBad = 100
 
-// Parse reads the output of [List.Text], and sorts it. It skips blank lines, and
+// Parse reads the output of [Listing.Text], and sorts it. It skips blank lines, and
 // lines that begin with #. The error is that of reading, or has the malformed
 // lines; do not use the list then.
-func Parse(from io.Reader) (list List, err error) {
+func Parse(from io.Reader) (list Listing, err error) {
 	var bad []error
 	if file, ok := from.(io.ReadSeeker); ok { // as a list grows, it needs twice the memory
 		n, err := countLines(file)
@@ -168,7 +168,7 @@ func countLines(file io.ReadSeeker) (n int, err error) {
 }
 
 // parseLine adds the tag, the template or the floor of a line to the list.
-func (l *List) parseLine(line string) error {
+func (l *Listing) parseLine(line string) error {
 	line, whole := strings.CutSuffix(line, "\n")
 	fields := strings.Fields(line)
 	switch {
@@ -188,7 +188,7 @@ func (l *List) parseLine(line string) error {
 // parseFloor reports whether the fields are the floor. The next ID of a tag of
 // that name is no time. The highest of several floors counts: a file may hold
 // several lists.
-func (l *List) parseFloor(fields []string) bool {
+func (l *Listing) parseFloor(fields []string) bool {
 	if len(fields) != 3 || fields[0] != floorWord {
 		return false
 	}
@@ -204,7 +204,7 @@ func (l *List) parseFloor(fields []string) bool {
 	return true
 }
 
-func (l *List) parseTag(line string, fields []string) error {
+func (l *Listing) parseTag(line string, fields []string) error {
 	tag := store.Tag{Name: strings.Clone(fields[0]), Order: store.Trend}
 	if err := messages.CheckTag(tag.Name); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (l *List) parseTag(line string, fields []string) error {
 	return err
 }
 
-func (l *List) parseTemplate(line string, fields []string) error {
+func (l *Listing) parseTemplate(line string, fields []string) error {
 	if len(fields) != 6 && len(fields) != 8 {
 		return fmt.Errorf("%.60q has %d fields, expected of a template: "+
 			"pattern, step, order, most tags, new tags a second, first ID and optionally date format and seconds ahead", line, len(fields))

@@ -17,7 +17,6 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/worker"
 )
 
 const prefix = messages.DefaultPrefix
@@ -42,7 +41,6 @@ func newInstallation(t *testing.T) *installation {
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	source, err := backend.Parse("jetstream", "")
 	must(t, err)
-	must(t, worker.Provision(t.Context(), js, prefix, 1))
 	must(t, register.Create(t.Context(), js, prefix, 1))
 	i := &installation{T: t, js: js, source: source}
 	i.open()

@@ -80,7 +80,7 @@ func newArrival(msg streamread.Message, origin uint64) arrival {
 	return a
 }
 
-func (a arrival) finding(kind Kind, format string, args ...any) *Finding {
+func (a arrival) finding(kind FaultKind, format string, args ...any) *Finding {
 	return &Finding{
 		Kind: kind, Source: a.origin, Target: a.Sequence, Subject: a.Subject, IDs: a.ids,
 		Detail: fmt.Sprintf(format, args...),

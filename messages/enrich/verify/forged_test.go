@@ -36,65 +36,65 @@ func with(m *nats.Msg, name string, values ...string) *nats.Msg {
 var forgings = []struct {
 	name string
 	make func(b *bed) *nats.Msg
-	want []verify.Kind
+	want []verify.FaultKind
 }{
-	{"no headers", func(*bed) *nats.Msg { return &nats.Msg{Subject: "orders.ready.de.1", Data: []byte("hello")} }, []verify.Kind{verify.Foreign}},
-	{"only an ID", func(*bed) *nats.Msg { return with(claim(""), enrich.HeaderSource) }, []verify.Kind{verify.Foreign}},
-	{"empty headers", func(*bed) *nats.Msg { return with(with(claim(""), enrich.HeaderSource, ""), enrich.HeaderChain, "") }, []verify.Kind{verify.Foreign}},
-	{"no number", func(*bed) *nats.Msg { return claim("ORDERS") }, []verify.Kind{verify.Foreign}},
-	{"number of letters", func(*bed) *nats.Msg { return claim("ORDERS x") }, []verify.Kind{verify.Foreign}},
-	{"number zero", func(*bed) *nats.Msg { return claim("ORDERS 0") }, []verify.Kind{verify.Foreign}},
-	{"number negative", func(*bed) *nats.Msg { return claim("ORDERS -40") }, []verify.Kind{verify.Foreign}},
-	{"number beyond 64 bits", func(*bed) *nats.Msg { return claim("ORDERS 18446744073709551616") }, []verify.Kind{verify.Foreign}},
-	{"number written otherwise", func(*bed) *nats.Msg { return claim("ORDERS 040") }, []verify.Kind{verify.Foreign}},
-	{"two numbers", func(*bed) *nats.Msg { return with(claim(""), enrich.HeaderSource, "ORDERS 40", "ORDERS 41") }, []verify.Kind{verify.Foreign}},
-	{"another source", func(*bed) *nats.Msg { return claim("OTHER 40") }, []verify.Kind{verify.Foreign}},
+	{"no headers", func(*bed) *nats.Msg { return &nats.Msg{Subject: "orders.ready.de.1", Data: []byte("hello")} }, []verify.FaultKind{verify.Foreign}},
+	{"only an ID", func(*bed) *nats.Msg { return with(claim(""), enrich.HeaderSource) }, []verify.FaultKind{verify.Foreign}},
+	{"empty headers", func(*bed) *nats.Msg { return with(with(claim(""), enrich.HeaderSource, ""), enrich.HeaderChain, "") }, []verify.FaultKind{verify.Foreign}},
+	{"no number", func(*bed) *nats.Msg { return claim("ORDERS") }, []verify.FaultKind{verify.Foreign}},
+	{"number of letters", func(*bed) *nats.Msg { return claim("ORDERS x") }, []verify.FaultKind{verify.Foreign}},
+	{"number zero", func(*bed) *nats.Msg { return claim("ORDERS 0") }, []verify.FaultKind{verify.Foreign}},
+	{"number negative", func(*bed) *nats.Msg { return claim("ORDERS -40") }, []verify.FaultKind{verify.Foreign}},
+	{"number beyond 64 bits", func(*bed) *nats.Msg { return claim("ORDERS 18446744073709551616") }, []verify.FaultKind{verify.Foreign}},
+	{"number written otherwise", func(*bed) *nats.Msg { return claim("ORDERS 040") }, []verify.FaultKind{verify.Foreign}},
+	{"two numbers", func(*bed) *nats.Msg { return with(claim(""), enrich.HeaderSource, "ORDERS 40", "ORDERS 41") }, []verify.FaultKind{verify.Foreign}},
+	{"another source", func(*bed) *nats.Msg { return claim("OTHER 40") }, []verify.FaultKind{verify.Foreign}},
 
-	{"number just beyond the source", func(*bed) *nats.Msg { return claim("ORDERS 63") }, []verify.Kind{verify.Unknown}},
-	{"number beyond the source", func(*bed) *nats.Msg { return claim("ORDERS 1000") }, []verify.Kind{verify.Unknown}},
-	{"number beyond the source, with evidence", func(*bed) *nats.Msg { return with(claim("ORDERS 1000"), enrich.HeaderChain, chain+" 1") }, []verify.Kind{verify.Unknown}},
-	{"number that is the highest", func(*bed) *nats.Msg { return claim("ORDERS " + strconv.FormatUint(math.MaxUint64, 10)) }, []verify.Kind{verify.Unknown}},
-	{"copy with a number beyond the source", func(b *bed) *nats.Msg { return with(b.clone(8), enrich.HeaderSource, "ORDERS 1000") }, []verify.Kind{verify.Unknown}},
+	{"number just beyond the source", func(*bed) *nats.Msg { return claim("ORDERS 63") }, []verify.FaultKind{verify.Unknown}},
+	{"number beyond the source", func(*bed) *nats.Msg { return claim("ORDERS 1000") }, []verify.FaultKind{verify.Unknown}},
+	{"number beyond the source, with evidence", func(*bed) *nats.Msg { return with(claim("ORDERS 1000"), enrich.HeaderChain, chain+" 1") }, []verify.FaultKind{verify.Unknown}},
+	{"number that is the highest", func(*bed) *nats.Msg { return claim("ORDERS " + strconv.FormatUint(math.MaxUint64, 10)) }, []verify.FaultKind{verify.Unknown}},
+	{"copy with a number beyond the source", func(b *bed) *nats.Msg { return with(b.clone(8), enrich.HeaderSource, "ORDERS 1000") }, []verify.FaultKind{verify.Unknown}},
 
-	{"number of an event outside the filter", func(*bed) *nats.Msg { return claim("ORDERS 61") }, []verify.Kind{verify.Foreign}},
-	{"number of an earlier event", func(*bed) *nats.Msg { return claim("ORDERS 8") }, []verify.Kind{verify.Changed}},
-	{"copy of an earlier event", func(b *bed) *nats.Msg { return b.clone(8) }, []verify.Kind{verify.Doubled}},
-	{"copy with another ID", func(b *bed) *nats.Msg { return with(b.clone(8), enrich.HeaderID, "9000") }, []verify.Kind{verify.BadID}},
-	{"copy with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(8), enrich.HeaderChain, "forged") }, []verify.Kind{verify.Foreign}},
-	{"number of a dead letter before", func(*bed) *nats.Msg { return claim("ORDERS 20") }, []verify.Kind{verify.Changed}},
+	{"number of an event outside the filter", func(*bed) *nats.Msg { return claim("ORDERS 61") }, []verify.FaultKind{verify.Foreign}},
+	{"number of an earlier event", func(*bed) *nats.Msg { return claim("ORDERS 8") }, []verify.FaultKind{verify.Changed}},
+	{"copy of an earlier event", func(b *bed) *nats.Msg { return b.clone(8) }, []verify.FaultKind{verify.Doubled}},
+	{"copy with another ID", func(b *bed) *nats.Msg { return with(b.clone(8), enrich.HeaderID, "9000") }, []verify.FaultKind{verify.BadID}},
+	{"copy with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(8), enrich.HeaderChain, "forged") }, []verify.FaultKind{verify.Foreign}},
+	{"number of a dead letter before", func(*bed) *nats.Msg { return claim("ORDERS 20") }, []verify.FaultKind{verify.Changed}},
 
-	{"number of a later event", func(*bed) *nats.Msg { return claim("ORDERS 49") }, []verify.Kind{verify.Changed}},
-	{"number of a later event, without ID", func(*bed) *nats.Msg { return with(claim("ORDERS 49"), enrich.HeaderID) }, []verify.Kind{verify.BadID}},
-	{"number of the next event", func(*bed) *nats.Msg { return claim("ORDERS 31") }, []verify.Kind{verify.Changed}},
-	{"number of the last event", func(*bed) *nats.Msg { return claim("ORDERS 59") }, []verify.Kind{verify.Changed}},
-	{"number of a dead letter to come", func(*bed) *nats.Msg { return claim("ORDERS 40") }, []verify.Kind{verify.Changed}},
-	{"number of an event after that", func(*bed) *nats.Msg { return claim("ORDERS 41") }, []verify.Kind{verify.Changed}},
+	{"number of a later event", func(*bed) *nats.Msg { return claim("ORDERS 49") }, []verify.FaultKind{verify.Changed}},
+	{"number of a later event, without ID", func(*bed) *nats.Msg { return with(claim("ORDERS 49"), enrich.HeaderID) }, []verify.FaultKind{verify.BadID}},
+	{"number of the next event", func(*bed) *nats.Msg { return claim("ORDERS 31") }, []verify.FaultKind{verify.Changed}},
+	{"number of the last event", func(*bed) *nats.Msg { return claim("ORDERS 59") }, []verify.FaultKind{verify.Changed}},
+	{"number of a dead letter to come", func(*bed) *nats.Msg { return claim("ORDERS 40") }, []verify.FaultKind{verify.Changed}},
+	{"number of an event after that", func(*bed) *nats.Msg { return claim("ORDERS 41") }, []verify.FaultKind{verify.Changed}},
 	{"headers of a later event", func(b *bed) *nats.Msg {
 		m := b.clone(49)
 		m.Data = []byte(`{"n":1,"id":"9000"}`)
 		return with(m, enrich.HeaderID, "9000")
-	}, []verify.Kind{verify.Changed}},
-	{"later event with another ID in the header", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderID, "9000") }, []verify.Kind{verify.BadID}},
+	}, []verify.FaultKind{verify.Changed}},
+	{"later event with another ID in the header", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderID, "9000") }, []verify.FaultKind{verify.BadID}},
 	{"later event on another subject", func(b *bed) *nats.Msg {
 		m := b.clone(49)
 		m.Subject = "orders.ready.fr.1"
 		return m
-	}, []verify.Kind{verify.Changed}},
+	}, []verify.FaultKind{verify.Changed}},
 	{"later event on a subject where its ID is that of another", func(b *bed) *nats.Msg {
 		m := b.clone(49)
 		m.Subject = "orders.ready.de.1"
 		return m
-	}, []verify.Kind{verify.Changed}},
-	{"later event with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, "forged") }, []verify.Kind{verify.Foreign}},
-	{"later event for another target", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, "OTHER chain1") }, []verify.Kind{verify.Foreign}},
-	{"later event that was stored at another time", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, chain+" 1") }, []verify.Kind{verify.Unknown}},
+	}, []verify.FaultKind{verify.Changed}},
+	{"later event with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, "forged") }, []verify.FaultKind{verify.Foreign}},
+	{"later event for another target", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, "OTHER chain1") }, []verify.FaultKind{verify.Foreign}},
+	{"later event that was stored at another time", func(b *bed) *nats.Msg { return with(b.clone(49), enrich.HeaderChain, chain+" 1") }, []verify.FaultKind{verify.Unknown}},
 	{"later event without evidence", func(b *bed) *nats.Msg {
 		m := b.clone(49)
 		m.Header[enrich.HeaderChain] = nil
 		return m
-	}, []verify.Kind{verify.Foreign}},
-	{"next event with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(31), enrich.HeaderChain, "forged") }, []verify.Kind{verify.Foreign}},
-	{"later event that the source has removed", func(*bed) *nats.Msg { return claim("ORDERS 62") }, []verify.Kind{verify.Order}},
+	}, []verify.FaultKind{verify.Foreign}},
+	{"next event with malformed evidence", func(b *bed) *nats.Msg { return with(b.clone(31), enrich.HeaderChain, "forged") }, []verify.FaultKind{verify.Foreign}},
+	{"later event that the source has removed", func(*bed) *nats.Msg { return claim("ORDERS 62") }, []verify.FaultKind{verify.Order}},
 }
 
 // TestForgedMessage: a foreign message between the events is a single finding,
@@ -112,7 +112,7 @@ func TestForgedMessage(t *testing.T) {
 			b.fill()
 			b.delete("ORDERS", 62)
 			r := b.verify(b.config())
-			var kinds []verify.Kind
+			var kinds []verify.FaultKind
 			for _, finding := range r.Findings {
 				kinds = append(kinds, finding.Kind)
 			}
@@ -183,7 +183,7 @@ func TestForgedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan *verify.Report)
+	done := make(chan *verify.Verification)
 	go func() {
 		r, err := v.Run(t.Context())
 		if err != nil {

@@ -169,7 +169,7 @@ func (b *bed) config() verify.Config {
 }
 
 // verify runs a verifier, and fails the test on errors other than faults.
-func (b *bed) verify(cfg verify.Config) *verify.Report {
+func (b *bed) verify(cfg verify.Config) *verify.Verification {
 	b.Helper()
 	v, err := verify.Open(b.Context(), cfg)
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *bed) verify(cfg verify.Config) *verify.Report {
 
 // expectClean fails the test unless there are no faults, and so many events
 // were compared.
-func (b *bed) expectClean(r *verify.Report, events int) {
+func (b *bed) expectClean(r *verify.Verification, events int) {
 	b.Helper()
 	if len(r.Findings) > 0 || len(r.Faults) > 0 || r.Events != uint64(events) {
 		b.Errorf("%+v, want %d events and no findings", r, events)
@@ -198,9 +198,9 @@ func (b *bed) expectClean(r *verify.Report, events int) {
 }
 
 // brute returns the results of the plain checker.
-func (b *bed) brute() (problems []enriched.Problem, events, waiting int) {
+func (b *bed) brute() (problems []enriched.Flaw, events, waiting int) {
 	b.Helper()
-	return enriched.Enrichment{
+	return enriched.Streams{
 		JetStream: b.js, From: "ORDERS", Filter: "orders.raw.>", To: "READY", DeadLetters: "DEAD", JSON: "id",
 		Subject: func(s string) string { return strings.Replace(s, "raw", "ready", 1) }, Elsewhere: func(s string) bool { return s == "other" },
 		Tag: func(s string) string { return strings.Split(s, ".")[2] },

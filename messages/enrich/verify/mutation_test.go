@@ -182,18 +182,18 @@ func TestMutations(t *testing.T) {
 			b.fill()
 			r := b.verify(b.config())
 			var got []verify.Finding
-			var same []enriched.Problem
+			var same []enriched.Flaw
 			for _, f := range r.Findings {
 				f.Detail = ""
-				got, same = append(got, f), append(same, enriched.Problem{Kind: string(f.Kind), Source: f.Source})
+				got, same = append(got, f), append(same, enriched.Flaw{Kind: string(f.Kind), Source: f.Source})
 			}
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("found %+v\nwant  %+v", got, c.want)
 			}
 			plain, _, _ := b.brute()
 			// The missing events are in different places.
-			for _, found := range [][]enriched.Problem{plain, same} {
-				slices.SortStableFunc(found, func(a, b enriched.Problem) int { return strings.Compare(a.Kind, b.Kind) })
+			for _, found := range [][]enriched.Flaw{plain, same} {
+				slices.SortStableFunc(found, func(a, b enriched.Flaw) int { return strings.Compare(a.Kind, b.Kind) })
 			}
 			if !slices.Equal(plain, same) {
 				t.Errorf("the plain checker finds %v", plain)

@@ -87,9 +87,9 @@ func TestRemovedIsNotMissing(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	for _, c := range []struct {
 		name         string
-		before       func(b *bed) // publishing
-		source, lost []uint64     // removed from ORDERS and READY
-		want         verify.Kind  // empty: no faults
+		before       func(b *bed)     // publishing
+		source, lost []uint64         // removed from ORDERS and READY
+		want         verify.FaultKind // empty: no faults
 	}{
 		{name: "in order", source: []uint64{38, 39}, lost: []uint64{36}},
 		{name: "too early", source: []uint64{38, 39}, want: verify.Order, before: func(b *bed) {
@@ -322,7 +322,7 @@ func TestWaiting(t *testing.T) {
 	if v, err = verify.Open(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	var r *verify.Report
+	var r *verify.Verification
 	var running sync.WaitGroup
 	running.Go(func() { r, err = v.Run(t.Context()) })
 	natstest.Eventually(t, "all that has arrived to be verified", func() bool { passed, _ := v.Progress(); return passed == 42 })
@@ -352,7 +352,7 @@ func TestMissingAtTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r *verify.Report
+	var r *verify.Verification
 	var running sync.WaitGroup
 	running.Go(func() { r, err = v.Run(t.Context()) })
 	natstest.Eventually(t, "all that has arrived to be verified", func() bool { passed, _ := v.Progress(); return passed == 58 })

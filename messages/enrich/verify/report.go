@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Kind is the kind of a fault.
-type Kind string
+// FaultKind is the kind of a fault.
+type FaultKind string
 
 // The kinds of findings.
 const (
-	Missing  Kind = "missing"      // neither in the target nor among the dead letters
-	Doubled  Kind = "doubled"      // in the target more than once
-	Order    Kind = "out-of-order" // behind an event that follows it in the source
-	SharedID Kind = "shared-id"    // has the ID of another event
+	Missing  FaultKind = "missing"      // neither in the target nor among the dead letters
+	Doubled  FaultKind = "doubled"      // in the target more than once
+	Order    FaultKind = "out-of-order" // behind an event that follows it in the source
+	SharedID FaultKind = "shared-id"    // has the ID of another event
 	// Has no ID, several, or a wrong ID.
-	BadID Kind = "bad-id"
+	BadID FaultKind = "bad-id"
 	// Its subject, body or headers differ from the source's event.
-	Changed Kind = "changed"
+	Changed FaultKind = "changed"
 	// Not an event that was enriched from this source.
-	Foreign Kind = "foreign"
+	Foreign FaultKind = "foreign"
 	// The source does not have it: it ends before it, or has another event
 	// there.
-	Unknown Kind = "unknown"
+	Unknown FaultKind = "unknown"
 )
 
 // Finding is a fault.
 type Finding struct {
-	Kind   Kind   `json:"kind"`
-	Source uint64 `json:"source_sequence,omitempty"` // of the event
+	Kind   FaultKind `json:"kind"`
+	Source uint64    `json:"source_sequence,omitempty"` // of the event
 	// Its place; of a missing event, the message in its place.
 	Target uint64 `json:"target_sequence,omitempty"`
 	// In the target; of a missing event, in the source.
@@ -61,8 +61,8 @@ func (f Finding) String() string {
 // counted.
 const MaxFindings = 10
 
-// Report is the scope and the results of a verification.
-type Report struct {
+// Verification is the scope and the results of a verification.
+type Verification struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	// The stream of the dead letters.
@@ -91,14 +91,14 @@ type Report struct {
 	// Events in the target through Config.After.
 	Before uint64 `json:"before"`
 
-	Faults map[Kind]uint64 `json:"faults"` // number of each kind
+	Faults map[FaultKind]uint64 `json:"faults"` // number of each kind
 	// The first of each kind, in the order of the target.
 	Findings []Finding `json:"findings"`
 }
 
 // add counts a fault, if f is not nil, and keeps it if it is among the first of
 // its kind.
-func (r *Report) add(f *Finding) {
+func (r *Verification) add(f *Finding) {
 	if f == nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (r *Report) add(f *Finding) {
 }
 
 // sort brings the findings into the order of the target.
-func (r *Report) sort() {
+func (r *Verification) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Source, b.Source))
 	})

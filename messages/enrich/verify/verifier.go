@@ -132,7 +132,7 @@ func (v *Verifier) targetName() string { return v.target.CachedInfo().Config.Nam
 
 // Run verifies. The report is complete if the error is nil or wraps [ErrFaults]
 // or [ErrWaiting]. Calls must not overlap.
-func (v *Verifier) Run(ctx context.Context) (*Report, error) {
+func (v *Verifier) Run(ctx context.Context) (*Verification, error) {
 	w := newWalk(v)
 	defer w.close()
 	r := w.report
@@ -152,7 +152,7 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 
 // Rights are the rights that a role needs to verify any enrichment: to find
 // streams by their subjects.
-func Rights(role rights.Role) rights.Rights {
+func Rights(role rights.User) rights.Rights {
 	if role == rights.Auditor {
 		return rights.Publish(rights.API("STREAM.NAMES"))
 	}

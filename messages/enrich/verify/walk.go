@@ -18,7 +18,7 @@ import (
 // walk is a reading of both streams, side by side.
 type walk struct {
 	v      *Verifier
-	report *Report
+	report *Verification
 
 	source, target *streamread.Reader
 	// Event of the source that was read, but not passed.
@@ -52,7 +52,7 @@ type walk struct {
 func newWalk(v *Verifier) *walk {
 	w := &walk{
 		v: v, late: map[uint64]bool{}, spoilt: map[uint64]bool{}, letters: newLetters(v), ids: newIDSet(), ended: map[string]bool{},
-		report: &Report{Source: v.enrichment.From, Target: v.targetName(), Began: time.Now(), Faults: map[Kind]uint64{}, Findings: []Finding{}},
+		report: &Verification{Source: v.enrichment.From, Target: v.targetName(), Began: time.Now(), Faults: map[FaultKind]uint64{}, Findings: []Finding{}},
 	}
 	if v.dead != nil {
 		w.report.DeadLetters = v.dead.CachedInfo().Config.Name

@@ -30,7 +30,7 @@ const volume = "/data"
 
 // layout collects the parts of an OCI layout.
 type layout struct {
-	blobs []file
+	blobs []blob
 	// For `docker load` of an engine that does not use containerd's images.
 	loadable []loadable
 }
@@ -58,7 +58,7 @@ func (r *release) writeLayout(w io.Writer, authorities []byte) error {
 		oci.AnnotationRefName:      r.tag(),
 		"io.containerd.image.name": repository + ":" + r.tag(), // for docker load
 	}
-	files := []file{
+	files := []blob{
 		{name: oci.ImageLayoutFile, data: asJSON(oci.ImageLayout{Version: oci.ImageLayoutVersion})},
 		{name: oci.ImageIndexFile, data: asJSON(oci.Index{
 			Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: oci.MediaTypeImageIndex, Manifests: []oci.Descriptor{named},
@@ -117,8 +117,8 @@ func (l *layout) addImage(r *release, arch string, authorities []byte) (oci.Desc
 
 // contents are the files of an image. There is no shell, and no time zone data:
 // times in logs are then UTC.
-func contents(binary, authorities []byte) []file {
-	return []file{
+func contents(binary, authorities []byte) []blob {
+	return []blob{
 		{name: "data/", owner: userID, mode: 0o700},
 		{name: "etc/"},
 		{name: "etc/group", data: fmt.Appendf(nil, "root:x:0:\nnobody:x:%d:\n", userID)},
@@ -154,7 +154,7 @@ func (r *release) tag() string { return strings.ReplaceAll(r.Version, "+", "-") 
 // add adds a blob, and describes it.
 func (l *layout) add(mediaType string, data []byte) oci.Descriptor {
 	d := oci.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(data), Size: int64(len(data))}
-	l.blobs = append(l.blobs, file{name: blobPath(d), data: data})
+	l.blobs = append(l.blobs, blob{name: blobPath(d), data: data})
 	return d
 }
 
@@ -174,7 +174,7 @@ func asJSON(v any) []byte {
 }
 
 // file is an entry of a tar file: a folder if its name ends with a slash.
-type file struct {
+type blob struct {
 	name  string
 	data  []byte
 	owner int
@@ -182,7 +182,7 @@ type file struct {
 }
 
 // writeTar writes files with one time.
-func writeTar(w io.Writer, at time.Time, files []file) error {
+func writeTar(w io.Writer, at time.Time, files []blob) error {
 	t := tar.NewWriter(w)
 	for _, f := range files {
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: f.mode, Uid: f.owner, Gid: f.owner, ModTime: at}

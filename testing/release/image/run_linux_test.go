@@ -104,7 +104,7 @@ func dropCapabilities() error {
 type site struct{ nats, http string }
 
 func newSite(t *testing.T) site {
-	return site{fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)), fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))}
+	return site{freeport.Address(t), freeport.Address(t)}
 }
 
 // answers waits until the container is ready, and gets IDs of both kinds.

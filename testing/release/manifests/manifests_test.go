@@ -7,11 +7,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -68,7 +66,7 @@ func (s *site) start(env []string, args ...string) {
 		s.t.Fatal(err)
 	}
 	p := s.launch(bin, env, args...)
-	s.await(p, "nats-server is ready", func() bool { return strings.Contains(p.Stderr.String(), "Server is ready") })
+	p.AwaitLog(s.t, "Server is ready")
 }
 
 // translated translates all names in a list.
@@ -80,48 +78,26 @@ func (s *site) translated(list []string) (result []string) {
 }
 
 // launch starts a process, which ends with the test.
-func (s *site) launch(bin string, env []string, args ...string) *process.Process {
+func (s *site) launch(bin string, env []string, args ...string) *process.Running {
 	s.t.Helper()
-	p, err := process.Settings{Binary: bin, Dir: s.t.TempDir(), Env: env}.Launch(args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		p.Kill()
-		if s.t.Failed() {
-			s.t.Logf("%s %v:\n%s", filepath.Base(bin), args, p.Stderr.Tail())
-		}
-	})
-	return p
+	return process.Program{Binary: bin, Dir: s.t.TempDir(), Env: env}.Start(s.t, args...)
 }
 
 // serve starts a container's process, and returns when it serves.
 func (s *site) serve(env []string, args ...string) {
 	s.t.Helper()
 	p := s.launch(s.bin, env, args...)
-	s.await(p, "it serves", func() bool { return strings.Contains(p.Stderr.String(), "\tserving\t") })
-}
-
-func (s *site) await(p *process.Process, what string, cond func() bool) {
-	s.t.Helper()
-	natstest.Eventually(s.t, what, func() bool {
-		if p.HasEnded() {
-			s.t.Fatalf("before %s, the process ended:\n%s", what, p.Stderr.Tail())
-		}
-		return cond()
-	})
+	p.AwaitLog(s.t, "\tserving\t")
 }
 
 // run runs a command, which has to succeed, and returns its output.
 func (s *site) run(env []string, args ...string) string {
 	s.t.Helper()
-	cmd := exec.Command(s.bin, args...)
-	cmd.Env = append(process.NeutralEnv(), env...)
-	out, err := cmd.CombinedOutput()
+	p, err := process.Program{Binary: s.bin, Env: env}.Run(args...)
 	if err != nil {
-		s.t.Fatalf("idworker %v: %v\n%s", args, err, out)
+		s.t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(p.Stdout.String())
 }
 
 // firstID gets the first ID of a tag.
@@ -138,8 +114,6 @@ func (s *site) firstID(tag string, opts ...nats.Option) {
 		s.t.Fatalf("first ID %d, %v", id, err)
 	}
 }
-
-func address(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t)) }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
@@ -193,9 +167,9 @@ type probe struct {
 // manifests serve IDs, and their probes succeed.
 func TestKubernetes(t *testing.T) {
 	tier.Release(t)
-	s := &site{t: t, nats: address(t)}
+	s := &site{t: t, nats: freeport.Address(t)}
 	env := []string{"IDS_NATS_DATA=" + t.TempDir(), "IDS_SYS_PASSWORD=secret-of-sys"}
-	users := make(map[string]natsconf.User)
+	users := make(map[string]natsconf.ConfUser)
 	for _, u := range natsconf.Users() {
 		users[u.Name] = u
 		env = append(env, u.PasswordVariable()+"=secret-of-"+u.Name)
@@ -215,7 +189,7 @@ func TestKubernetes(t *testing.T) {
 	for _, role := range []string{"loader", "worker"} {
 		c := read[statefulSet](t, "kubernetes/"+role+".yaml")[0].Spec.Template.Spec.Containers[0]
 		for range 2 {
-			secret, volume, http := t.TempDir(), t.TempDir(), address(t)
+			secret, volume, http := t.TempDir(), t.TempDir(), freeport.Address(t)
 			write(t, filepath.Join(secret, "password"), "secret-of-"+role+"\n")
 			write(t, filepath.Join(secret, "store"), "jetstream\n")
 			s.translate = strings.NewReplacer("nats:4222", s.nats, "=:9090", "="+http, "=/etc/idworker", "="+secret, "=/data", "="+volume)
@@ -285,15 +259,15 @@ type composeFile struct {
 func TestCompose(t *testing.T) {
 	tier.Release(t)
 	f := read[composeFile](t, "compose.yaml")[0]
-	db := dbtest.StartPostgresWith(t, "-c", "fsync=on")
+	db := dbtest.StartPostgres(t, "-c", "fsync=on")
 	const password = "secret-of-ids"
 	db.Exec(t, "CREATE ROLE ids LOGIN SUPERUSER PASSWORD '"+password+"'", "CREATE DATABASE ids OWNER ids")
 
-	s := &site{t: t, nats: address(t)}
+	s := &site{t: t, nats: freeport.Address(t)}
 	dir := t.TempDir()
 	s.translate = strings.NewReplacer(
 		"${IDS_PASSWORD}", password, "$$", "$", "db:5432", db.Addr(), "nats:4222", s.nats, "0.0.0.0:4222", s.nats,
-		"127.0.0.1:8222", address(t), "/etc/nats", dir, "/data", dir,
+		"127.0.0.1:8222", freeport.Address(t), "/etc/nats", dir, "/data", dir,
 	)
 	write(t, filepath.Join(dir, "ids.conf"), s.translate.Replace(f.Configs["nats"].Content))
 	s.start(nil, s.translated(f.Services["nats"].Command[1:])...)

@@ -80,7 +80,7 @@ func (m *machine) start() {
 		// No systemd outside could make a unit.
 		args = append(args, "--keep-unit")
 	}
-	nspawn, err := process.Settings{
+	nspawn, err := process.Program{
 		Binary: "setpriv", Env: []string{"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "PATH=" + os.Getenv("PATH")},
 	}.Launch(args...)
 	if err != nil {

@@ -57,7 +57,7 @@ func appendSegments(reply []byte, ids []store.Segment) []byte {
 }
 
 // appendSnowflakes appends the lines of a reply.
-func appendSnowflakes(reply []byte, ids []snowflake.Range) []byte {
+func appendSnowflakes(reply []byte, ids []snowflake.IDRange) []byte {
 	for _, r := range ids {
 		reply = messages.AppendRange(reply, messages.Range{First: int64(r.First), Last: int64(r.Last)})
 	}

@@ -57,7 +57,7 @@ func (a *Answerer) Snowflake(count []byte, gen *snowflake.Generator) (reply []by
 	if err != nil {
 		return nil, a.snowflakes.direct.refused(err)
 	}
-	var room [1]snowflake.Range
+	var room [1]snowflake.IDRange
 	ids, err := gen.NextN(room[:0], n)
 	if err != nil {
 		return nil, a.snowflakes.direct.refused(err)

@@ -75,7 +75,7 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 type snowflakeEndpoint struct {
 	endpoint
 	generator *snowflake.Generator
-	ranges    []snowflake.Range // reused
+	ranges    []snowflake.IDRange // reused
 }
 
 // Handle is part of micro.Handler.

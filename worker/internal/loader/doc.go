@@ -28,7 +28,6 @@
 //	schedule.go  which tag is called next
 //	judge.go     which tags are slow, and whether the store fails
 //	failing.go   tags whose numbers end, or that cannot be granted
-//	lookup.go    tags that are new to the loader
-//	census.go    the limits of templates
+//	lookup.go    tags that are new to the loader, and the limits of templates
 //	stream.go    the load stream, and when its events are acked
 package loader

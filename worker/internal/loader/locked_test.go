@@ -24,14 +24,14 @@ import (
 // When the rows are free, their tags get theirs.
 func TestRowsLockedBySomebody(t *testing.T) {
 	tier.All(t)
-	for name, backend := range map[string]leaftest.Backend{"mysql": leaftest.MySQLBackend, "postgres": leaftest.PostgresBackend} {
+	for name, backend := range map[string]leaftest.Dialect{"mysql": leaftest.MySQL, "postgres": leaftest.Postgres} {
 		for _, locked := range []int{9, 20, 60} {
 			t.Run(fmt.Sprint(name, ", ", locked, " rows"), func(t *testing.T) { testLockedRows(t, backend, locked) })
 		}
 	}
 }
 
-func testLockedRows(t *testing.T, backend leaftest.Backend, locked int) {
+func testLockedRows(t *testing.T, backend leaftest.Dialect, locked int) {
 	const others, grants = 20, 15
 	db := backend.Database(t)
 	db.Exec(t, backend.Shapes["official"])

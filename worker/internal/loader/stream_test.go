@@ -22,7 +22,7 @@ func TestLoadEvents(t *testing.T) {
 	s := newFakeStore()
 	l := New(Config{
 		Store: s, StoreName: "fake", Control: own, JS: natstest.JetStream(t, own), Prefix: "ids", Installation: "here", Replicas: 1,
-		Reservations: 8, MaxStep: 1000, Timeout: natstest.Patience, Foreign: loadmsg.NewForeign("here", zap.NewNop()), Log: zap.NewNop(),
+		Reservations: 8, MaxStep: 1000, Timeout: natstest.Patience, Foreign: &loadmsg.Foreign{Installation: "here", Log: zap.NewNop()}, Log: zap.NewNop(),
 	})
 	if err := l.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func config(conn *nats.Conn) Config {
 	return Config{
 		Prefix: messages.DefaultPrefix, Instance: "me", Installation: "ours", Control: conn,
 		MaxStep: 1_000_000, Wait: usualWait,
-		Foreign: loadmsg.NewForeign("ours", zap.NewNop()), Log: zap.NewNop(),
+		Foreign: &loadmsg.Foreign{Installation: "ours", Log: zap.NewNop()}, Log: zap.NewNop(),
 	}
 }
 

@@ -67,7 +67,7 @@ func TestRealRefusals(t *testing.T) {
 	})
 }
 
-func testRefusals(t *testing.T, conn *nats.Conn, replicas int, servers ...*natstest.Server) {
+func testRefusals(t *testing.T, conn *nats.Conn, replicas int, servers ...*natstest.Node) {
 	t.Helper()
 	s := New(configWithJetStream(t, conn))
 	defer s.goroutines.Stop()

@@ -1,0 +1,204 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/durability"
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/messages/enrich"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// dialAs is a Dial as a user; "" without a login.
+func dialAs(t *testing.T, url, user, password string) func() (*nats.Conn, jetstream.JetStream, error) {
+	return func() (*nats.Conn, jetstream.JetStream, error) {
+		conn, err := nats.Connect(url, append(Options(), nats.UserInfo(user, password))...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return conn, natstest.JetStream(t, conn), nil
+	}
+}
+
+// collectorOf is a collector for a role, at the server of a connection.
+func collectorOf(t *testing.T, conn *nats.Conn, role rights.User, all ...kv.Resource) *Collector {
+	return &Collector{Prefix: messages.DefaultPrefix, Role: role, Resources: all, Dial: dialAs(t, conn.ConnectedUrl(), "", "")}
+}
+
+// found returns the diagnoses of some checks.
+func found(t *testing.T, c *Collector, whats ...string) (all []Diagnosis) {
+	for _, d := range c.Collect(t.Context()).Diagnoses() {
+		if slices.Contains(whats, d.What) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// copiesOf returns the warnings about the copies of buckets.
+func copiesOf(t *testing.T, js jetstream.JetStream, all ...kv.Resource) (copies []string) {
+	for _, d := range found(t, collectorOf(t, js.Conn(), rights.Admin, all...), "copies") {
+		if d.Severity == Warning && errors.Is(d.err, ErrCopies) {
+			copies = append(copies, d.Text)
+		}
+	}
+	return copies
+}
+
+func bucketOf(name string, replicas int) kv.Resource {
+	return kv.LastingBucket(jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
+}
+
+// TestCopies: buckets with the same missing copies cause a single warning, and
+// so does a single copy on a cluster.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	js := natstest.JetStream(t, cluster.Connect(t))
+	a, b, single := bucketOf("ids_workers", 3), bucketOf("ids_clock", 3), bucketOf("ids_config", 1)
+	natstest.Eventually(t, "the buckets are there", func() bool {
+		return kv.Ensure(t.Context(), js, a, b, single) == nil
+	})
+	natstest.Eventually(t, "only the single copy is warned of", func() bool {
+		copies := copiesOf(t, js, a, b, single)
+		return len(copies) == 1 && strings.Contains(copies[0], "one copy only, on server n") && strings.HasSuffix(copies[0], " of the cluster test: bucket ids_config")
+	})
+	if did, err := single.Apply(t.Context(), js); err != nil || !strings.HasPrefix(did, "as it should be, but one copy only, on server n") {
+		t.Errorf("provisioned: %q, %v", did, err)
+	}
+	// A server that leads neither, so that both miss it at once.
+	var stopped string
+	for i, s := range cluster.Servers {
+		if s != cluster.StreamLeader("KV_ids_workers") && s != cluster.StreamLeader("KV_ids_clock") {
+			stopped = []string{"n1", "n2", "n3"}[i]
+			s.Stop()
+			break
+		}
+	}
+	natstest.Eventually(t, "a server is missed", func() bool {
+		copies := copiesOf(t, js, a, b)
+		return len(copies) == 1 && strings.HasSuffix(copies[0], "2 of 3 copies are current, not that of server "+stopped+": bucket ids_workers, bucket ids_clock")
+	})
+}
+
+// TestCopiesOfOneServer: a single copy is fine on a single server.
+func TestCopiesOfOneServer(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+	single := bucketOf("ids_config", 1)
+	if err := kv.Ensure(t.Context(), js, single); err != nil {
+		t.Fatal(err)
+	}
+	if copies := copiesOf(t, js, single); len(copies) > 0 {
+		t.Error(copies)
+	}
+}
+
+// TestSeverity: an uncertain fault is a warning, unless another is certain.
+func TestSeverity(t *testing.T) {
+	t.Parallel()
+	untold, unsafe := fmt.Errorf("%w: fsync", store.ErrSettingUnknown), &store.UnsafeSettingError{Setting: "fsync"}
+	for _, c := range []struct {
+		err  error
+		want Severity
+	}{
+		{nil, ""},
+		{untold, Warning},
+		{errors.Join(untold, untold), Warning},
+		{unsafe, Error},
+		{errors.Join(untold, unsafe), Error},
+		{durability.ErrNoSync, Error},
+		{fmt.Errorf("%w: %w", durability.ErrSyncUnknown, nats.ErrTimeout), Warning},
+		{nats.ErrTimeout, Error},
+	} {
+		if got := new(Installation).diagnose("it", "is right", c.err); got.Severity != c.want {
+			t.Errorf("%v: %+v, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+// TestInterruptedRaise: the mark of a raise that did not end is an error, also
+// if no process runs. Roles that may not read the register do not look for it.
+func TestInterruptedRaise(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	look := func(role rights.User) []string { return lines(found(t, collectorOf(t, js.Conn(), role), "raise")) }
+	if got := look(rights.Admin); len(got) > 0 {
+		t.Errorf("%q without a raise", got)
+	}
+	stream, err := js.Stream(t.Context(), kv.StreamName(register.BucketName(messages.DefaultPrefix)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	for _, mark := range []string{"random 1800000000000000", "random"} { // version 0.1.0 wrote no target
+		config.Metadata["idworker_raising"] = mark
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range []rights.User{rights.Admin, rights.Loader} {
+			if got := look(role); len(got) != 1 || !strings.HasPrefix(got[0], "error raise: ") || !strings.HasSuffix(got[0], ": idworker tag raise --all") {
+				t.Errorf("mark %q, role %s: %q", mark, role, got)
+			}
+		}
+	}
+	if got := look(rights.Worker); len(got) > 0 {
+		t.Errorf("a worker: %q", got)
+	}
+}
+
+// TestEnrichments: a target that takes other subjects and removes messages is a
+// warning, and one that copies a stream, which enrichers refuse, an error.
+func TestEnrichments(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t).Connect(t)
+	js := natstest.JetStream(t, conn)
+	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}})
+	target := jetstream.StreamConfig{Name: "READY", Subjects: []string{"orders.ready.>", "other"}, AllowAtomicPublish: true}
+	natstest.CreateStream(t, js, target)
+	cfg := enrich.Config{Conn: conn, JetStream: js, IDs: messages.NewClient(conn, messages.DefaultPrefix), From: "ORDERS", To: "orders.ready.>", ID: "snowflake"}
+	e, err := enrich.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.Run(ctx) }()
+	natstest.Eventually(t, "the enricher has its turn", func() bool { return e.Figures().Turns > 0 })
+	cancel()
+	<-ended
+	for _, c := range []struct {
+		change func()
+		want   Severity
+	}{
+		{func() {}, ""},
+		{func() { target.MaxAge = time.Hour }, Warning},
+		{func() { target.Sources = []*jetstream.StreamSource{{Name: "ORDERS"}} }, Error},
+	} {
+		c.change()
+		if _, err := js.UpdateStream(t.Context(), target); err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range []rights.User{RoleAll, rights.Enricher} {
+			if found := found(t, collectorOf(t, conn, role), "enrichment ORDERS to READY"); len(found) != 1 || found[0].Severity != c.want {
+				t.Errorf("%s: %+v, want one with severity %q", role, found, c.want)
+			}
+		}
+	}
+}
