@@ -184,7 +184,8 @@ func (f *folder) tryAll(all []damage) {
 func (f *folder) start(t *testing.T, data string, highest map[string]int64, whole bool) {
 	t.Helper()
 	address := freeport.Address(t)
-	p := f.settings.launch(t, append([]string{"serve", "--demo", "--listen", address, "--data", data}, folderSteps...)...)
+	args := []string{"serve", "--demo", "--listen", address, "--data", data, "--http", freeport.Address(t), "--api", freeport.Address(t)}
+	p := f.settings.launch(t, append(args, folderSteps...)...)
 	defer p.kill()
 	natstest.Eventually(t, "it serves or ends", func() bool { return p.hasEnded() || strings.Contains(p.stdout.String(), "Ctrl-C") })
 	if p.hasEnded() {
