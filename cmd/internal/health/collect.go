@@ -170,7 +170,7 @@ func (c *collection) read(ctx context.Context) {
 	if c.by.Role == rights.Caller {
 		return
 	}
-	parts.Go(func() { c.part(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.readEnrichments) })
+	parts.Go(func() { _ = c.part(ctx, enrichmentsPart, enrich.ListRights(c.by.Prefix), c.readEnrichments) })
 	if !c.by.whole() {
 		return
 	}
@@ -178,8 +178,8 @@ func (c *collection) read(ctx context.Context) {
 		defer close(c.agreed.read)
 		c.agreed.err = c.part(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.readAgreed)
 	})
-	c.part(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.readWorkerIDs)
-	c.part(ctx, reportsPart, worker.AskReportsRights(), c.readReports)
+	_ = c.part(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.readWorkerIDs)
+	_ = c.part(ctx, reportsPart, worker.AskReportsRights(), c.readReports)
 }
 
 // readRights reads the user's rights. Without them, each part is tried. Those in
@@ -217,7 +217,8 @@ func (c *collection) query(ctx context.Context, need rights.Rights, request func
 	return nil
 }
 
-// part reads a part, and records that it is unknown if that fails.
+// part reads a part, and records that it is unknown if that fails. The error is
+// for checks that need the part.
 func (c *collection) part(ctx context.Context, part string, need rights.Rights, request func(context.Context) error) error {
 	err := c.query(ctx, need, request)
 	shown := err
