@@ -22,7 +22,7 @@ import (
 // Not covered here: denied rights and enrichments, which testing/e2e covers;
 // hints about a database, because there is none; idworker tag ls after a lost
 // reply; idworker tag rm after a failed message to workers;
-// idworker provision --replicas 3, which cmd/internal/doctor covers; and
+// idworker provision --replicas 3, which cmd/internal/health covers; and
 // idworker restore and idworker provision --new --installation, which
 // TestRestoreFolder, cmd/internal/backup and pin_test.go cover.
 func TestRemedies(t *testing.T) {
