@@ -90,7 +90,7 @@ func Provision(ctx context.Context, cfg Config) error {
 	if cfg.Role.Answers() {
 		needs = lease.Resources(cfg.Prefix, cfg.Lease.TTL, cfg.Replicas)
 	}
-	if cfg.Role == RoleWorker { // a loader does when it opens its consumer
+	if cfg.Role != RoleSnowflake {
 		needs = append(needs, loader.Stream(cfg.Prefix, cfg.Replicas))
 	}
 	if cfg.Role.Loads() {

@@ -2,12 +2,14 @@ package worker_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/testing/natstest"
@@ -91,4 +93,20 @@ func stopTogether(t *testing.T, w *worker.Process) {
 		})
 	}
 	stops.Wait()
+}
+
+// TestUnusableLoadStream: no process for segments starts with a load stream
+// that keeps several events of a tag.
+func TestUnusableLoadStream(t *testing.T) {
+	t.Parallel()
+	js := newJetStream(t, worker.NewAccount(t))
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IDS_LOAD", Subjects: []string{"ids.load.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
+		err := worker.Provision(t.Context(), worker.Config{Role: role, JetStream: js})
+		if err == nil || !strings.Contains(err.Error(), "IDS_LOAD: not a work queue") {
+			t.Errorf("role %s: %v", role, err)
+		}
+	}
 }
