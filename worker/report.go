@@ -192,7 +192,12 @@ func (p *Process) Report(tags int) Report {
 		}
 	}
 	if p.groups != nil {
-		p.reportAnswers(&r, min(max(tags, 0), MaxReportTags))
+		overload := p.groups.overload()
+		r.Overloads, r.Requests = &overload, p.answers.Requests()
+		p.groups.workerID.report(&r)
+	}
+	if p.supply != nil {
+		r.Stats.SupplyFigures = p.supply.Figures(min(max(tags, 0), MaxReportTags))
 	}
 	if err := p.Ready(); err != nil {
 		r.NotReady = err.Error()
@@ -200,18 +205,6 @@ func (p *Process) Report(tags int) Report {
 		r.Degraded = err.Error()
 	}
 	return r
-}
-
-// reportAnswers adds the figures of a worker.
-func (p *Process) reportAnswers(r *Report, tags int) {
-	overload := p.groups.overload()
-	r.Overloads = &overload
-	r.Clock = p.groups.workerID.clockStats()
-	r.Requests = p.answers.Requests()
-	p.groups.workerID.fillStats(&r.Stats)
-	if p.supply != nil {
-		r.Stats.SupplyFigures = p.supply.Figures(tags)
-	}
 }
 
 // fit removes the least busy tags of a report that the NATS server would refuse

@@ -94,20 +94,15 @@ func (w *workerID) generator() (*snowflake.Generator, error) {
 	return state.Generator, nil
 }
 
-// fillStats adds the worker ID, or the reason why there is none.
-func (w *workerID) fillStats(s *Stats) {
-	state := w.state.Load()
-	if state.Generator == nil {
-		s.NoWorker = state.Err.Error()
-		return
-	}
-	s.WorkerID = &state.Worker
-}
-
-// clockStats returns the figures of the clock.
-func (w *workerID) clockStats() *ClockStats {
+// report adds the clock and the worker ID, or the reason why there is none.
+func (w *workerID) report(r *Report) {
 	f := w.manager.Figures()
-	return &ClockStats{f.ClockDiff.Milliseconds(), f.Reserved.Seconds()}
+	r.Clock = &ClockStats{f.ClockDiff.Milliseconds(), f.Reserved.Seconds()}
+	if state := w.state.Load(); state.Generator == nil {
+		r.Stats.NoWorker = state.Err.Error()
+	} else {
+		r.Stats.WorkerID = &state.Worker
+	}
 }
 
 var (

@@ -218,10 +218,6 @@ func (f *failures) report() (r Failures) {
 // callCounts counts the store calls by outcome.
 type callCounts map[string]*atomic.Int64
 
-func newCounts() callCounts {
-	return callCounts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}}
-}
-
 // Figures has a loader's figures since its start.
 type Figures struct {
 	Calls    Calls

@@ -94,7 +94,7 @@ func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loa
 		serving:    serving,
 		stream:     goroutines.New(),
 		background: goroutines.New(),
-		counts:     newCounts(),
+		counts:     callCounts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}},
 		endings:    newEndings(cfg.Log),
 		failures:   newFailures(cfg.Log),
 	}
