@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/subject"
 )
 
 // Permissions is a user's permissions. The zero value permits everything.
@@ -69,18 +70,18 @@ func lacking(list *server.SubjectPermission, subjects []string) []string {
 
 // permits reports whether a list permits everything that a subject matches. The
 // subject may have a queue group.
-func permits(list *server.SubjectPermission, subject string) bool {
+func permits(list *server.SubjectPermission, wanted string) bool {
 	if list == nil {
 		return true
 	}
 	allowed := len(list.Allow) == 0
 	for _, pattern := range list.Allow {
-		allowed = allowed || rights.Covers(pattern, subject)
+		allowed = allowed || rights.Covers(pattern, wanted)
 	}
+	wanted, _, _ = strings.Cut(wanted, " ")
 	for _, pattern := range list.Deny {
 		plain, _, _ := strings.Cut(pattern, " ")
-		wanted, _, _ := strings.Cut(subject, " ")
-		allowed = allowed && !server.SubjectsCollide(plain, wanted)
+		allowed = allowed && !subject.Overlap(plain, wanted)
 	}
 	return allowed
 }
