@@ -12,7 +12,7 @@ var errSnowflakeOnly = errors.New("this process issues snowflake IDs only")
 // ErrNotAnswering is the error of a process whose role answers no requests.
 var ErrNotAnswering = errors.New("process does not answer requests")
 
-// Direct answers requests that arrive otherwise than by NATS, such as HTTP,
+// Direct answers requests that do not come over NATS, such as HTTP requests,
 // from the same buffers, with the same limits and metrics. It is safe for
 // concurrent use, and works as long as its process runs, also while NATS is
 // unreachable.

@@ -17,7 +17,7 @@
 //	endpointconn.go  a queue group member on its own connection (dial.go), and
 //	                 the delay of requests in queues
 //	workerid.go      the worker ID of snowflake IDs
-//	direct.go        requests that arrive otherwise than by NATS
+//	direct.go        requests that do not come over NATS
 //	installation.go  another installation on the same subjects
 //	processes.go     the process in the NATS services API; requests to all
 //	report.go        what a process reports; its metrics

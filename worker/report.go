@@ -29,7 +29,7 @@ type Report struct {
 	Time time.Time `json:"time,omitzero"`
 	// False while it starts, or stands by for another installation.
 	Serving bool `json:"serving"`
-	// Of the snowflake IDs that the process issues.
+	// Layout and datacenter of the snowflake IDs that the process issues.
 	Layout     string `json:"layout,omitempty"`
 	Datacenter *int64 `json:"datacenter,omitempty"`
 
@@ -47,7 +47,7 @@ type Report struct {
 	RaiseBy int64 `json:"raise_by,omitempty"`
 	// The lowest first ID of new tags that a loader has adopted.
 	Floor int64 `json:"floor,omitempty"`
-	// Of a loader's store.
+	// Failures of a loader's store.
 	Outages *OutageStats `json:"outages,omitempty"`
 	// The database server of a loader's store that answered lately, as it calls
 	// itself.
@@ -122,9 +122,9 @@ type Stats struct {
 	LeftFor string `json:"left_for,omitempty"`
 
 	SupplyFigures
-	// Of this process's loader; nil without a loader.
+	// Calls of this process's loader; nil without a loader.
 	Loads *LoadStats `json:"loads,omitempty"`
-	// Of snowflake IDs; nil if none is held.
+	// Held for snowflake IDs; nil if none is.
 	WorkerID *int64 `json:"worker_id,omitempty"`
 	NoWorker string `json:"no_worker,omitempty"` // why none is held
 }

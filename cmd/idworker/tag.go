@@ -94,7 +94,8 @@ type tagInfo struct {
 	Next    int64       `json:"next,string,omitempty"`
 	Order   store.Order `json:"order,omitempty"`
 	Removed bool        `json:"removed,omitempty"`
-	// Of the workers that hold it, since they do. The rest is buffered or burnt.
+	// Counted by the workers that hold it, since they do. The rest is buffered or
+	// burnt.
 	Granted int64 `json:"granted,string,omitempty"`
 	Issued  int64 `json:"issued,string,omitempty"`
 	// The number of IDs, if less than a tenth of all is left.

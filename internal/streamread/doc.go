@@ -6,8 +6,8 @@
 //
 // [Reader.Next] returns each message of the range that the stream's leader has,
 // once, in order. A sequence that it skips has no message on a subject of the
-// filter: it never had one, or the message was removed. Only so can a caller
-// draw conclusions from a missing message.
+// filter: it never had one, or the message was removed. Otherwise a missing
+// message would tell the caller nothing.
 //
 // # How
 //

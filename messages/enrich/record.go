@@ -197,7 +197,7 @@ type recordEntry struct {
 	key    string
 
 	enrichmentRecord
-	// Of the entry, or of the mark of its deletion; 0 if there was none yet.
+	// Revision of the entry, or of its deletion marker; 0 if there was none yet.
 	revision uint64
 }
 

@@ -205,8 +205,8 @@ func remembered(leases []bucketEntry) (fence time.Duration, reached uint64) {
 	return fence, reached
 }
 
-// lossWait is the time after which all time that a lost entry gave away is
-// past. A fence ends at most this long after its write, if the writer's clock
+// lossWait is how long until every timestamp that a lost entry had reserved is
+// in the past. A fence ends at most this long after its write, if the writer's clock
 // was ahead and this clock is behind by as much as allowed. Fences depend on
 // the TTL at their claim, so the longest counts.
 func (m *Manager) lossWait() time.Duration {

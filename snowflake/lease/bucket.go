@@ -192,8 +192,8 @@ func streamInfo(ctx context.Context, s jetstream.Stream) (*jetstream.StreamInfo,
 	return info, err
 }
 
-// ClockBucketName is the name of the bucket that stores the end of the time
-// given away, for each worker ID.
+// ClockBucketName is the name of the bucket that stores, for each worker ID, the
+// end of its reserved time.
 func ClockBucketName(p messages.Prefix) string { return string(p) + "_clock" }
 
 // WorkersBucketName is the name of the bucket in which worker IDs are leased.

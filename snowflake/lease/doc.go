@@ -15,7 +15,7 @@
 // and may issue IDs for. All state is in three KV buckets:
 //
 //	<prefix>_workers  TTL      worker ID → lease: the holder, and its clock
-//	<prefix>_clock    no TTL   worker ID → hi: all time below is given away
+//	<prefix>_clock    no TTL   worker ID → hi: all time below is reserved
 //	<prefix>_config   no TTL   layout, and the identity of the clock bucket
 //
 //	          claim a free worker ID

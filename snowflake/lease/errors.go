@@ -13,8 +13,8 @@ import (
 
 // The reasons why there is no worker ID. All are wrapped, with details.
 var (
-	// ErrNoWorkerID: every worker ID is leased, or its time is given away too
-	// far ahead of the clock, or other processes were faster each time. It
+	// ErrNoWorkerID: every worker ID is leased, or its time is reserved too far
+	// ahead of the clock, or other processes were faster each time. It
 	// passes when a process stops, or when the lease and the fence of a dead
 	// process have ended: after the TTL, or 15 s if that is longer.
 	ErrNoWorkerID = errors.New("lease: no worker ID is free")

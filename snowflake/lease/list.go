@@ -19,8 +19,7 @@ import (
 type Holding struct {
 	Datacenter, Worker int64
 
-	// Reserved is the end of the worker ID's time given away; zero if that is
-	// unknown.
+	// Reserved is the end of the worker ID's reserved time; zero if unknown.
 	Reserved time.Time
 
 	// The rest is empty if the worker ID is not leased.

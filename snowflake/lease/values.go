@@ -36,7 +36,7 @@ type leaseValue struct {
 
 // clockValue is the JSON of an entry of the clock bucket.
 type clockValue struct {
-	// The end of all time given away, in the layout's time units.
+	// The end of all reserved time, in the layout's time units.
 	Hi   int64  `json:"hi"`
 	Hold string `json:"hold"`
 

@@ -62,8 +62,8 @@ type Register struct {
 	cache    map[string]storedEntry // latest entries read or written; never lower
 	record   record
 	polled   permit // the last good poll
-	doubts   int    // raised by every event that a poll has to follow before the next write
-	epoch    int    // raised by every event that discards the writes in flight
+	doubts   int    // incremented by each event after which a write needs a fresh poll
+	epoch    int    // incremented by each event that discards the writes in flight
 	decided  int    // the epoch in which the latest decision was accepted
 	stopped  *store.RegressionError
 	proven   bool                 // only a decision ends stopped

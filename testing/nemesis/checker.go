@@ -107,7 +107,7 @@ func (c *Judge) Check(call *Call) {
 	}
 }
 
-// Of each part of a strict tag's history, porcupine gets a piece.
+// porcupine gets a piece of each part of a strict tag's history.
 const (
 	partSize  = 20_000
 	pieceSize = 400

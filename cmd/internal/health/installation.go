@@ -94,7 +94,7 @@ type Totals struct {
 	TagsActive int `json:"tags_active"`
 	// Buffered by a worker, but not among its busiest.
 	TagsUnlisted int `json:"tags_unlisted"`
-	// Of these, left out because an answer was too large for a NATS server.
+	// Unlisted because an answer was too large for a NATS server.
 	TagsCut int `json:"tags_cut"`
 	// IDs per second of the listed tags.
 	Rate float64 `json:"rate"`
@@ -109,7 +109,7 @@ type TagState struct {
 	Left    int64   `json:"left"`    // buffered IDs, of all workers
 	Room    int64   `json:"room"`    // two segments per worker
 	Rate    float64 `json:"rate"`    // IDs per second, of all workers
-	// Of the worker that runs out first; a year at most.
+	// Runway of the worker that runs out first; a year at most.
 	Runway float64 `json:"runway_seconds"`
 	Parked int     `json:"parked"` // requests
 	// Buffers last less than 5 minutes after a minute of use, or requests are

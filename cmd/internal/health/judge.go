@@ -26,8 +26,8 @@ const (
 	oldEvent      = time.Minute
 )
 
-// maxNamed is the number of tags that are named for the same problem. The rest
-// is counted.
+// maxNamed is the number of tags listed by name per problem. The rest are only
+// counted.
 const maxNamed = 5
 
 // raiseAll is the command that ends a regression, and an interrupted raise.

@@ -104,7 +104,7 @@ type Plan struct {
 	Unmatched     []string // patterns without a tag
 	Silent        []string // processes that did not say what they know
 
-	// Of a restore.
+	// Set by a restore.
 	Lost      register.Compared // with what the register lacks of the backup
 	Missing   bool              // there is no register
 	Regressed string            // why the register may lack grants; may be empty
