@@ -86,15 +86,17 @@ func Provision(ctx context.Context, cfg Config) error {
 	if err := checkPin(ctx, &cfg); err != nil {
 		return err
 	}
-	needs := []kv.Resource{agreement.Bucket(cfg.Prefix, cfg.Replicas)}
-	if cfg.Role.Answers() {
-		needs = lease.Resources(cfg.Prefix, cfg.Lease.TTL, cfg.Replicas)
-	}
+	var needs []kv.Resource
 	if cfg.Role != RoleSnowflake {
 		needs = append(needs, loader.Stream(cfg.Prefix, cfg.Replicas))
 	}
+	needs = append(needs, agreement.Bucket(cfg.Prefix, cfg.Replicas,
+		kv.HasEntries(register.BucketName(cfg.Prefix)), kv.HasEntries(lease.ClockBucketName(cfg.Prefix))))
 	if cfg.Role.Loads() {
 		needs = append(needs, register.Bucket(cfg.Prefix, cfg.Replicas))
+	}
+	if cfg.Role.Answers() { // the first of the three is the config bucket
+		needs = append(needs, lease.Resources(cfg.Prefix, cfg.Lease.TTL, cfg.Replicas)[1:]...)
 	}
 	err = kv.Ensure(ctx, cfg.JetStream, needs...)
 	if err == nil && cfg.Role.Loads() {

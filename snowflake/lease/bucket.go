@@ -200,11 +200,12 @@ func ClockBucketName(p messages.Prefix) string { return string(p) + "_clock" }
 func WorkersBucketName(p messages.Prefix) string { return string(p) + "_workers" }
 
 // Resources are the three buckets, with replicas copies, 1 to 5, odd, and the
-// TTL for the leases. An identity that was agreed on proves that the clock bucket
-// existed before, which is then not created again.
+// TTL for the leases. Two buckets prove that another existed before, which is
+// then not created again: an identity that was agreed on proves the clock
+// bucket, and entries of the clock bucket prove the config bucket.
 func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Resource {
 	return []kv.Resource{
-		agreement.Bucket(prefix, replicas),
+		agreement.Bucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix))),
 		clockBucket(prefix, replicas, agreement.HasKey(prefix, ClockIDKey)),
 		kv.LeaseBucket(jetstream.KeyValueConfig{
 			Bucket: WorkersBucketName(prefix), Description: "idworker: leases of worker IDs", Replicas: replicas, TTL: ttl,

@@ -29,19 +29,9 @@ import (
 // BucketName is the name of the bucket.
 func BucketName(p messages.Prefix) string { return string(p) + "_config" }
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd. It is not created if
-// the register or the clock bucket has entries: then it existed before.
-func Bucket(prefix messages.Prefix, replicas int) kv.Resource {
-	return bucket(prefix, replicas, kv.HasEntries(string(prefix)+"_register"), kv.HasEntries(string(prefix)+"_clock"))
-}
-
-// Recreate creates the bucket if it is missing, for an administrator who has
-// decided on what other buckets prove.
-func Recreate(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
-	return kv.Ensure(ctx, js, bucket(prefix, replicas))
-}
-
-func bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
+// Bucket is the bucket, with replicas copies, 1 to 5, odd. Packages that use it
+// pass the evidence that it existed before.
+func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
 	return kv.LastingBucket(jetstream.KeyValueConfig{
 		Bucket: BucketName(prefix), Description: "idworker: settings that all processes share", Replicas: replicas,
 	}, older...)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 )
@@ -69,7 +70,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, 
 	if id == "" {
 		id = nuid.Next()
 	}
-	if err := Recreate(ctx, js, prefix, replicas); err != nil {
+	if err := kv.Ensure(ctx, js, Bucket(prefix, replicas)); err != nil {
 		return err
 	}
 	a, err := Open(ctx, js, prefix)

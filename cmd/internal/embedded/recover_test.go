@@ -193,10 +193,10 @@ func TestClockBehindADecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	segments := openStore(t, s)
-	create(t, segments, "order")
 	clock(js, 5)
 	conn.Close()
+	segments := openStore(t, s)
+	create(t, segments, "order")
 	shut(t, segments)
 	s.Stop()
 

@@ -337,7 +337,7 @@ func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix me
 	if r.Restored != nil {
 		replicas = r.Restored.Replicas
 	}
-	return agreement.Recreate(ctx, js, prefix, replicas)
+	return kv.Ensure(ctx, js, agreement.Bucket(prefix, replicas))
 }
 
 // liftTemplates lifts the first IDs of templates at or above the target, as
