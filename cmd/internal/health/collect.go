@@ -235,12 +235,13 @@ func (c *collection) part(ctx context.Context, part string, need rights.Rights, 
 	return err
 }
 
-// miss records that a part is unknown. A missing right is only a note, except
-// for reports, which are needed to judge anything.
+// miss records that a part is unknown. A missing right is only a note, except for
+// reports: without them a status shows nothing, but a doctor's role may not need
+// them.
 func (c *collection) miss(part string, err error) {
 	u := Unread{What: part, Why: err.Error(), Denied: natsconn.IsDenied(err)}
 	switch missing := new(natsconn.RightsError); {
-	case u.Denied && part == reportsPart:
+	case u.Denied && part == reportsPart && (c.by.Viewer || c.by.Self != nil):
 		u.Denied, u.Why = false, "this NATS user may not list processes; with nats.conf, admin may: "+u.Why
 	case errors.As(err, &missing):
 		u.Why = "this NATS user lacks a right: " + u.Why

@@ -239,9 +239,14 @@ warning unknown: worker IDs: no answer`
 	if got := troublesOf(merged(now, nil)); !strings.Contains(got, "so requests fail") || !strings.Contains(got, "live on their buffers") {
 		t.Errorf("without processes: %s", got)
 	}
-	i = merged(now, nil, func(c *collection) { c.miss(reportsPart, &natsconn.RightsError{}) })
-	if got := troublesOf(i); strings.Contains(got, "none reports") || !strings.Contains(got, "unknown") {
-		t.Errorf("without reports: %s", got)
+	for _, viewer := range []bool{true, false} { // to the user of a role that may not list processes, that is no problem
+		i = merged(now, nil, func(c *collection) {
+			c.by.Viewer, c.WorkerIDs = viewer, []WorkerID{{Instance: "w1"}}
+			c.miss(reportsPart, &natsconn.RightsError{})
+		})
+		if got := troublesOf(i); strings.HasPrefix(got, "warning unknown: "+reportsPart) != viewer || len(i.Troubles) > 1 || !viewer && got != "" {
+			t.Errorf("without reports, viewer %v: %s", viewer, got)
+		}
 	}
 }
 
