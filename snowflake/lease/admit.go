@@ -206,9 +206,9 @@ func remembered(leases []bucketEntry) (fence time.Duration, reached uint64) {
 }
 
 // lossWait is how long until every timestamp that a lost entry had reserved is
-// in the past. A fence ends at most this long after its write, if the writer's clock
-// was ahead and this clock is behind by as much as allowed. Fences depend on
-// the TTL at their claim, so the longest counts.
+// in the past. A fence ends at most this long after its write, if the writer's
+// clock was ahead and this clock is behind by as much as allowed. Fences depend
+// on the TTL at their claim, so the longest counts.
 func (m *Manager) lossWait() time.Duration {
 	return max(fenceLength(m.cfg.TTL), m.longestFence) + m.cfg.MaxAhead + 2*m.cfg.MaxClockSkew
 }
