@@ -49,12 +49,14 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 		return admission{}, err
 	}
 	fence, reached := remembered(leases)
-	m.longestFence, m.reached = max(m.longestFence, fence), max(m.reached, reached)
-	clocks, err := clock.checkBucket(ctx, m.clocks, kv.Position{ID: installed, Last: m.reached}, read.last)
+	m.longestFence = max(m.longestFence, fence)
+	clocks, err := clock.checkBucket(ctx, m.clocks, kv.Position{ID: installed, Last: max(m.reached, reached)}, read.last)
+	if !errors.Is(err, ErrClockLost) { // or what leases know is about another bucket
+		m.reached = clocks.Last
+	}
 	if err != nil {
 		return admission{}, err
 	}
-	m.reached = clocks.Last
 	others, err := clock.peersOf(leases)
 	if err != nil {
 		return admission{}, err

@@ -253,6 +253,32 @@ func TestClockBucketReplacedMeanwhile(t *testing.T) {
 	})
 }
 
+// TestLostBucketIsForgotten: how far a lost clock bucket had come says nothing
+// about the bucket on which an operator has decided. A process that waited has a
+// worker ID at once.
+func TestLostBucketIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.workers.setLifetime(modelTTL)
+		h, _, _ := faultyHold(t, w.process("gone", 1))
+		for range 5 {
+			time.Sleep(modelTTL / 3)
+			if err := h.renew(t.Context(), time.Now().Add(modelTTL)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.clocks.empty()
+		m := w.process("waits", 2).manager()
+		lost := new(ClockLostError)
+		if _, err := m.seek(t.Context()); !errors.As(err, &lost) {
+			t.Fatal(err)
+		}
+		time.Sleep(lost.StopFor)
+		w.config.expire(ClockIDKey)
+		mustSeek(t, m)
+	})
+}
+
 // replacing is a bucket that is replaced by another before the first write.
 type replacing struct {
 	bucket
