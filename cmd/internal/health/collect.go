@@ -375,8 +375,8 @@ func (c *collection) addSelf() {
 }
 
 // addProcesses adds the reports, without tags, and the holders of worker IDs
-// that did not report. It drops other installations on the same subjects, if
-// the ID of this installation is available.
+// that did not report, if reports could be read. It drops other installations on
+// the same subjects, if the ID of this installation is available.
 func (c *collection) addProcesses() {
 	var own, others []worker.Report
 	for _, r := range c.reports {
@@ -401,7 +401,7 @@ func (c *collection) addProcesses() {
 		c.Processes = append(c.Processes, r)
 	}
 	for _, id := range c.Held() {
-		if !reported[id.Instance] {
+		if !reported[id.Instance] && c.Known(reportsPart) {
 			reported[id.Instance] = true // only once
 			c.Silent = append(c.Silent, Silent{id.Instance, id.Host, id.heard})
 		}

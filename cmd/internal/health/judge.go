@@ -314,11 +314,8 @@ func memoryEnds(reports []worker.Report) string {
 	return ends
 }
 
-// judgeSilent warns of processes that do not report, if reports could be read.
+// judgeSilent warns of processes that do not report.
 func (i *Installation) judgeSilent() (all []Diagnosis) {
-	if !i.Known(reportsPart) {
-		return nil
-	}
 	for _, s := range i.Silent {
 		heard := ""
 		if !s.Heard.IsZero() {
