@@ -65,8 +65,8 @@ type Collector struct {
 // Bounds of a collection. Their sum is less than a viewer waits.
 const (
 	dialTimeout   = 2 * time.Second
-	inboxWithin   = 500 * time.Millisecond
-	rightsWithin  = time.Second
+	inboxWithin   = time.Second
+	rightsWithin  = 900 * time.Millisecond
 	readWithin    = 4 * time.Second
 	partTimeout   = 3 * time.Second
 	reportsWithin = 1500 * time.Millisecond
