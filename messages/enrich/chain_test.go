@@ -377,6 +377,52 @@ func TestOldPlanArrivesLateAndIsConsumed(t *testing.T) {
 	b.standsStill(b.config(), "is gone")
 }
 
+// A plan whose events are dead letters is finished once its last letter is in
+// the target. The letters of an abandoned plan prove nothing: the new plan may
+// have other events at their sequences.
+func TestLettersAtTheEndOfAPlan(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		doubt bool
+		plan  plan     // saved
+		there []uint64 // events whose letters are in the target
+		want  []uint64 // all letters in the end
+	}{
+		"finished":  {false, plan{Through: 4, Runs: []run{{1, 4}}}, []uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4, 5}},
+		"abandoned": {true, plan{Through: 4, Runs: []run{{2, 3}}}, []uint64{1, 2, 4}, []uint64{1, 2, 4, 2, 3, 4, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.publish(1, 4)
+			cfg := b.config()
+			cfg.JSON = "id" // no event is a JSON object
+			late, prepared := owner(b, cfg)
+			late.record.Plans, late.record.Owner, late.record.Doubt = []plan{c.plan}, "", c.doubt
+			if err := late.saveRecord(b.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var msgs []*nats.Msg
+			for _, seq := range c.there {
+				msgs = append(msgs, prepared.msgs[seq-1])
+			}
+			if err := late.publisher.publish(b.Context(), msgs, late.record.Last); err != nil {
+				t.Fatal(err)
+			}
+			b.publish(5, 5)
+			b.start(cfg)
+			b.await(uint64(len(c.want)))
+			var got []uint64
+			for _, msg := range b.stored("READY", "orders.dead") {
+				got = append(got, parseOrigin(msg.Headers()).seq)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("letters of events %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 // After its record is lost, an enrichment stops, whether or not its target was
 // consumed. An operator decides, except against the evidence of the target.
 func TestLostRecord(t *testing.T) {
