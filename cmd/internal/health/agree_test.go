@@ -68,7 +68,7 @@ var states = []inState{
 	}, 1, "error doctor: rights: the user may not ", "ready"},
 	{"store away", func(r *worker.Report) {
 		r.Stats.Store, r.Outages = "mysql leaf", &worker.OutageStats{Now: true, Since: time.Now().Add(-time.Minute), Error: "refused"}
-	}, nil, 1, "error process h (a): store mysql leaf has failed for 60 s (refused); ", "ready, but store mysql leaf has failed for "},
+	}, nil, 1, "error process h (a): store mysql leaf has failed for ", "ready, but store mysql leaf has failed for "},
 	{"exhausted tag", func(r *worker.Report) {
 		r.Endings = &worker.EndingStats{Exhausted: 1, ExhaustedTags: []string{"order"}}
 	}, nil, 1, "error tag order: exhausted, so requests get 507", "ready, but tag order: exhausted, so requests get 507"},
