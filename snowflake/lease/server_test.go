@@ -176,7 +176,8 @@ func TestClockBucketDeleted(t *testing.T) {
 			return err == nil
 		})
 	}
-	if list, _, err := List(t.Context(), js, prefix); err != nil || len(list) != 0 {
-		t.Errorf("the identity is taken for a worker ID: %v, %v", list, err)
-	}
+	natstest.Eventually(t, "the lease is gone, and the identity is no worker ID", func() bool {
+		list, _, err := List(t.Context(), js, prefix)
+		return err == nil && len(list) == 0
+	})
 }
