@@ -60,6 +60,10 @@ var ErrFeedEnded = errors.New("feed of the bucket ended")
 
 var errSilent = fmt.Errorf("%w: server is silent", ErrFeedEnded)
 
+// errIdle: the server has no entry left to send, although it counted more. They
+// have expired since.
+var errIdle = errors.New("no entry left")
+
 // List passes all entries of a bucket to visit, in the order of their
 // revisions. It needs no leader: a lagging replica and concurrent writes may
 // hide some. It lasts while entries arrive. Errors: those of [Follow] and
@@ -71,7 +75,10 @@ func List(ctx context.Context, js jetstream.JetStream, bucket string, visit func
 	}
 	defer feed.Close()
 	for !feed.CaughtUp() {
-		entry, err := feed.Next(ctx)
+		entry, err := feed.next(ctx, maxSilence)
+		if errors.Is(err, errIdle) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -131,6 +138,7 @@ func ListAll(ctx context.Context, js jetstream.JetStream, bucket string, visit f
 			if !visit(e) {
 				return nil
 			}
+		case errors.Is(err, errIdle): // caught up
 		case wait == maxSilence, !errors.Is(err, errSilent):
 			return err
 		}
@@ -219,8 +227,16 @@ func (f *Feed) CaughtUp() bool { return f.pending == 0 }
 
 // Next returns the next entry. The error is [ErrFeedEnded], or ctx.Err() when
 // ctx ends.
-func (f *Feed) Next(ctx context.Context) (Entry, error) { return f.next(ctx, maxSilence) }
+func (f *Feed) Next(ctx context.Context) (Entry, error) {
+	for {
+		if e, err := f.next(ctx, maxSilence); !errors.Is(err, errIdle) {
+			return e, err
+		}
+	}
+}
 
+// next is Next with a bound on the silence. It returns errIdle once if the feed
+// is caught up without a further entry.
 func (f *Feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
 	for {
 		f.silence.Reset(wait)
@@ -254,7 +270,12 @@ func (f *Feed) control(m *nats.Msg) error {
 	if m.Reply != "" {
 		reply = m.Reply
 	}
-	if reply == "" {
+	if reply == "" { // an idle heartbeat
+		if f.pending > 0 {
+			f.pending = 0
+			f.passTurn()
+			return errIdle
+		}
 		return nil
 	}
 	return f.conn.Publish(reply, nil)
