@@ -60,10 +60,6 @@ var ErrFeedEnded = errors.New("feed of the bucket ended")
 
 var errSilent = fmt.Errorf("%w: server is silent", ErrFeedEnded)
 
-// errIdle: the server has no entry left to send, although it counted more. They
-// have expired since.
-var errIdle = errors.New("no entry left")
-
 // List passes all entries of a bucket to visit, in the order of their
 // revisions. It needs no leader: a lagging replica and concurrent writes may
 // hide some. It lasts while entries arrive. Errors: those of [Follow] and
@@ -75,10 +71,7 @@ func List(ctx context.Context, js jetstream.JetStream, bucket string, visit func
 	}
 	defer feed.Close()
 	for !feed.CaughtUp() {
-		entry, err := feed.next(ctx, maxSilence)
-		if errors.Is(err, errIdle) {
-			return nil
-		}
+		entry, err := feed.Next(ctx)
 		if err != nil {
 			return err
 		}
@@ -138,7 +131,6 @@ func ListAll(ctx context.Context, js jetstream.JetStream, bucket string, visit f
 			if !visit(e) {
 				return nil
 			}
-		case errors.Is(err, errIdle): // caught up
 		case wait == maxSilence, !errors.Is(err, errSilent):
 			return err
 		}
@@ -227,16 +219,9 @@ func (f *Feed) CaughtUp() bool { return f.pending == 0 }
 
 // Next returns the next entry. The error is [ErrFeedEnded], or ctx.Err() when
 // ctx ends.
-func (f *Feed) Next(ctx context.Context) (Entry, error) {
-	for {
-		if e, err := f.next(ctx, maxSilence); !errors.Is(err, errIdle) {
-			return e, err
-		}
-	}
-}
+func (f *Feed) Next(ctx context.Context) (Entry, error) { return f.next(ctx, maxSilence) }
 
-// next is Next with a bound on the silence. It returns errIdle once if the feed
-// is caught up without a further entry.
+// next is Next with a bound on the silence.
 func (f *Feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
 	for {
 		f.silence.Reset(wait)
@@ -260,25 +245,25 @@ func (f *Feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
 	}
 }
 
-// control answers the server's flow control, and detects messages that were
-// lost before a heartbeat.
+// control answers the server's flow control. It detects messages that were lost
+// before a heartbeat, and entries that the server counted and does not send:
+// they may have expired since, so only another feed can be complete.
 func (f *Feed) control(m *nats.Msg) error {
-	if last := m.Header.Get("Nats-Last-Consumer"); last != "" && last != strconv.FormatUint(f.delivered, 10) {
+	last := m.Header.Get("Nats-Last-Consumer")
+	if last != "" && last != strconv.FormatUint(f.delivered, 10) {
 		return ErrFeedEnded
 	}
 	reply := m.Header.Get("Nats-Consumer-Stalled")
 	if m.Reply != "" {
 		reply = m.Reply
 	}
-	if reply == "" { // an idle heartbeat
-		if f.pending > 0 {
-			f.pending = 0
-			f.passTurn()
-			return errIdle
-		}
-		return nil
+	switch {
+	case reply != "":
+		return f.conn.Publish(reply, nil)
+	case last != "" && f.pending > 0: // idle
+		return ErrFeedEnded
 	}
-	return f.conn.Publish(reply, nil)
+	return nil
 }
 
 func (f *Feed) decode(m *nats.Msg, about *nats.MsgMetadata) (Entry, error) {

@@ -12,6 +12,27 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// TestFeedWithoutItsLastEntries: a feed ends once the server is idle although it
+// counted more entries, as after they have expired. A heartbeat of a feed that
+// has caught up changes nothing.
+func TestFeedWithoutItsLastEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Feed{msgs: make(chan *nats.Msg, 3), open: t.Context(), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), delivered: 3}
+		idle := &nats.Msg{Header: nats.Header{"Status": {"100"}, "Nats-Last-Consumer": {"3"}}}
+		f.msgs <- idle
+		f.msgs <- &nats.Msg{Subject: "$KV.b.x", Sub: &nats.Subscription{}, Reply: "$JS.ACK.KV_b.c.1.4.4.0.2"}
+		if entry, err := f.Next(t.Context()); err != nil || entry.Key != "x" {
+			t.Fatalf("%v, %v", entry, err)
+		}
+		idle.Header.Set("Nats-Last-Consumer", "4")
+		f.msgs <- idle
+		began := time.Now()
+		if _, err := f.Next(t.Context()); !errors.Is(err, ErrFeedEnded) || time.Since(began) > 0 {
+			t.Errorf("two entries are missing: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
 // TestFeedTakesAsLongAsEntriesArrive: a feed lasts while entries or heartbeats
 // arrive, and ends when the server falls silent.
 func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
