@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,9 @@ import (
 
 // getCmd prints IDs line by line.
 type getCmd struct {
-	natsFlags  `embed:"" group:"nats"`
-	printFlags `embed:""`
+	natsFlags   `embed:"" group:"nats"`
+	printFlags  `embed:""`
+	numberFlags `embed:""`
 
 	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag (unless --snowflake), and number of IDs."`
 	Snowflake bool          `help:"Get snowflake IDs."`
@@ -30,6 +32,9 @@ type getCmd struct {
 
 // parse parses the arguments: TAG [N], or [N] with --snowflake.
 func (g *getCmd) parse() (tag string, n int64, err error) {
+	if err := g.checkNumber(g.Snowflake, g.Ranges); err != nil {
+		return "", 0, err
+	}
 	rest := g.What
 	if !g.Snowflake {
 		if len(rest) == 0 {
@@ -59,6 +64,13 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	docs, err := g.documents(tag)
+	if err != nil {
+		return err
+	}
+	if docs != nil {
+		tag = docs.tag
+	}
 	conn, _, err := g.connect()
 	if err != nil {
 		return err
@@ -67,7 +79,13 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	next := nextOf(messages.NewClient(conn, g.Prefix), tag)
 	got := newIDPrinter(out, tag, g.Ranges)
+	if docs != nil {
+		got.show = docs.number
+	}
 	err = explainDenied(getIDs(ctx, next, n, g.Timeout, got.add))
+	if docs != nil && errors.Is(err, messages.ErrNoTag) {
+		return got.end(docs.explainNoTag(err), n)
+	}
 	return got.end(explainNoIDs(err, g.Prefix, conn, tag), n)
 }
 
@@ -167,13 +185,15 @@ type idPrinter struct {
 	lines  *bufio.Writer
 	tag    string // "" for snowflake IDs
 	ranges bool   // print ranges, not IDs
+	show   func(id int64) (string, error)
 	had    int64
 	all    []messages.Range // for JSON
 	err    error
 }
 
 func newIDPrinter(out output, tag string, ranges bool) *idPrinter {
-	return &idPrinter{out: out, lines: bufio.NewWriter(out), tag: tag, ranges: ranges}
+	decimal := func(id int64) (string, error) { return strconv.FormatInt(id, 10), nil }
+	return &idPrinter{out: out, lines: bufio.NewWriter(out), tag: tag, ranges: ranges, show: decimal}
 }
 
 // add adds the IDs of a reply.
@@ -187,11 +207,18 @@ func (p *idPrinter) add(ranges []messages.Range) {
 			fmt.Fprintln(p.lines, r)
 		default:
 			for id := range messages.IDs([]messages.Range{r}) {
-				fmt.Fprintln(p.lines, id)
+				fmt.Fprintln(p.lines, p.text(id))
 			}
 		}
 	}
 	p.err = errors.Join(p.err, p.lines.Flush())
+}
+
+// text returns what is printed of an ID.
+func (p *idPrinter) text(id int64) string {
+	text, err := p.show(id)
+	p.err = cmp.Or(p.err, err)
+	return text
 }
 
 // end prints the rest. It adds to the error the number of IDs printed before
@@ -201,7 +228,8 @@ func (p *idPrinter) end(failed error, n int64) error {
 		failed = fmt.Errorf("%w; printed %d of %d IDs", failed, p.had, n)
 	}
 	if p.out.JSON && (failed == nil || p.had > 0) {
-		p.err = p.out.Print(p.report())
+		found := p.report()
+		p.err = cmp.Or(p.err, p.out.Print(found))
 	}
 	return errors.Join(failed, p.err)
 }
@@ -215,7 +243,7 @@ func (p *idPrinter) report() gotIDs {
 		return found
 	}
 	for id := range messages.IDs(p.all) {
-		found.IDs = append(found.IDs, strconv.FormatInt(id, 10))
+		found.IDs = append(found.IDs, p.text(id))
 	}
 	return found
 }

@@ -77,6 +77,7 @@ func remediesOfInstallation(t *testing.T) {
 	s.answered("get chat.a.x")
 	s.remedied("get chat.b --timeout 1s", "idworker tag set 'chat.*' --max-tags N", "N", "5")
 	s.remedied("get new", "idworker tag create new")
+	s.remedied("get --number {yyyyMMdd}-{seq} bill", "idworker tag create 'bill.*' --template --dated yyyyMMdd --order strict")
 	s.remedied("tag create order --if-missing --step 11", "idworker tag set 'order' --step 11")
 	s.remedied("tag create order --if-missing --first 5000", "idworker tag raise order --next 5000")
 	s.remedied("tag create chat.* --template --if-missing --first 5000", "idworker tag raise --all --by N", "N", "5000")

@@ -56,6 +56,8 @@ func TestJSON(t *testing.T) {
 		{"get order", map[string]any{"tag": "order", "ids.0": "9007199254…"}},
 		{"get order 3 --ranges", map[string]any{"ranges.0.first": "9007199254…", "ranges.0.last": "9007199254…", "ids": nil}},
 		{"get chat.1", map[string]any{"tag": "chat.1"}},
+		{"tag create z.* --template --dated yy --order strict", map[string]any{"pattern": "z.*", "dated": "yy"}},
+		{"get --number B{yy}{seq:3} --at 1999-12-31T23:30:00-01:00 --zone Europe/Paris z", map[string]any{"tag": "z.00", "ids.0": "B00…"}},
 		{"get --snowflake", map[string]any{"tag": nil}},
 		{"tag ls", map[string]any{"tags.0.tag": "order", "tags.0.step": 10., "templates.0.pattern": "chat.*", "templates.0.tags": 1., "templates.0.first": "1"}},
 		{"tag set order --step 20", map[string]any{"tag": "order", "step": 20., "order": nil}},
