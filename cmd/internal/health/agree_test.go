@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -56,6 +57,13 @@ var states = []inState{
 		c.Resources = []kv.Resource{copyMissing{bucketOf("ids_register", 3)}}
 		return c.Collect(t.Context())
 	}, 0, "warning doctor: copies: too few copies: 2 of 3 copies are current, not that of server n3: bucket ids_register", "ready"},
+	{"template nearly full", nil, func(*testing.T, *Collector) *Installation {
+		return merged(now, []worker.Report{working()}, func(c *collection) {
+			tags := []string{"bill.20261120", "bill.20261113", "bill.20261106"}
+			template := templates.Template{Pattern: "bill.*", MaxTags: 4, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 1}}
+			c.Checks = append(c.Checks, judgeTemplate(template, tags, now))
+		})
+	}, 0, "warning doctor: template bill.*: full on 2026-11-28: 3 of 4 tags, 3 of the last 16 days; raise its limit: ", "ready"},
 	{"dead worker", nil, func(*testing.T, *Collector) *Installation {
 		return merged(now, []worker.Report{working()}, func(c *collection) { c.WorkerIDs = []WorkerID{{Instance: "b", Host: "g"}} })
 	}, 0, "warning worker g (b): holds a worker ID but does not report", "ready"},

@@ -28,6 +28,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/loadmsg"
 )
@@ -76,7 +77,7 @@ func (c *collection) roleChecks() []check {
 		return []check{c.checkRights, c.checkResources}
 	}
 	return []check{
-		c.checkSync, c.checkPayload, c.checkRights, c.checkResources, c.checkRaise, c.checkStorage, c.checkClock, c.checkLayout, c.checkStore,
+		c.checkSync, c.checkPayload, c.checkRights, c.checkResources, c.checkRaise, c.checkTemplates, c.checkStorage, c.checkClock, c.checkLayout, c.checkStore,
 	}
 }
 
@@ -229,6 +230,59 @@ func (c *collection) checkRaise(ctx context.Context) []Diagnosis {
 	}
 	return []Diagnosis{{Severity: Error, What: "raise", Text: "all tags are being raised, or that was interrupted, and nothing is granted until it ends; unless it still runs: " + raiseAll}}
 }
+
+const (
+	// cheapNames is the number of names that a NATS server lists in one reply.
+	cheapNames = 100_000
+
+	// namesWithin bounds the list of a template's names. About 200,000 take that
+	// long, and a million 18 times as long.
+	namesWithin = time.Second
+)
+
+// checkTemplates forecasts when the dated templates of few tags are full. The
+// names of their tags are their dates, so one list of names is the evidence.
+// Other checks report a register that cannot be read.
+func (c *collection) checkTemplates(ctx context.Context) (all []Diagnosis) {
+	bucket := register.BucketName(c.by.Prefix)
+	name, subjects := kv.StreamName(bucket), "$KV."+bucket+"."
+	<-c.agreed.read
+	if !Needs(c.by.Role, c.by.Prefix).Includes(rights.StreamInfo(name)) || !slices.ContainsFunc(c.Templates, isForecast) {
+		return nil
+	}
+	stream, err := c.stream(ctx, name)
+	if err != nil {
+		return nil
+	}
+	for _, t := range c.Templates {
+		// A longer list is worth its cost only if a warning can follow: the rate is
+		// measured for a week at least, and four weeks add at most four times the
+		// tags so far.
+		if names := int64(stream.CachedInfo().State.Msgs); !isForecast(t) || names > cheapNames && names < t.MaxTags/5 {
+			continue
+		}
+		found, err := ask(ctx, c, rights.Publish(rights.StreamInfo(name)), func(ctx context.Context) (*jetstream.StreamInfo, error) {
+			ctx, cancel := context.WithTimeout(ctx, namesWithin)
+			defer cancel()
+			return stream.Info(ctx, jetstream.WithSubjectFilter(subjects+t.Pattern))
+		})
+		if err != nil {
+			return append(all, Diagnosis{What: "template " + t.Pattern, Text: fmt.Sprintf("no forecast: its tags were not listed within %v: %v", namesWithin, err)})
+		}
+		var tags []string
+		for subject := range found.State.Subjects {
+			tag := strings.TrimPrefix(subject, subjects)
+			if c.Templates.Find(tag).Pattern == t.Pattern { // it matches t, if no other
+				tags = append(tags, tag)
+			}
+		}
+		all = append(all, judgeTemplate(t, tags, time.Now()))
+	}
+	return all
+}
+
+// isForecast reports whether tags of the template have dates, and a limit.
+func isForecast(t templates.Template) bool { return t.Dated != "" && t.MaxTags > 0 }
 
 // nearlyFull is the share of an account's storage that is worth a warning.
 const nearlyFull = 0.8

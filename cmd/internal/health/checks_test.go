@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -157,6 +158,46 @@ func TestInterruptedRaise(t *testing.T) {
 				t.Errorf("mark %q, role %s: %q", mark, role, got)
 			}
 		}
+	}
+	if got := look(rights.Worker); len(got) > 0 {
+		t.Errorf("a worker: %q", got)
+	}
+}
+
+// TestTemplatesFill: tags count for the most specific template that matches, and
+// only templates of dates and a limit are forecast.
+func TestTemplatesFill(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
+	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	dated := templates.Dates{Dated: "yyyyMMdd", Ahead: 1}
+	for _, template := range []templates.Template{
+		{Pattern: "invoice.*", Step: 1, MaxTags: 20, Dates: dated},
+		{Pattern: "invoice.>", Step: 1, MaxTags: 3, Dates: dated},
+		{Pattern: "bill.*", Step: 1, Dates: dated},
+		{Pattern: "chat.*", Step: 1, MaxTags: 1},
+	} {
+		if err := templates.Create(t.Context(), js, messages.DefaultPrefix, template); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 10 {
+		date := time.Now().AddDate(0, 0, -n).UTC().Format("20060102")
+		for _, tag := range []string{"invoice." + date, "bill." + date, "chat." + date, "other." + date} {
+			if _, err := js.Publish(t.Context(), "$KV.ids_register."+tag, []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	look := func(role rights.User) []string {
+		return lines(found(t, collectorOf(t, js.Conn(), role), "template invoice.*", "template invoice.>", "template bill.*", "template chat.*"))
+	}
+	got := look(rights.Admin)
+	if len(got) != 2 || !strings.HasPrefix(got[0], "warning template invoice.*: full on ") || !strings.Contains(got[0], ": 10 of 20 tags, 10 of the last 9 days; ") ||
+		got[1] != "ok template invoice.>: 0 of 3 tags, too little data for a forecast" {
+		t.Errorf("%q", got)
 	}
 	if got := look(rights.Worker); len(got) > 0 {
 		t.Errorf("a worker: %q", got)

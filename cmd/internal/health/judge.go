@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/forecast"
 )
@@ -491,6 +492,58 @@ func (i *Installation) judgeNumbers(reports []worker.Report) (all []Diagnosis) {
 		}
 	}
 	return all
+}
+
+// fullSoon is the time before a template is full when warnings begin. Raising its
+// limit takes one command.
+const fullSoon = 30 * 24 * time.Hour
+
+// judgeTemplate forecasts when a dated template is full. The rate is that of the
+// tags with dates in the latest 30 days, or if tags have no days, 366, or if they
+// have only years, 3,660. It needs dates of a quarter of that time.
+func judgeTemplate(t templates.Template, tags []string, now time.Time) Diagnosis {
+	const day = 24 * time.Hour
+	window := 3660 * day
+	switch {
+	case strings.HasSuffix(t.Dated, "dd"):
+		window = 30 * day
+	case strings.HasSuffix(t.Dated, "MM"):
+		window = 366 * day
+	}
+	recent, since := 0, now
+	for _, tag := range tags {
+		earliest := t.Earliest(tag)
+		begins := earliest.Add(time.Duration(t.Ahead) * time.Second)
+		if earliest.IsZero() || begins.After(now) {
+			continue
+		}
+		if begins.Before(since) {
+			since = begins
+		}
+		if now.Sub(begins) <= window {
+			recent++
+		}
+	}
+	span := min(now.Sub(since), window)
+	what, state := "template "+t.Pattern, fmt.Sprintf("%s of %s", format.Count(len(tags)), format.Of(t.MaxTags, "tag"))
+	more := fmt.Sprintf("raise its limit: idworker tag set '%s' --max-tags N", t.Pattern)
+	if int64(len(tags)) >= t.MaxTags {
+		return trouble(Error, what, "full with %s, so new tags get 429; %s", state, more)
+	}
+	var dates []forecast.Date
+	if span >= window/4 {
+		use := forecast.Use{High: int64(len(tags)), Rate: float64(recent) / span.Seconds(), Seconds: span.Seconds(), Limit: t.MaxTags}
+		dates = use.Dates(now)
+	}
+	if len(dates) == 0 {
+		return Diagnosis{What: what, Text: state + ", too little data for a forecast"}
+	}
+	end := dates[len(dates)-1].At
+	text := fmt.Sprintf("full on %s: %s, %s of the last %d days", forecast.Day(end), state, format.Count(recent), int(span/day))
+	if end.Sub(now) < fullSoon {
+		return trouble(Warning, what, "%s; %s", text, more)
+	}
+	return Diagnosis{What: what, Text: text}
 }
 
 // aboveTime warns of the tags that a raise of all tags without a number cannot

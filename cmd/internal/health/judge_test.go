@@ -11,6 +11,7 @@ import (
 
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/forecast"
 )
@@ -185,6 +186,59 @@ func TestRunningOut(t *testing.T) {
 			if !strings.HasPrefix(got[n], want[n]) {
 				t.Errorf("%q, want %q", got[n], want[n])
 			}
+		}
+	}
+}
+
+// TestFullTemplates: a dated template is warned of a month before it is full, if
+// the dates of its tags are evidence enough.
+func TestFullTemplates(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	daily := func(n int) (tags []string) { // until today, none on Sundays
+		for at := now; len(tags) < n; at = at.AddDate(0, 0, -1) {
+			if at.Weekday() != time.Sunday {
+				tags = append(tags, "invoice."+at.Format("20060102"))
+			}
+		}
+		return tags
+	}
+	monthly := func(n int) (tags []string) {
+		for at := now; len(tags) < n; at = at.AddDate(0, -1, 1-at.Day()) {
+			tags = append(tags, "invoice."+at.Format("200601"))
+		}
+		return tags
+	}
+	many := func(n int) (tags []string) { // of customers, today
+		for i := range n {
+			tags = append(tags, fmt.Sprint("invoice.", i, ".20261126"))
+		}
+		return tags
+	}
+	for _, c := range []struct {
+		dated string
+		most  int64
+		tags  []string
+		want  string
+	}{
+		{"yyyyMMdd", 400, daily(300), "ok template invoice.>: full on 2027-03-21: 300 of 400 tags, 26 of the last 30 days"},
+		{"yyyyMMdd", 325, daily(300), "warning template invoice.>: full on 2026-12-25: 300 of 325 tags, 26 of the last 30 days; raise its limit: idworker tag set 'invoice.>' --max-tags N"},
+		{"yyyyMMdd", 326, daily(300), "ok template invoice.>: full on 2026-12-26: "},
+		{"yyyyMMdd", 300, daily(300), "error template invoice.>: full with 300 of 300 tags, so new tags get 429; raise its limit: "},
+		{"yyyyMMdd", 1e6, daily(300), "ok template invoice.>: 300 of 1,000,000 tags, too little data for a forecast"}, // in 3,000 years
+		{"yyyyMMdd", 10, daily(7), "warning template invoice.>: full on 2026-11-29: 7 of 10 tags, 7 of the last 7 days"},
+		{"yyyyMMdd", 10, daily(6), "ok template invoice.>: 6 of 10 tags, too little data for a forecast"},
+		{"yyyyMMdd", 1000, many(900), "ok template invoice.>: 900 of 1,000 tags, too little data for a forecast"},
+		{"yyyyMMdd", 1000, append(many(900), daily(200)[100:]...), "error"},
+		{"yyyyMMdd", 2000, append(many(900), daily(200)[100:]...), "ok template invoice.>: full on 2026-12-29: 1,000 of 2,000 tags, 900 of the last 30 days"},
+		{"yyyyMMdd", 10, []string{"invoice.other", "invoice.20270101"}, "ok template invoice.>: 2 of 10 tags, too little data for a forecast"},
+		{"yyyyMMdd", 10, nil, "ok template invoice.>: 0 of 10 tags, too little data for a forecast"},
+		{"yyyyMM", 25, monthly(24), "ok template invoice.>: full on 2026-12-27: 24 of 25 tags, 12 of the last 366 days"},
+		{"yyyy", 9, []string{"invoice.2026", "invoice.2025", "invoice.2024"}, "ok template invoice.>: full on 2032-09-16: 3 of 9 tags, 3 of the last 1060 days"},
+	} {
+		template := templates.Template{Pattern: "invoice.>", MaxTags: c.most, Dates: templates.Dates{Dated: c.dated, Ahead: 3600}}
+		if got := lines([]Diagnosis{judgeTemplate(template, c.tags, now)})[0]; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s, %d of %d: %q, want %q", c.dated, len(c.tags), c.most, got, c.want)
 		}
 	}
 }
