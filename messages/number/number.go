@@ -10,14 +10,14 @@
 //
 //	idworker tag create 'invoice.*' --template --dated yyyyMMdd --order strict
 //
-// Numbers of a strict tag ascend within a period, and are dense as far as no
-// reply is lost. There is no order across a period's edge, because the clocks of
+// Numbers of a strict tag ascend within a period, and are dense if no reply
+// is lost. There is no order across a period's edge, because the clocks of
 // callers differ.
 //
 // # No two documents have one number
 //
 // A number shows all the digits that its tag ends with, and the ID. Only the ID
-// varies in width, and it occurs once. So the length of a number tells where
+// varies in width, and it occurs once. So the length of a number determines where
 // each of its fields begins, even if no text lies between them: a number has
 // one date and one ID, which [Format.Parse] returns. Two documents with the same
 // number would have the same tag and the same ID, and no tag issues an ID twice.

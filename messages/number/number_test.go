@@ -181,7 +181,7 @@ func TestZones(t *testing.T) {
 
 // counter issues IDs of any tag, from 1 on, or fails.
 type counter struct {
-	tags []string // asked for
+	tags []string // of the calls
 	next int64
 	err  error
 }
@@ -223,7 +223,7 @@ func TestNext(t *testing.T) {
 		t.Errorf("%v, %v; want %v", many, err, want)
 	}
 	if !slices.Equal(c.tags, []string{"invoice.20261127", "invoice.20261127"}) {
-		t.Errorf("asked for %v", c.tags)
+		t.Errorf("calls for %v", c.tags)
 	}
 	for name, call := range map[string]func(c *counter, at time.Time) error{
 		"Next":  func(c *counter, at time.Time) error { _, err := f.Next(t.Context(), c, at); return err },
@@ -234,7 +234,7 @@ func TestNext(t *testing.T) {
 		}
 		unused := new(counter)
 		if err := call(unused, time.Time{}); !errors.Is(err, number.ErrDate) || unused.tags != nil {
-			t.Errorf("%s without a date: %v, asked for %v", name, err, unused.tags)
+			t.Errorf("%s without a date: %v, calls for %v", name, err, unused.tags)
 		}
 		if err := call(&counter{next: -2}, at); !errors.Is(err, number.ErrSeq) {
 			t.Errorf("%s with an ID below 1: %v", name, err)

@@ -43,8 +43,7 @@ func vectors(t testing.TB) []vector {
 	return all.Numbers
 }
 
-// made does all that a vector has: it makes a format, then a number, or reads
-// one. The tag and number are as far as it came.
+// made makes the vector's format, then its number, or reads one.
 func (v vector) made() (tag, text string, err error) {
 	zone, err := time.LoadLocation(v.Zone)
 	if err != nil {
