@@ -209,6 +209,12 @@ func TestFullTemplates(t *testing.T) {
 		}
 		return tags
 	}
+	later := func(n int) (tags []string) { // from tomorrow
+		for i := range n {
+			tags = append(tags, "invoice."+now.AddDate(0, 0, i+1).Format("20060102"))
+		}
+		return tags
+	}
 	many := func(n int) (tags []string) { // of customers, today
 		for i := range n {
 			tags = append(tags, fmt.Sprint("invoice.", i, ".20261126"))
@@ -231,6 +237,7 @@ func TestFullTemplates(t *testing.T) {
 		{"yyyyMMdd", 1000, many(900), "ok template invoice.>: 900 of 1,000 tags, too little data for a forecast"},
 		{"yyyyMMdd", 1000, append(many(900), daily(200)[100:]...), "error"},
 		{"yyyyMMdd", 2000, append(many(900), daily(200)[100:]...), "ok template invoice.>: full on 2026-12-29: 1,000 of 2,000 tags, 900 of the last 30 days"},
+		{"yyyyMMdd", 400, append(daily(300), later(50)...), "ok template invoice.>: full on 2027-01-23: 350 of 400 tags, 26 of the last 30 days"},
 		{"yyyyMMdd", 10, []string{"invoice.other", "invoice.20270101"}, "ok template invoice.>: 2 of 10 tags, too little data for a forecast"},
 		{"yyyyMMdd", 10, nil, "ok template invoice.>: 0 of 10 tags, too little data for a forecast"},
 		{"yyyyMM", 25, monthly(24), "ok template invoice.>: full on 2026-12-27: 24 of 25 tags, 12 of the last 366 days"},
