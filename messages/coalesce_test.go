@@ -189,6 +189,7 @@ func TestCallsLeave(t *testing.T) {
 		synctest.Wait()
 		cancel() // 29 gather still
 		gone.wg.Wait()
+		synctest.Wait()
 		requests.Store(0)
 		time.Sleep(time.Minute)
 		if n := requests.Load(); n != 0 || len(gone.ids) > 0 {
