@@ -108,6 +108,9 @@ func TestShared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if len(all) > 0 && all[0].Subject == b.Subject {
+				t.Fatalf("two inboxes have the subject %s", b.Subject)
+			}
 			all = append(all, b)
 		}
 		if n := conn.NumSubscriptions(); n != 1 {
