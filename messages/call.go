@@ -61,10 +61,15 @@ func newCall(client *Client, subject string, n int64) *call {
 func (c *call) run(ctx context.Context) ([]Range, error) {
 	defer c.end()
 	ranges, err := c.tryOnce(ctx)
-	if isTransient(err) {
-		return c.tryAgain(ctx)
+	if c.isOver(err) {
+		return ranges, err
 	}
-	return ranges, err
+	return c.tryAgain(ctx)
+}
+
+// isOver reports whether a try with that error was the last.
+func (c *call) isOver(err error) bool {
+	return !isTransient(err) || c.hasty && !errors.Is(err, nats.ErrTimeout)
 }
 
 // end closes the inbox. The IDs of later replies are a gap.
@@ -86,12 +91,9 @@ func (c *call) tryOnce(ctx context.Context) (ranges []Range, err error) {
 	if err = c.send(); err == nil {
 		ranges, err = c.awaitAnswer(ctx, firstTryTimeout, true)
 	}
-	switch {
-	case errors.Is(err, nats.ErrTimeout):
+	if errors.Is(err, nats.ErrTimeout) {
 		c.wait = 0 // it was spent waiting for the reply
 		c.recordTransient(nats.ErrTimeout)
-	case isTransient(err):
-		c.recordTransient(err)
 	}
 	return ranges, c.addSubject(err)
 }
@@ -100,8 +102,7 @@ func (c *call) tryOnce(ctx context.Context) (ranges []Range, err error) {
 func (c *call) tryAgain(ctx context.Context) ([]Range, error) {
 	for pause := shortestPause; ; {
 		ranges, err := c.awaitAnswer(ctx, c.wait, c.hasty)
-		silent := errors.Is(err, nats.ErrTimeout)
-		if !isTransient(err) || c.hasty && !silent {
+		if c.isOver(err) {
 			return ranges, c.addSubject(err)
 		}
 		if err := c.permissionError(); err != nil {
@@ -111,25 +112,31 @@ func (c *call) tryAgain(ctx context.Context) ([]Range, error) {
 			return nil, timeoutError(ctx, c.subject, c.reason, c.tries.Load())
 		}
 		c.wait = jitter(pause)
-		if silent {
+		if errors.Is(err, nats.ErrTimeout) {
 			c.wait = jitter(min(pause, longestSilence))
 		}
-		if err = c.send(); err == nil {
+		switch err := c.send(); {
+		case err == nil:
 			pause = min(2*pause, longestPause)
-			continue
-		}
-		c.recordTransient(err)
-		if !isTransient(err) || c.hasty {
+		case c.isOver(err):
 			return nil, c.addSubject(err)
 		}
 	}
 }
 
 // send sends the request once more.
-func (c *call) send() (err error) {
-	if err = c.checkConnected(); err != nil {
-		return err
+func (c *call) send() error {
+	err := c.checkConnected()
+	if err == nil {
+		err = c.publish()
 	}
+	if isTransient(err) {
+		c.recordTransient(err)
+	}
+	return err
+}
+
+func (c *call) publish() (err error) {
 	if c.box == nil {
 		if c.box, err = inbox.Open(c.nc, answersAtOnce); err != nil {
 			return err
@@ -153,11 +160,14 @@ func (c *call) awaitAnswer(ctx context.Context, within time.Duration, hasty bool
 		switch {
 		case errors.Is(err, nats.ErrTimeout), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return nil, last
-		case hasty, !isTransient(err):
+		case !isTransient(err):
 			return ranges, err
 		}
-		last = err
 		c.recordTransient(err)
+		if hasty {
+			return nil, err
+		}
+		last = err
 	}
 }
 

@@ -144,10 +144,10 @@ func (l *lane) sendFirst(ctx context.Context) ([]Range, error) {
 	defer c.end()
 	ranges, err := c.tryOnce(ctx)
 	l.leave(true)
-	if isTransient(err) {
-		return c.tryAgain(ctx)
+	if c.isOver(err) {
+		return ranges, err
 	}
-	return ranges, err
+	return c.tryAgain(ctx)
 }
 
 // send sends a batch when the token is free, when it is full, or when it has
@@ -167,7 +167,7 @@ func (l *lane) send(b *batch) {
 	c := l.seal(b)
 	defer c.end()
 	ranges, err := c.tryOnce(b.ctx)
-	if errors.Is(err, nats.ErrTimeout) {
+	if !c.isOver(err) {
 		l.leave(hasToken)
 		ctx, cancel := context.WithTimeout(b.ctx, maxTogether)
 		defer cancel()

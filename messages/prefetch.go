@@ -48,7 +48,7 @@ type Prefetcher struct {
 
 	client *Client
 	what   string // the tag, or what else is fetched, for errors
-	fetch  func(ctx context.Context, n int64) ([]Range, error)
+	fetch  func(n int64) ([]Range, error)
 	cfg    PrefetchConfig
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -101,7 +101,7 @@ func (c *Client) Prefetch(tag string, cfg PrefetchConfig) (*Prefetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.fetch = func(ctx context.Context, n int64) ([]Range, error) { return p.client.NextN(ctx, tag, n) }
+	p.fetch = func(n int64) ([]Range, error) { return p.client.NextN(p.ctx, tag, n) }
 	return p, nil
 }
 
@@ -121,8 +121,11 @@ func (c *Client) PrefetchSnowflake(cfg PrefetchConfig) (*Prefetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.fetch = p.client.SnowflakeN
-	p.requests.slowStart = true
+	p.fetch = func(n int64) ([]Range, error) {
+		request := newCall(p.client, p.client.prefix.Snowflake(), n)
+		request.hasty = n > 1
+		return request.run(p.ctx)
+	}
 	return p, nil
 }
 
@@ -138,7 +141,6 @@ func (c *Client) newPrefetcher(what string, cfg PrefetchConfig) (*Prefetcher, er
 	}
 	p.client = &Client{nc: c.nc, prefix: c.prefix, header: nats.Header{PrefetchHeader: {"1"}}, onTransient: p.recordTransient}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.requests.batches, p.requests.giveUp = context.WithCancel(p.ctx)
 	return p, nil
 }
 
@@ -300,17 +302,6 @@ func (p *Prefetcher) recordTransient(transient error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiters.reason = transient
-	if p.requests.slowStart && (errors.Is(transient, ErrBusy) || errors.Is(transient, ErrUnavailable)) {
-		p.startSlowly()
-	}
-}
-
-// startSlowly gives up all requests for more than one ID, which may never be
-// answered. The caller holds mu.
-func (p *Prefetcher) startSlowly() {
-	p.requests.batch = 1
-	p.requests.giveUp()
-	p.requests.batches, p.requests.giveUp = context.WithCancel(p.ctx)
 }
 
 // Close ends all present and future calls of Next with [ErrClosed], and returns
@@ -396,14 +387,9 @@ type requests struct {
 	// The largest batch that the workers are believed to allow.
 	maxBatch int64
 
-	// With slowStart, batches start again at 1 when workers are busy or
-	// unavailable, and double with each success. Otherwise a request for more
-	// snowflake IDs than a worker may make ahead of its clock would be refused
-	// for ever.
-	slowStart bool
-	batch     int64           // the largest at present
-	batches   context.Context // of the requests for more than one ID
-	giveUp    context.CancelFunc
+	// The largest batch at present: 1 after a batch of snowflake IDs was refused,
+	// and twice that after each success.
+	batch int64
 
 	// The last request failed with an error that is not transient.
 	failing bool
@@ -442,12 +428,8 @@ func (p *Prefetcher) refill() {
 func (p *Prefetcher) startRequest(n int64) {
 	p.requests.ids += n
 	p.requests.n++
-	ctx := p.ctx
-	if n > 1 {
-		ctx = p.requests.batches
-	}
 	p.wg.Go(func() {
-		ranges, err := p.fetch(ctx, n)
+		ranges, err := p.fetch(n)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.requests.ids -= n
@@ -466,7 +448,10 @@ func (p *Prefetcher) startRequest(n int64) {
 		case errors.Is(err, ErrMalformed) && n > 1:
 			// The workers allow smaller batches.
 			p.requests.maxBatch = min(p.requests.maxBatch, n/2)
-		case ctx.Err() != nil: // given up
+		// A batch may have more snowflake IDs than a worker ever makes ahead of
+		// its clock.
+		case isTransient(err):
+			p.requests.batch = 1
 		default:
 			p.failWaiting(err)
 			return
