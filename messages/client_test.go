@@ -65,7 +65,7 @@ func TestClientNamesTheTag(t *testing.T) {
 	client := messages.NewClient(nc, messages.DefaultPrefix)
 	for code, want := range map[string]string{
 		"400": "no (400)", "404": "no (404)", "409": "no (409)", "507": "no (507)", "500": "no (500)",
-		"4x4": `malformed reply: error code "4x4"`,
+		"4x4": `malformed reply: error code "4x4", allowed is three digits`,
 	} {
 		answer(t, nc, "tag"+code, message("", code, "no"))
 		if _, err := client.Next(t.Context(), "tag"+code); err == nil || err.Error() != "request ids.segment.tag"+code+": "+want {

@@ -256,14 +256,14 @@ func TestCallsHeedTheBatchLimit(t *testing.T) {
 			burst := func() (refusals int) {
 				before := refused
 				var all calls
-				all.start(within(t, long), 1000, nextOf(client, tag))
-				all.distinct(t, tag, 1000)
+				all.start(within(t, long), 500, nextOf(client, tag))
+				all.distinct(t, tag, 500)
 				return refused - before
 			}
 			if n := burst(); n == 0 {
 				t.Errorf("%s: no batch was refused", tag)
 			}
-			for range 8 {
+			for range 7 {
 				burst()
 			}
 			if n := burst(); n != 0 {
