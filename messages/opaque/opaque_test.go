@@ -110,7 +110,7 @@ var kinds = map[string]error{
 }
 
 // TestVectors: IDs become the opaque IDs that other implementations made, and
-// turn back. What is malformed has an error of its kind.
+// turn back. Malformed input has an error of its kind.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	all := load(t)
