@@ -26,6 +26,8 @@ type getCmd struct {
 	Snowflake bool          `help:"Get snowflake IDs."`
 	Ranges    bool          `help:"Print ranges (first-last)."`
 	Timeout   time.Duration `help:"Timeout of a request." default:"5s"`
+
+	sealFlags `embed:""`
 }
 
 // parse parses the arguments: TAG [N], or [N] with --snowflake.
@@ -59,6 +61,10 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	seal, err := g.sealer(tag, g.Ranges)
+	if err != nil {
+		return err
+	}
 	conn, _, err := g.connect()
 	if err != nil {
 		return err
@@ -67,6 +73,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	next := nextOf(messages.NewClient(conn, g.Prefix), tag)
 	got := newIDPrinter(out, tag, g.Ranges)
+	got.seal = seal
 	err = explainDenied(getIDs(ctx, next, n, g.Timeout, got.add))
 	return got.end(explainNoIDs(err, g.Prefix, conn, tag), n)
 }
@@ -170,6 +177,8 @@ type idPrinter struct {
 	had    int64
 	all    []messages.Range // for JSON
 	err    error
+
+	seal func(id int64) (string, error) // makes opaque IDs, or nil
 }
 
 func newIDPrinter(out output, tag string, ranges bool) *idPrinter {
@@ -187,11 +196,25 @@ func (p *idPrinter) add(ranges []messages.Range) {
 			fmt.Fprintln(p.lines, r)
 		default:
 			for id := range messages.IDs([]messages.Range{r}) {
-				fmt.Fprintln(p.lines, id)
+				p.println(id)
 			}
 		}
 	}
 	p.err = errors.Join(p.err, p.lines.Flush())
+}
+
+// println prints an ID, or with seal its opaque ID.
+func (p *idPrinter) println(id int64) {
+	if p.seal == nil {
+		fmt.Fprintln(p.lines, id)
+		return
+	}
+	sealed, err := p.seal(id)
+	if err != nil {
+		p.err = errors.Join(p.err, err)
+		return
+	}
+	fmt.Fprintln(p.lines, sealed)
 }
 
 // end prints the rest. It adds to the error the number of IDs printed before
@@ -201,29 +224,39 @@ func (p *idPrinter) end(failed error, n int64) error {
 		failed = fmt.Errorf("%w; printed %d of %d IDs", failed, p.had, n)
 	}
 	if p.out.JSON && (failed == nil || p.had > 0) {
-		p.err = p.out.Print(p.report())
+		found, err := p.report()
+		p.err = errors.Join(err, p.out.Print(found))
 	}
 	return errors.Join(failed, p.err)
 }
 
-func (p *idPrinter) report() gotIDs {
-	found := gotIDs{Tag: p.tag}
+func (p *idPrinter) report() (found gotIDs, err error) {
+	found.Tag = p.tag
 	if p.ranges {
 		for _, r := range p.all {
 			found.Ranges = append(found.Ranges, firstLast(r))
 		}
-		return found
+		return found, nil
 	}
 	for id := range messages.IDs(p.all) {
 		found.IDs = append(found.IDs, strconv.FormatInt(id, 10))
+		if p.seal == nil {
+			continue
+		}
+		sealed, bad := p.seal(id)
+		if bad != nil {
+			return found, bad
+		}
+		found.Opaque = append(found.Opaque, sealed)
 	}
-	return found
+	return found, nil
 }
 
 // gotIDs is the JSON report: IDs or ranges.
 type gotIDs struct {
 	Tag    string      `json:"tag,omitempty"` // missing for snowflake IDs
 	IDs    []string    `json:"ids,omitempty"`
+	Opaque []string    `json:"opaque,omitempty"` // of each ID
 	Ranges []firstLast `json:"ranges,omitempty"`
 }
 

@@ -57,6 +57,7 @@ func TestJSON(t *testing.T) {
 		{"get order 3 --ranges", map[string]any{"ranges.0.first": "9007199254…", "ranges.0.last": "9007199254…", "ids": nil}},
 		{"get chat.1", map[string]any{"tag": "chat.1"}},
 		{"get --snowflake", map[string]any{"tag": nil}},
+		{"get order --text ord --opaque " + writeFile(t, opaqueKeys), map[string]any{"ids.0": "9007199254…", "opaque.0": "ord_1…"}},
 		{"tag ls", map[string]any{"tags.0.tag": "order", "tags.0.step": 10., "templates.0.pattern": "chat.*", "templates.0.tags": 1., "templates.0.first": "1"}},
 		{"tag set order --step 20", map[string]any{"tag": "order", "step": 20., "order": nil}},
 		{"tag set chat.* --step 5", map[string]any{"pattern": "chat.*", "step": 5.}},
