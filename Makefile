@@ -39,6 +39,7 @@ TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 LATER = e2e pages examples bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
+FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys
 # go test caches results by files and variables, so a variable holds the list of
 # installed programs.
 test test-all soak: export IDWORKER_FOUND = $(shell $(GO) run ./testing/deps/install -found)
@@ -52,10 +53,13 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 
 # The end-to-end tests start many processes and mostly wait, so five run at once. They build
 # the binary, which go test does not track, so their results are not cached.
-# testing/compat rolls from 0.1.0, if the history is there.
+# testing/compat rolls from 0.1.0, if the history is there. Fuzzing takes a second
+# each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run all tests, also with databases, a browser and Node.js
 	$(TEST) $(PACKAGES) $(MORE)
+	@for fuzz in $(FUZZ); do $(TEST) -count=1 -run '^$$' ./$${fuzz%.*} -args -test.fuzz="^$${fuzz##*.}$$" -test.fuzztime=1s \
+		-test.fuzzcachedir=$(CURDIR)/bin/fuzz || exit 1; done
 	$(TEST) -count=1 -p 1 -parallel 5 ./testing/e2e ./testing/pages ./testing/examples ./testing/compat
 	@$(GO) run ./testing/deps/install
 

@@ -51,8 +51,8 @@ func AppendRange(dst []byte, r Range) []byte {
 	return dst
 }
 
-// ErrReply is wrapped by the errors of [DecodeRanges]: the replier breaks the
-// contract, and no ID of that reply may be used.
+// ErrReply is wrapped by the errors of [DecodeRanges] and [DecodeReply]: the
+// replier breaks the contract, and no ID of that reply may be used.
 var ErrReply = errors.New("malformed reply")
 
 // DecodeRanges reads the reply to a request for n IDs. It returns an error that

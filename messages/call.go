@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,24 +32,24 @@ const (
 	longestSilence = 250 * time.Millisecond
 
 	// answersAtOnce is the number of replies that can queue in a call's inbox:
-	// more than the requests that it can send while it handles a reply.
-	answersAtOnce = 64
+	// more than the requests that it sends while it handles a reply.
+	answersAtOnce = 16
 )
 
 // call is a call of a [Client]: a request, repeated until it is answered.
 //
-// Nearly every call ends with its first try, which uses the inbox shared by all
-// requests of the connection. The other tries share the call's own inbox, which
-// receives the replies to all of them for the duration of the call. So a retry
-// does not give up a request that a worker has parked.
+// One inbox receives the replies to all tries for the duration of the call. So a
+// retry does not give up a request that a worker has parked.
 type call struct {
 	*Client
 	subject string
 	n       int64
-	before  error // the connection's last error when the call began
-	tries   int
-	refused bool  // a transient reply has arrived since the latest try
-	reason  error // the latest transient error
+	hasty   bool         // a transient error ends the call, silence does not
+	before  error        // the connection's last error when the call began
+	box     *inbox.Inbox // nil before the first try
+	tries   atomic.Int64
+	wait    time.Duration // before the next try
+	reason  error         // the latest transient error
 }
 
 func newCall(client *Client, subject string, n int64) *call {
@@ -58,131 +59,156 @@ func newCall(client *Client, subject string, n int64) *call {
 // run tries until there is a reply, an error that is not transient, or ctx
 // ends.
 func (c *call) run(ctx context.Context) ([]Range, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("request %s: %w", c.subject, err)
-	}
+	defer c.end()
 	ranges, err := c.tryOnce(ctx)
-	if !isTransient(err) {
+	if c.isOver(err) {
 		return ranges, err
 	}
-	c.recordTransient(err)
-	if ctx.Err() != nil {
-		return nil, c.timeoutError(ctx)
-	}
-	return c.tryAgain(ctx, errors.Is(err, nats.ErrTimeout))
+	return c.tryAgain(ctx)
 }
 
-// tryOnce makes the first try.
-func (c *call) tryOnce(ctx context.Context) ([]Range, error) {
-	if err := c.checkConnected(); err != nil {
-		return nil, c.addSubject(err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, firstTryTimeout)
-	defer cancel()
-	c.tries++
-	reply, err := c.nc.RequestMsgWithContext(ctx, c.message(""))
-	switch {
-	case err == nil:
-		return DecodeReply(reply, c.n)
-	case ctx.Err() != nil:
-		err = nats.ErrTimeout
-	}
-	return nil, c.addSubject(err)
+// isOver reports whether a try with that error was the last.
+func (c *call) isOver(err error) bool {
+	return !isTransient(err) || c.hasty && !errors.Is(err, nats.ErrTimeout)
 }
 
-// tryAgain makes all further tries. If waited, the time so far was spent
-// waiting for a reply, and it starts without a pause.
-func (c *call) tryAgain(ctx context.Context, waited bool) ([]Range, error) {
-	box, err := c.retries.Open(c.nc, answersAtOnce)
-	if err != nil {
-		return nil, c.addSubject(err)
+// end closes the inbox. The IDs of later replies are a gap.
+func (c *call) end() {
+	if c.box != nil {
+		c.box.Unsubscribe()
 	}
-	defer box.Unsubscribe()
+}
 
-	pause := shortestPause
-	wait := jitter(pause)
-	if waited {
-		wait = 0
-	}
-	for {
-		ranges, err := c.awaitAnswer(ctx, box, wait)
-		if !isTransient(err) {
-			return ranges, err
+// tryOnce makes the first try, which ends nearly every call.
+func (c *call) tryOnce(ctx context.Context) (ranges []Range, err error) {
+	if err := ctx.Err(); err != nil {
+		if c.reason != nil { // it was part of a batch
+			return nil, timeoutError(ctx, c.subject, c.reason, c.tries.Load())
 		}
-		if err := c.permissionError(box); err != nil {
+		return nil, fmt.Errorf("request %s: %w", c.subject, err)
+	}
+	c.wait = jitter(shortestPause)
+	if err = c.send(); err == nil {
+		ranges, err = c.awaitAnswer(ctx, firstTryTimeout, true)
+	}
+	if errors.Is(err, nats.ErrTimeout) {
+		c.wait = 0 // it was spent waiting for the reply
+		c.recordTransient(nats.ErrTimeout)
+	}
+	return ranges, c.addSubject(err)
+}
+
+// tryAgain makes all further tries.
+func (c *call) tryAgain(ctx context.Context) ([]Range, error) {
+	for pause := shortestPause; ; {
+		ranges, err := c.awaitAnswer(ctx, c.wait, c.hasty)
+		if c.isOver(err) {
+			return ranges, c.addSubject(err)
+		}
+		if err := c.permissionError(); err != nil {
 			return nil, c.addSubject(err)
 		}
 		if ctx.Err() != nil {
-			return nil, c.timeoutError(ctx)
+			return nil, timeoutError(ctx, c.subject, c.reason, c.tries.Load())
 		}
-		wait = jitter(pause)
-		if !c.refused {
-			wait = jitter(min(pause, longestSilence))
+		c.wait = jitter(pause)
+		if errors.Is(err, nats.ErrTimeout) {
+			c.wait = jitter(min(pause, longestSilence))
 		}
-		switch err := c.sendTry(box.Subject); {
+		switch err := c.send(); {
 		case err == nil:
 			pause = min(2*pause, longestPause)
-		case isTransient(err):
-			c.recordTransient(err)
-		default:
+		case c.isOver(err):
 			return nil, c.addSubject(err)
 		}
 	}
 }
 
-// sendTry sends another request, to be answered to the call's own inbox.
-func (c *call) sendTry(reply string) error {
-	if err := c.checkConnected(); err != nil {
-		return err
+// send sends the request once more.
+func (c *call) send() error {
+	err := c.checkConnected()
+	if err == nil {
+		err = c.publish()
 	}
-	c.tries++
-	return c.nc.PublishMsg(c.message(reply))
+	if isTransient(err) {
+		c.recordTransient(err)
+	}
+	return err
 }
 
-// message returns the request.
-func (c *call) message(reply string) *nats.Msg {
-	return &nats.Msg{Subject: c.subject, Reply: reply, Header: c.header, Data: EncodeCount(c.n)}
+func (c *call) publish() (err error) {
+	if c.box == nil {
+		if c.box, err = inbox.Open(c.nc, answersAtOnce); err != nil {
+			return err
+		}
+	}
+	c.tries.Add(1)
+	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.box.Subject, Header: c.header, Data: EncodeCount(c.n)})
 }
 
 // awaitAnswer returns the first good reply to any of the tries that arrives
-// within that time. A transient error does not end the wait: another worker may
-// have parked an earlier try.
-func (c *call) awaitAnswer(ctx context.Context, box *inbox.Inbox, within time.Duration) ([]Range, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	c.refused = false
+// within that time, or a final error; else the last transient error of that
+// time, which is [nats.ErrTimeout] if it passed in silence. Unless hasty, a
+// transient error does not end the wait: another worker may have parked an
+// earlier try.
+func (c *call) awaitAnswer(ctx context.Context, within time.Duration, hasty bool) ([]Range, error) {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	last := error(nats.ErrTimeout)
 	for {
-		msg, err := box.Next(ctx)
+		ranges, err := c.nextAnswer(ctx, timer.C)
 		switch {
-		case err == nil:
-			var ranges []Range
-			if ranges, err = DecodeReply(msg, c.n); !isTransient(err) {
-				return ranges, err
-			}
-		case ctx.Err() != nil:
-			return nil, nats.ErrTimeout
-		case errors.Is(err, nats.ErrBadSubscription) && c.nc.IsClosed():
-			return nil, c.addSubject(nats.ErrConnectionClosed)
-		// Only draining ends this subscription.
-		case errors.Is(err, nats.ErrBadSubscription):
-			return nil, c.addSubject(nats.ErrConnectionDraining)
-		case !isTransient(err): // nats.ErrNoResponders is
-			return nil, c.addSubject(err)
+		case errors.Is(err, nats.ErrTimeout), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return nil, last
+		case !isTransient(err):
+			return ranges, err
 		}
-		c.refused = true
 		c.recordTransient(err)
+		if hasty {
+			return nil, err
+		}
+		last = err
 	}
+}
+
+// nextAnswer returns the next reply. The error is [nats.ErrTimeout] after the
+// end of the wait.
+func (c *call) nextAnswer(ctx context.Context, end <-chan time.Time) ([]Range, error) {
+	if c.box == nil { // nothing was sent
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return nil, nats.ErrTimeout
+	}
+	msg, err := c.box.NextUntil(ctx, end)
+	switch {
+	case err == nil:
+		return DecodeReply(msg, c.n)
+	case !errors.Is(err, nats.ErrBadSubscription):
+		return nil, err
+	}
+	// The subscription has ended: it was refused, or the connection ends.
+	switch err := c.permissionError(); {
+	case err != nil:
+		return nil, err
+	case c.nc.IsClosed():
+		return nil, nats.ErrConnectionClosed
+	}
+	return nil, nats.ErrConnectionDraining
 }
 
 // checkConnected returns an error unless a request can be sent now. While the
 // connection is lost none is sent: its reply would come too late, once the
 // connection is back.
 func (c *call) checkConnected() error {
-	switch {
-	case c.nc.IsConnected():
+	switch c.nc.Status() {
+	case nats.CONNECTED:
 		return nil
-	case c.nc.IsClosed():
+	case nats.CLOSED:
 		return nats.ErrConnectionClosed
+	case nats.DRAINING_SUBS, nats.DRAINING_PUBS:
+		return nats.ErrConnectionDraining
 	}
 	return nats.ErrDisconnected
 }
@@ -191,10 +217,16 @@ func (c *call) checkConnected() error {
 // its inbox, if there was a refusal. It arrives not as a reply, but as the
 // connection's last error. An older refusal counts only if it is the inbox's,
 // which other calls may have opened.
-func (c *call) permissionError(box *inbox.Inbox) error {
+func (c *call) permissionError() error {
 	err := c.nc.LastError()
 	v, ok := rights.ViolationOf(err)
-	if ok && (v.Subscribe && v.Subject == box.Pattern || !v.Subscribe && v.Subject == c.subject && !errors.Is(err, c.before)) {
+	switch {
+	case !ok:
+		return nil
+	case v.Subscribe && c.box != nil && v.Subject == c.box.Pattern:
+		c.box.Drop()
+		return err
+	case !v.Subscribe && v.Subject == c.subject && !errors.Is(err, c.before):
 		return err
 	}
 	return nil
@@ -208,16 +240,16 @@ func (c *call) recordTransient(err error) {
 	}
 }
 
-// timeoutError returns the call's error when ctx has ended. The cause comes
+// timeoutError returns the error of a call whose ctx has ended. The cause comes
 // first, for people who read only the beginning.
-func (c *call) timeoutError(ctx context.Context) error {
-	return fmt.Errorf("request %s: %w (%w after %d tries)", c.subject, c.reason, ctx.Err(), c.tries)
+func timeoutError(ctx context.Context, subject string, reason error, tries int64) error {
+	return fmt.Errorf("request %s: %w (%w after %d tries)", subject, reason, ctx.Err(), tries)
 }
 
-// addSubject adds the subject to an error of NATS. It leaves transient errors
-// unchanged; timeoutError adds the subject to those.
+// addSubject adds the subject to a final error. timeoutError adds it to
+// transient errors.
 func (c *call) addSubject(err error) error {
-	if isTransient(err) {
+	if err == nil || isTransient(err) {
 		return err
 	}
 	return fmt.Errorf("request %s: %w", c.subject, err)

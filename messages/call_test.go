@@ -100,19 +100,22 @@ func TestClientTakesEarlyAnswers(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		nc := srv.Connect(t)
 		client := messages.NewClient(nc, messages.DefaultPrefix)
-		var parked *nats.Msg
-		respond(t, nc, "order", func(number int64, req *nats.Msg) {
-			switch number {
-			case 2:
-				parked = req
-			case 3:
-				send(t, req, message("", "503", "no IDs"))
-			case 4:
-				send(t, parked, message("22", "", ""))
+		for _, early := range []int64{1, 2} {
+			tag := fmt.Sprint("parked-", early)
+			var parked *nats.Msg
+			respond(t, nc, tag, func(number int64, req *nats.Msg) {
+				switch number {
+				case early:
+					parked = req
+				case 3:
+					send(t, req, message("", "503", "no IDs"))
+				case 4:
+					send(t, parked, message("22", "", ""))
+				}
+			})
+			if id, err := client.Next(within(t, long), tag); id != 22 || err != nil {
+				t.Errorf("ID %d, %v; want 22, the reply to request %d", id, err, early)
 			}
-		})
-		if id, err := client.Next(within(t, long), "order"); id != 22 || err != nil {
-			t.Errorf("ID %d, %v; want 22, which the second request was answered with", id, err)
 		}
 	})
 }
@@ -460,8 +463,19 @@ func TestClientNotPermitted(t *testing.T) {
 	if _, err := messages.NewClient(mute, messages.DefaultPrefix).Next(within(t, long), "slow"); err != nil {
 		t.Errorf("a tag that is allowed, after a refusal of something else: %v", err)
 	}
-	if _, err := as("deaf").Next(within(t, long), "order"); !errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an inbox that is not allowed: %v", err)
+	deaf := as("deaf")
+	for range 2 {
+		var all calls
+		all.start(within(t, long), 10, nextOf(deaf, "order"))
+		all.wg.Wait()
+		for _, err := range all.bad {
+			if !errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("an inbox that is not allowed: %v", err)
+			}
+		}
+		if len(all.bad) != 10 {
+			t.Errorf("an inbox that is not allowed: IDs %v", all.ids)
+		}
 	}
 	if _, err := as("deaf", nats.CustomInboxPrefix("_MINE")).Next(within(t, long), "order"); err != nil {
 		t.Errorf("an inbox of its own: %v", err)

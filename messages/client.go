@@ -2,28 +2,29 @@ package messages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/idworker/idworker/internal/inbox"
 )
 
 // Client requests IDs, and retries while no worker answers: a worker that is
 // paused, dying, restarting or missing delays calls, but they do not fail
 // before their context ends.
 //
-// A Client holds only the connection, so it is cheap, and it is safe for
-// concurrent use. It has one inbox at most, for any number of calls, in addition
-// to the inbox of the connection. IDs whose reply comes too late for a call are
-// lost: a gap, never a duplicate.
+// A Client is cheap, and safe for concurrent use. All clients of a connection
+// share one subscription, which ends with the connection. IDs whose reply comes
+// too late for a call are lost: a gap, never a duplicate.
+//
+// Concurrent calls of [Client.Next] for a tag travel together: a call sends its
+// request at once, and those that come before its reply join into one request,
+// for up to 256 IDs. The same holds for [Client.Snowflake]. Calls that need a
+// request of their own use NextN(ctx, tag, 1).
 type Client struct {
 	nc     *nats.Conn
 	prefix Prefix
 	bad    error // why the prefix is bad
 
-	retries inbox.Shared // receives the replies to retries
+	coalescer coalescer
 
 	// header is sent with each request. It may be nil.
 	header nats.Header
@@ -61,11 +62,10 @@ func NewClient(nc *nats.Conn, prefix Prefix) *Client {
 // nats.ErrConnectionClosed, nats.ErrConnectionDraining or
 // nats.ErrPermissionViolation. With an error there is never an ID to use.
 func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
-	ranges, err := c.NextN(ctx, tag, 1)
-	if err != nil {
+	if err := CheckTag(tag); err != nil {
 		return 0, err
 	}
-	return ranges[0].First, nil
+	return c.next(ctx, c.prefix.Segment(tag))
 }
 
 // NextN returns n IDs of the tag as ascending ranges. n is at least 1 and at
@@ -74,21 +74,13 @@ func (c *Client) NextN(ctx context.Context, tag string, n int64) ([]Range, error
 	if err := CheckTag(tag); err != nil {
 		return nil, err
 	}
-	ranges, err := c.request(ctx, c.prefix.Segment(tag), n)
-	if err != nil && errors.Is(err, ErrNoTag) {
-		err = fmt.Errorf("%w: %s", err, tag)
-	}
-	return ranges, err
+	return c.request(ctx, c.prefix.Segment(tag), n)
 }
 
 // Snowflake returns one snowflake ID. Errors as for Next, except ErrTag and
 // ErrNoTag.
 func (c *Client) Snowflake(ctx context.Context) (int64, error) {
-	ranges, err := c.SnowflakeN(ctx, 1)
-	if err != nil {
-		return 0, err
-	}
-	return ranges[0].First, nil
+	return c.next(ctx, c.prefix.Snowflake())
 }
 
 // SnowflakeN returns n snowflake IDs as ascending ranges. n is at least 1 and

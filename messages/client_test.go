@@ -59,12 +59,18 @@ func TestClientBadPrefix(t *testing.T) {
 	}
 }
 
-// TestClientNamesTheTag that does not exist.
+// TestClientNamesTheTag in each error that a reply carries.
 func TestClientNamesTheTag(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
-	answer(t, nc, "gone", message("", "404", "no such tag"))
-	if _, err := messages.NewClient(nc, messages.DefaultPrefix).Next(t.Context(), "gone"); err == nil || err.Error() != "no such tag (404): gone" {
-		t.Errorf("%v", err)
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	for code, want := range map[string]string{
+		"400": "no (400)", "404": "no (404)", "409": "no (409)", "507": "no (507)", "500": "no (500)",
+		"4x4": `malformed reply: error code "4x4", allowed is three digits`,
+	} {
+		answer(t, nc, "tag"+code, message("", code, "no"))
+		if _, err := client.Next(t.Context(), "tag"+code); err == nil || err.Error() != "request ids.segment.tag"+code+": "+want {
+			t.Errorf("%s: %v", code, err)
+		}
 	}
 }
 

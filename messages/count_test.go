@@ -12,56 +12,6 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-func TestDecodeCount(t *testing.T) {
-	for _, c := range []struct {
-		data  string
-		limit int64
-		want  int64
-	}{
-		{"", 10, 1},
-		{"1", 10, 1},
-		{"10", 10, 10},
-		{"5000", 10_000, 5000},
-		{"9223372036854775807", math.MaxInt64, math.MaxInt64},
-	} {
-		if n, err := messages.DecodeCount([]byte(c.data), c.limit); n != c.want || err != nil {
-			t.Errorf("%q: %d, %v; want %d", c.data, n, err, c.want)
-		}
-	}
-	for _, c := range []struct{ why, data string }{
-		{"zero", "0"},
-		{"negative", "-1"},
-		{"plus sign", "+1"},
-		{"leading zero", "01"},
-		{"exponent", "1e3"},
-		{"hexadecimal", "0x10"},
-		{"underscore", "1_000"},
-		{"decimal point", "1.0"},
-		{"leading space", " 7"},
-		{"trailing space", "7 "},
-		{"newline, as echo sends it", "7\n"},
-		{"over the limit", "10001"},
-		{"2^63", "9223372036854775808"},
-		{"2^64 + 1, which wraps to 1", "18446744073709551617"},
-		{"19 nines", strings.Repeat("9", 19)},
-		{"30 digits", strings.Repeat("1", 30)},
-		{"a megabyte of digits", strings.Repeat("1", 1<<20)},
-		{"a megabyte of zeros", strings.Repeat("\x00", 1<<20)},
-		{"binary", "\x00\x01\xff"},
-		{"other digits of Unicode", "٣"},
-		{"JSON", `{"n":1}`},
-	} {
-		n, err := messages.DecodeCount([]byte(c.data), 10_000)
-		if n != 0 || !errors.Is(err, messages.ErrCount) {
-			t.Errorf("%s: %d, %v; want ErrCount", c.why, n, err)
-			continue
-		}
-		if text := err.Error(); len(text) > 200 || strings.ContainsAny(text, "\r\n\x00") {
-			t.Errorf("%s: the error is not fit for a header: %q", c.why, text)
-		}
-	}
-}
-
 // TestCountTooLarge: a count that is only too large is not called malformed,
 // and the text names the bounds.
 func TestCountTooLarge(t *testing.T) {

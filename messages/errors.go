@@ -70,15 +70,30 @@ func (e *Error) Problem() (problem.Kind, []any) {
 }
 
 // DecodeReply reads the reply to a request for n IDs. It returns the ranges, or
-// the *Error that the reply carries, or an error that wraps [ErrReply].
+// the *Error that the reply carries, or [nats.ErrNoResponders] if the server
+// replied that nothing subscribes to the subject, or an error that wraps
+// [ErrReply].
+//
+// The header with the code makes a reply an error, whatever its body is. The
+// code has three digits; a reply with any other is malformed. The *Error has the
+// worker's text as it came; an ErrReply quotes at most 40 characters.
 func DecodeReply(msg *nats.Msg, n int64) ([]Range, error) {
-	code := msg.Header.Get(micro.ErrorCodeHeader)
-	if code == "" {
+	if len(msg.Data) == 0 && msg.Header.Get(statusHeader) == noResponders {
+		return nil, nats.ErrNoResponders
+	}
+	if _, isError := msg.Header[micro.ErrorCodeHeader]; !isError {
 		return DecodeRanges(msg.Data, n)
 	}
-	number, err := strconv.Atoi(code)
-	if err != nil {
-		return nil, fmt.Errorf("%w: error code %.10q", ErrReply, code)
+	text := msg.Header.Get(micro.ErrorCodeHeader)
+	code, err := strconv.ParseUint(text, 10, 16) // no sign
+	if err != nil || len(text) != 3 {
+		return nil, fmt.Errorf("%w: error code %.40q, allowed is three digits", ErrReply, text)
 	}
-	return nil, &Error{Code(number), msg.Header.Get(micro.ErrorHeader)}
+	return nil, &Error{Code(code), msg.Header.Get(micro.ErrorHeader)}
 }
+
+// nats.go delivers the status of a reply's first line, NATS/1.0, as a header.
+const (
+	statusHeader = "Status"
+	noResponders = "503"
+)

@@ -3,7 +3,7 @@ package messages_test
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"regexp"
 	"strconv"
 	"testing"
 
@@ -21,47 +21,6 @@ func message(data, code, text string) *nats.Msg {
 		msg.Header = nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}
 	}
 	return msg
-}
-
-var sentinels = map[messages.Code]error{
-	messages.CodeMalformed:   messages.ErrMalformed,
-	messages.CodeNoTag:       messages.ErrNoTag,
-	messages.CodeBusy:        messages.ErrBusy,
-	messages.CodeUnavailable: messages.ErrUnavailable,
-	messages.CodeExhausted:   messages.ErrExhausted,
-}
-
-func TestDecodeReply(t *testing.T) {
-	got, err := messages.DecodeReply(message("1001-1002", "", ""), 2)
-	if want := []messages.Range{{1001, 1002}}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v; want %v", got, err, want)
-	}
-	if got, err := messages.DecodeReply(message("", "", ""), 1); got != nil || !errors.Is(err, messages.ErrReply) {
-		t.Errorf("empty reply: %v, %v; want ErrReply", got, err)
-	}
-	if got, err := messages.DecodeReply(message("1001", "teapot", ""), 1); got != nil || !errors.Is(err, messages.ErrReply) {
-		t.Errorf("code that is none: %v, %v; want ErrReply", got, err)
-	}
-}
-
-// TestErrorReplies: every code is the error of its own sentinel and of no
-// other, carries the worker's text, and never yields IDs, whatever the body is.
-func TestErrorReplies(t *testing.T) {
-	for code := range sentinels {
-		got, err := messages.DecodeReply(message("1001", strconv.Itoa(int(code)), "told by the worker"), 1)
-		if got != nil {
-			t.Errorf("code %d: IDs %v", code, got)
-		}
-		for other, sentinel := range sentinels {
-			if is := errors.Is(err, sentinel); is != (other == code) {
-				t.Errorf("code %d is %v: %t", code, sentinel, is)
-			}
-		}
-		var reply *messages.Error
-		if !errors.As(fmt.Errorf("wrapped: %w", err), &reply) || reply.Code != code || reply.Text != "told by the worker" {
-			t.Errorf("code %d: %v", code, err)
-		}
-	}
 }
 
 func TestAnyErrorReply(t *testing.T) {
@@ -84,16 +43,19 @@ func FuzzDecodeReply(f *testing.F) {
 	f.Add([]byte(""), "99999999999999999999", "", int64(1))
 	f.Fuzz(func(t *testing.T, data []byte, code, text string, n int64) {
 		ranges, err := messages.DecodeReply(message(string(data), code, text), n)
-		if err == nil {
-			if code != "" {
-				t.Fatalf("%v beside the code %q", ranges, code)
-			}
+		reply, isError := errors.AsType[*messages.Error](err)
+		switch {
+		case err == nil && code == "":
 			wantRanges(t, ranges, n)
-			return
-		}
-		var reply *messages.Error
-		if ranges != nil || !errors.Is(err, messages.ErrReply) && !errors.As(err, &reply) {
-			t.Fatalf("%v beside %v", ranges, err)
+		case ranges != nil || err == nil:
+			t.Fatalf("%v, %v beside the code %q", ranges, err, code)
+		case isError && (!codeRule.MatchString(code) || fmt.Sprintf("%03d", reply.Code) != code):
+			t.Fatalf("%q became %d", code, reply.Code)
+		case !isError && (!errors.Is(err, messages.ErrReply) || codeRule.MatchString(code)):
+			t.Fatalf("%q: %v", code, err)
 		}
 	})
 }
+
+// codeRule is the rule for codes in another notation than in the code.
+var codeRule = regexp.MustCompile(`\A[0-9]{3}\z`)

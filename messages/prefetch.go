@@ -16,9 +16,9 @@ import (
 // [Prefetcher.Close].
 var ErrClosed = errors.New("prefetcher is closed")
 
-// Prefetcher returns IDs of one tag from a buffer, and requests more before
-// they run out. It is for processes that need IDs faster than single requests
-// can bring them.
+// Prefetcher returns IDs of one tag, or snowflake IDs, from a buffer, and
+// requests more before they run out. It is for processes that need IDs faster
+// than single requests can bring them.
 //
 // A strict tag has no prefetcher: its IDs would be out of order by the time
 // they are used. [Prefetcher.Next] fails with [ErrStrict].
@@ -30,6 +30,14 @@ var ErrClosed = errors.New("prefetcher is closed")
 // process ends or calls Close are never used: up to Limit and the batch in use,
 // and the late replies to repeated requests.
 //
+// It discards all buffered IDs if some are older than a minute, or newer than
+// the wall clock: a copy of the process would use them, too. It reads the clock
+// once a second, and when it begins a range. This does not cover all copies.
+// One that continues after more than a minute may repeat IDs for a second. One
+// that continues sooner may repeat the whole buffer, or both may receive the
+// reply to a request in flight. So do not clone a running process, as CRIU does,
+// or its virtual machine.
+//
 // It is safe for concurrent use. Each ID is returned once.
 //
 // Invariant: while a caller waits, a request is in flight.
@@ -39,15 +47,18 @@ type Prefetcher struct {
 	_ [56]byte
 
 	client *Client
-	tag    string
+	what   string // the tag, or what else is fetched, for errors
+	fetch  func(n int64) ([]Range, error)
 	cfg    PrefetchConfig
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // the requests in flight
+	wg     sync.WaitGroup // the requests in flight and ageTimer
 
 	mu       sync.Mutex
-	stock    stock // after the current chunk
-	used     int64 // IDs of all chunks before current
+	wall     func() time.Time // the wall clock
+	ageTimer *time.Timer      // runs while IDs are buffered; nil if it does not
+	stock    stock            // after the current chunk
+	used     int64            // IDs taken from the chunks before current
 	pace     pace
 	requests requests
 	waiters  waiters
@@ -86,13 +97,47 @@ func (c *Client) Prefetch(tag string, cfg PrefetchConfig) (*Prefetcher, error) {
 	if err := cmp.Or(c.bad, CheckTag(tag)); err != nil {
 		return nil, err
 	}
+	p, err := c.newPrefetcher(tag, cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.fetch = func(n int64) ([]Range, error) { return p.client.NextN(p.ctx, tag, n) }
+	return p, nil
+}
+
+// PrefetchSnowflake returns a prefetcher of snowflake IDs, which must be closed.
+// It sends no request before the first call of Next. Errors: [ErrPrefetch],
+// [ErrPrefix].
+//
+// Snowflake IDs sort by the time at which a worker makes them, up to a minute
+// before Next returns them: typically 2s with a Runway of 1s. If a worker
+// refuses a batch, as it does when its IDs are too far ahead of the clock,
+// batches begin again at one ID, and double.
+func (c *Client) PrefetchSnowflake(cfg PrefetchConfig) (*Prefetcher, error) {
+	if c.bad != nil {
+		return nil, c.bad
+	}
+	p, err := c.newPrefetcher("snowflake IDs", cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.fetch = func(n int64) ([]Range, error) {
+		request := newCall(p.client, p.client.prefix.Snowflake(), n)
+		request.hasty = n > 1
+		return request.run(p.ctx)
+	}
+	return p, nil
+}
+
+// newPrefetcher returns a prefetcher without its fetch.
+func (c *Client) newPrefetcher(what string, cfg PrefetchConfig) (*Prefetcher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	p := &Prefetcher{
-		tag: tag, cfg: cfg, pace: newPace(cfg, time.Now()),
-		requests: requests{maxBatch: cfg.MaxBatch}, waiters: waiters{wakeUp: newWakeUp()},
+		what: what, cfg: cfg, pace: newPace(cfg, time.Now()), wall: wallClock,
+		requests: requests{maxBatch: cfg.MaxBatch, batch: cfg.MaxBatch}, waiters: waiters{wakeUp: newWakeUp()},
 	}
 	p.client = &Client{nc: c.nc, prefix: c.prefix, header: nats.Header{PrefetchHeader: {"1"}}, onTransient: p.recordTransient}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -119,7 +164,7 @@ func (p *Prefetcher) nextOrWait(ctx context.Context) (int64, error) {
 	defer p.mu.Unlock()
 	for {
 		if p.closed {
-			return 0, fmt.Errorf("prefetch %s: %w", p.tag, ErrClosed)
+			return 0, fmt.Errorf("prefetch %s: %w", p.what, ErrClosed)
 		}
 		if id, ok := p.takeID(); ok {
 			p.refill()
@@ -158,11 +203,11 @@ func (p *Prefetcher) timeoutError(ctx context.Context) error {
 	if reason == nil {
 		reason = nats.ErrTimeout
 	}
-	return fmt.Errorf("prefetch %s: %w: %w", p.tag, ctx.Err(), reason)
+	return fmt.Errorf("prefetch %s: %w: %w", p.what, ctx.Err(), reason)
 }
 
 // takeID returns the next buffered ID, if any, and makes its chunk the current
-// chunk. The caller holds mu.
+// chunk. If that chunk is too old, it discards the buffer. The caller holds mu.
 func (p *Prefetcher) takeID() (int64, bool) {
 	last := p.current.Load()
 	if last != nil {
@@ -174,12 +219,82 @@ func (p *Prefetcher) takeID() (int64, bool) {
 	if c == nil {
 		return 0, false
 	}
+	if !p.isFresh(c) {
+		p.discard()
+		return 0, false
+	}
 	if last != nil {
 		p.used += last.n
 	}
 	id, _ := c.takeID() // before any other caller can
 	p.current.Store(c)
 	return id, true
+}
+
+// maxAge bounds the age of buffered IDs. They are checked each ageInterval, not
+// in each call of Next: reading the clock costs many times the rest.
+const (
+	maxAge      = time.Minute
+	ageInterval = time.Second
+)
+
+// wallClock returns the wall time alone. Monotonic time stands still while the
+// machine is suspended, and differs between machines.
+func wallClock() time.Time { return time.Now().Round(0) }
+
+// isFresh reports whether the wall clock permits the use of a chunk. The caller
+// holds mu.
+func (p *Prefetcher) isFresh(c *chunk) bool {
+	age := p.wall().Sub(c.arrived)
+	return age >= 0 && age <= maxAge
+}
+
+// startAgeTimer makes sure that the age of the buffer is checked. The caller
+// holds mu.
+func (p *Prefetcher) startAgeTimer() {
+	if p.ageTimer == nil {
+		p.wg.Add(1)
+		p.ageTimer = time.AfterFunc(ageInterval, p.checkAge)
+	}
+}
+
+// checkAge discards the buffer if it is too old, and otherwise starts the timer
+// again while IDs are buffered.
+func (p *Prefetcher) checkAge() {
+	defer p.wg.Done()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ageTimer = nil
+	switch c := p.oldestChunk(); {
+	case c == nil:
+	case p.isFresh(c):
+		p.startAgeTimer()
+	default:
+		p.discard()
+	}
+}
+
+// oldestChunk returns the chunk of the next ID, or nil if none is buffered. The
+// caller holds mu.
+func (p *Prefetcher) oldestChunk() *chunk {
+	if c := p.current.Load(); c != nil && c.used.Load() < c.n {
+		return c
+	}
+	if len(p.stock.chunks) > 0 {
+		return p.stock.chunks[0]
+	}
+	return nil
+}
+
+// discard empties the buffer. Callers that still hold the current chunk get no
+// more IDs from it. The buffer was too large for its use, so the target starts
+// again at 1. Requests in flight will bring fresh IDs. The caller holds mu.
+func (p *Prefetcher) discard() {
+	if c := p.current.Swap(nil); c != nil {
+		p.used += c.useUp()
+	}
+	p.stock = stock{}
+	p.pace.restart(time.Now(), p.used)
 }
 
 // recordTransient keeps the reason why a request is repeated.
@@ -196,8 +311,10 @@ func (p *Prefetcher) Close() {
 	p.mu.Lock()
 	if !p.closed {
 		p.closed = true
-		p.current.Store(nil)
-		p.stock = stock{}
+		p.discard()
+		if p.ageTimer != nil && p.ageTimer.Stop() {
+			p.wg.Done()
+		}
 		p.waiters.wake(nil)
 	}
 	p.mu.Unlock()
@@ -212,7 +329,8 @@ var ErrPrefetch = errors.New("bad prefetch configuration")
 // PrefetchConfig bounds the buffer of a [Prefetcher]. Zero means the default.
 type PrefetchConfig struct {
 	// Runway is the time that the buffered IDs should still last, at the
-	// present rate, when more are requested: 1ms to 1h, by default 1s.
+	// present rate, when more are requested: 1ms to 1h, by default 1s. More than
+	// 10s has the effect of 10s, because old IDs are discarded.
 	Runway time.Duration
 
 	// Limit is the maximum number of IDs buffered or in flight, apart from the
@@ -224,6 +342,11 @@ type PrefetchConfig struct {
 	// automatically.
 	MaxBatch int64
 }
+
+// longestRunway is the longest Runway that has an effect. At a steady rate an ID
+// waits for four Runways at most: two in the stock, two in the current chunk.
+// The rest of maxAge is for rates that fall.
+const longestRunway = 10 * time.Second
 
 // maxPrefetched is the upper bound of Limit and MaxBatch.
 const maxPrefetched = 1_000_000_000
@@ -249,6 +372,7 @@ func (cfg PrefetchConfig) withDefaults() (PrefetchConfig, error) {
 	if cfg.MaxBatch < 1 || cfg.MaxBatch > maxPrefetched {
 		return cfg, fmt.Errorf("%w: MaxBatch %d, allowed is 1 to %d", ErrPrefetch, cfg.MaxBatch, maxPrefetched)
 	}
+	cfg.Runway = min(cfg.Runway, longestRunway)
 	return cfg, nil
 }
 
@@ -262,6 +386,11 @@ type requests struct {
 	ids int64 // IDs that they will bring
 	// The largest batch that the workers are believed to allow.
 	maxBatch int64
+
+	// The largest batch at present: 1 after a batch of snowflake IDs was refused,
+	// and twice that after each success.
+	batch int64
+
 	// The last request failed with an error that is not transient.
 	failing bool
 }
@@ -289,7 +418,7 @@ func (p *Prefetcher) refill() {
 		most = 1
 	}
 	for missing > 0 && p.requests.n < most {
-		n := min(missing, p.requests.maxBatch)
+		n := min(missing, p.requests.maxBatch, p.requests.batch)
 		missing -= n
 		p.startRequest(n)
 	}
@@ -300,7 +429,7 @@ func (p *Prefetcher) startRequest(n int64) {
 	p.requests.ids += n
 	p.requests.n++
 	p.wg.Go(func() {
-		ranges, err := p.client.NextN(p.ctx, p.tag, n)
+		ranges, err := p.fetch(n)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.requests.ids -= n
@@ -309,12 +438,20 @@ func (p *Prefetcher) startRequest(n int64) {
 		case p.closed:
 			return
 		case err == nil:
-			p.stock.add(ranges)
+			p.stock.add(ranges, p.wall())
+			p.startAgeTimer()
+			if n == p.requests.batch {
+				p.requests.batch = min(2*n, p.cfg.MaxBatch)
+			}
 			p.requests.failing, p.waiters.reason = false, nil
 			p.waiters.wake(nil)
 		case errors.Is(err, ErrMalformed) && n > 1:
 			// The workers allow smaller batches.
 			p.requests.maxBatch = min(p.requests.maxBatch, n/2)
+		// A batch may have more snowflake IDs than a worker ever makes ahead of
+		// its clock.
+		case isTransient(err):
+			p.requests.batch = 1
 		default:
 			p.failWaiting(err)
 			return
@@ -353,6 +490,11 @@ func newPace(cfg PrefetchConfig, now time.Time) pace {
 	return pace{cfg: cfg, target: 1, since: now}
 }
 
+// restart begins again as a new pace does.
+func (p *pace) restart(now time.Time, handed int64) {
+	p.target, p.since, p.handed = 1, now, handed
+}
+
 // updateTarget returns the target for the next refill, given the number of IDs
 // returned so far.
 func (p *pace) updateTarget(now time.Time, handed int64) int64 {
@@ -382,16 +524,17 @@ type stock struct {
 
 // chunk is a range of buffered IDs. It fills a cache line of its own.
 type chunk struct {
-	first int64
-	n     int64
-	used  atomic.Int64 // n or more: the chunk is used up
-	_     [40]byte
+	first   int64
+	n       int64
+	used    atomic.Int64 // n or more: the chunk is used up
+	arrived time.Time    // by the wall clock
+	_       [16]byte
 }
 
-// add appends the ranges of a reply.
-func (s *stock) add(ranges []Range) {
+// add appends the ranges of a reply that has just arrived.
+func (s *stock) add(ranges []Range, now time.Time) {
 	for _, r := range ranges {
-		s.chunks = append(s.chunks, &chunk{first: r.First, n: r.Len()})
+		s.chunks = append(s.chunks, &chunk{first: r.First, n: r.Len(), arrived: now})
 		s.ids += r.Len()
 	}
 }
@@ -414,3 +557,7 @@ func (c *chunk) takeID() (id int64, ok bool) {
 	i := c.used.Add(1) - 1
 	return c.first + i, i < c.n
 }
+
+// useUp takes all IDs that are left, and returns how many others were taken
+// before.
+func (c *chunk) useUp() int64 { return min(c.used.Swap(c.n), c.n) }

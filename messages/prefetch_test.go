@@ -28,7 +28,7 @@ type numbers struct {
 	refusal  atomic.Pointer[nats.Msg] // if set, the reply to all
 	requests *atomic.Int64
 	handed   atomic.Int64
-	firsts   atomic.Value // the inbox that all first tries share
+	asked    sync.Map     // the reply subjects, one for each call
 	repeated atomic.Int64 // IDs of repeated requests
 }
 
@@ -52,8 +52,7 @@ func (s *numbers) answer(_ int64, req *nats.Msg) {
 	}
 	first := s.next.Add(n) - n
 	s.handed.Add(n)
-	inbox := req.Reply[:strings.LastIndexByte(req.Reply, '.')]
-	if s.firsts.CompareAndSwap(nil, inbox); s.firsts.Load() != inbox {
+	if _, repeated := s.asked.LoadOrStore(req.Reply, true); repeated {
 		s.repeated.Add(n)
 	}
 	reply := messages.AppendRange(nil, messages.Range{First: first, Last: first + n - 1})

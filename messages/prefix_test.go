@@ -8,31 +8,11 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
-func TestPrefix(t *testing.T) {
-	for _, p := range []messages.Prefix{"ids", "a", "eu-west_1", messages.Prefix(strings.Repeat("x", 32))} {
-		if err := p.Check(); err != nil {
-			t.Errorf("%q: %v", p, err)
-		}
-	}
-	for _, p := range []messages.Prefix{"", "Ids", ".", "a.b", "*", ">", "a b", "a\n", "ü", "$SYS", messages.Prefix(strings.Repeat("x", 33))} {
-		if err := p.Check(); !errors.Is(err, messages.ErrPrefix) {
-			t.Errorf("%q: %v, want ErrPrefix", p, err)
-		}
-	}
-}
-
-// TestNamesOnTheWire spells out the contract, on which clients in other
-// languages depend.
-func TestNamesOnTheWire(t *testing.T) {
-	p := messages.DefaultPrefix
-	for _, c := range []struct{ got, want string }{
-		{p.Segment("order.item"), "ids.segment.order.item"},
-		{p.Snowflake(), "ids.snowflake"},
-		{p.QueueGroup(), "ids"},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s, want %s", c.got, c.want)
-		}
+// TestQueueGroup spells out the workers' queue group: processes of two versions
+// share it.
+func TestQueueGroup(t *testing.T) {
+	if got := messages.DefaultPrefix.QueueGroup(); got != "ids" {
+		t.Errorf("%s, want ids", got)
 	}
 }
 

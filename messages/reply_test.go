@@ -5,70 +5,13 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/vectors"
 )
-
-func TestDecodeRanges(t *testing.T) {
-	for _, c := range []struct {
-		data string
-		n    int64
-		want []messages.Range
-	}{
-		{"1001", 1, []messages.Range{{1001, 1001}}},
-		{"1001-1100", 100, []messages.Range{{1001, 1100}}},
-		{"9-10\n21-30\n40", 13, []messages.Range{{9, 10}, {21, 30}, {40, 40}}},
-		// Neighbours: no worker sends them, but they are valid.
-		{"1\n2", 2, []messages.Range{{1, 1}, {2, 2}}},
-		{"9223372036854775807", 1, []messages.Range{{math.MaxInt64, math.MaxInt64}}},
-		{"1-9223372036854775807", math.MaxInt64, []messages.Range{{1, math.MaxInt64}}},
-	} {
-		got, err := messages.DecodeRanges([]byte(c.data), c.n)
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%q: %v, %v; want %v", c.data, got, err, c.want)
-		}
-	}
-	for _, c := range []struct {
-		why, data string
-		n         int64
-	}{
-		{"empty", "", 1},
-		{"nothing asked for", "1", 0},
-		{"fewer than nothing asked for", "1", math.MinInt64},
-		{"too few", "1-9", 10},
-		{"too many", "1-11", 10},
-		{"too many in the second line", "1-5\n6-11", 10},
-		{"zero", "0", 1},
-		{"from zero", "0-9", 10},
-		{"negative", "-1", 1},
-		{"negative range", "-5--1", 5},
-		{"leading zero", "01", 1},
-		{"descending range", "9-5", 5},
-		{"a range of one, spelt out", "5-5", 1},
-		{"open range", "5-", 1},
-		{"three ends", "1-2-3", 2},
-		{"descending lines", "5\n4", 2},
-		{"the same line twice", "5\n5", 2},
-		{"overlapping lines", "1-5\n5-9", 10},
-		{"newline at the end", "1001\n", 1},
-		{"empty line between", "1\n\n2", 2},
-		{"carriage return", "1\r\n2", 2},
-		{"space", "1 2", 2},
-		{"2^63", "9223372036854775808", 1},
-		{"range to 2^63", "1-9223372036854775808", math.MaxInt64},
-		{"text", "no such tag", 1},
-		{"exponent", "1e3", 1},
-		{"binary", "\x00\xff", 1},
-	} {
-		if got, err := messages.DecodeRanges([]byte(c.data), c.n); got != nil || !errors.Is(err, messages.ErrReply) {
-			t.Errorf("%s: %v, %v; want ErrReply", c.why, got, err)
-		}
-	}
-}
 
 func TestAppendRangeAllocatesNothing(t *testing.T) {
 	buf := make([]byte, 0, 64)
@@ -134,21 +77,11 @@ func TestAnyReplyThereAndBack(t *testing.T) {
 }
 
 func FuzzDecodeRanges(f *testing.F) {
-	for _, c := range []struct {
-		data string
-		n    int64
-	}{
-		{"1001", 1},
-		{"1001-1100", 100},
-		{"9-10\n21-30\n40", 13},
-		{"1-9223372036854775807", math.MaxInt64},
-		{"1-9223372036854775807\n9223372036854775808", math.MaxInt64},
-		{"5-5", 1},
-		{"-5--1", 5},
-		{"1\n", 1},
-		{strings.Repeat("1\n", 1000), 1000},
-	} {
-		f.Add([]byte(c.data), c.n)
+	f.Add([]byte("1"), int64(math.MinInt64))
+	for _, c := range vectors.Read[bodyCase](f, vectorsFile, "bodies") {
+		if len(c.Body) < 1<<10 {
+			f.Add([]byte(c.Body), c.N)
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, n int64) {
 		ranges, err := messages.DecodeRanges(data, n)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,19 +19,21 @@ import (
 
 // getCmd prints IDs line by line.
 type getCmd struct {
-	natsFlags   `embed:"" group:"nats"`
-	printFlags  `embed:""`
-	numberFlags `embed:""`
+	natsFlags  `embed:"" group:"nats"`
+	printFlags `embed:""`
 
 	What      []string      `arg:"" optional:"" name:"tag [n]" help:"Tag (unless --snowflake), and number of IDs."`
 	Snowflake bool          `help:"Get snowflake IDs."`
 	Ranges    bool          `help:"Print ranges (first-last)."`
 	Timeout   time.Duration `help:"Timeout of a request." default:"5s"`
+
+	sealFlags   `embed:""`
+	numberFlags `embed:""`
 }
 
 // parse parses the arguments: TAG [N], or [N] with --snowflake.
 func (g *getCmd) parse() (tag string, n int64, err error) {
-	if err := g.checkNumber(g.Snowflake, g.Ranges); err != nil {
+	if err := g.checkNumber(g.Snowflake || g.Opaque != "", g.Ranges); err != nil {
 		return "", 0, err
 	}
 	rest := g.What
@@ -64,12 +65,16 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	seal, err := g.sealer(tag, g.Ranges)
+	if err != nil {
+		return err
+	}
 	docs, err := g.documents(tag)
 	if err != nil {
 		return err
 	}
 	if docs != nil {
-		tag = docs.tag
+		tag, seal = docs.tag, docs.number
 	}
 	conn, _, err := g.connect()
 	if err != nil {
@@ -79,9 +84,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	next := nextOf(messages.NewClient(conn, g.Prefix), tag)
 	got := newIDPrinter(out, tag, g.Ranges)
-	if docs != nil {
-		got.show = docs.number
-	}
+	got.seal, got.numbers = seal, docs != nil
 	err = explainDenied(getIDs(ctx, next, n, g.Timeout, got.add))
 	if docs != nil && errors.Is(err, messages.ErrNoTag) {
 		return got.end(docs.explainNoTag(err), n)
@@ -185,15 +188,16 @@ type idPrinter struct {
 	lines  *bufio.Writer
 	tag    string // "" for snowflake IDs
 	ranges bool   // print ranges, not IDs
-	show   func(id int64) (string, error)
 	had    int64
 	all    []messages.Range // for JSON
 	err    error
+
+	seal    func(id int64) (string, error) // makes opaque IDs or document numbers, or nil
+	numbers bool                           // seal makes document numbers
 }
 
 func newIDPrinter(out output, tag string, ranges bool) *idPrinter {
-	decimal := func(id int64) (string, error) { return strconv.FormatInt(id, 10), nil }
-	return &idPrinter{out: out, lines: bufio.NewWriter(out), tag: tag, ranges: ranges, show: decimal}
+	return &idPrinter{out: out, lines: bufio.NewWriter(out), tag: tag, ranges: ranges}
 }
 
 // add adds the IDs of a reply.
@@ -207,18 +211,25 @@ func (p *idPrinter) add(ranges []messages.Range) {
 			fmt.Fprintln(p.lines, r)
 		default:
 			for id := range messages.IDs([]messages.Range{r}) {
-				fmt.Fprintln(p.lines, p.text(id))
+				p.println(id)
 			}
 		}
 	}
 	p.err = errors.Join(p.err, p.lines.Flush())
 }
 
-// text returns what is printed of an ID.
-func (p *idPrinter) text(id int64) string {
-	text, err := p.show(id)
-	p.err = cmp.Or(p.err, err)
-	return text
+// println prints an ID, or with seal its text.
+func (p *idPrinter) println(id int64) {
+	if p.seal == nil {
+		fmt.Fprintln(p.lines, id)
+		return
+	}
+	sealed, err := p.seal(id)
+	if err != nil {
+		p.err = errors.Join(p.err, err)
+		return
+	}
+	fmt.Fprintln(p.lines, sealed)
 }
 
 // end prints the rest. It adds to the error the number of IDs printed before
@@ -228,31 +239,45 @@ func (p *idPrinter) end(failed error, n int64) error {
 		failed = fmt.Errorf("%w; printed %d of %d IDs", failed, p.had, n)
 	}
 	if p.out.JSON && (failed == nil || p.had > 0) {
-		found := p.report()
-		p.err = cmp.Or(p.err, p.out.Print(found))
+		found, err := p.report()
+		p.err = errors.Join(err, p.out.Print(found))
 	}
 	return errors.Join(failed, p.err)
 }
 
-func (p *idPrinter) report() gotIDs {
-	found := gotIDs{Tag: p.tag}
+func (p *idPrinter) report() (found gotIDs, err error) {
+	found.Tag = p.tag
 	if p.ranges {
 		for _, r := range p.all {
 			found.Ranges = append(found.Ranges, firstLast(r))
 		}
-		return found
+		return found, nil
 	}
 	for id := range messages.IDs(p.all) {
-		found.IDs = append(found.IDs, p.text(id))
+		found.IDs = append(found.IDs, strconv.FormatInt(id, 10))
+		if p.seal == nil {
+			continue
+		}
+		sealed, bad := p.seal(id)
+		if bad != nil {
+			return found, bad
+		}
+		if p.numbers {
+			found.Numbers = append(found.Numbers, sealed)
+		} else {
+			found.Opaque = append(found.Opaque, sealed)
+		}
 	}
-	return found
+	return found, nil
 }
 
 // gotIDs is the JSON report: IDs or ranges.
 type gotIDs struct {
-	Tag    string      `json:"tag,omitempty"` // missing for snowflake IDs
-	IDs    []string    `json:"ids,omitempty"`
-	Ranges []firstLast `json:"ranges,omitempty"`
+	Tag     string      `json:"tag,omitempty"` // missing for snowflake IDs
+	IDs     []string    `json:"ids,omitempty"`
+	Opaque  []string    `json:"opaque,omitempty"`  // of each ID
+	Numbers []string    `json:"numbers,omitempty"` // of each ID
+	Ranges  []firstLast `json:"ranges,omitempty"`
 }
 
 // firstLast is a range.

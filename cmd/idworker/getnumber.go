@@ -19,12 +19,12 @@ type numberFlags struct {
 }
 
 // checkNumber rejects conflicting flags.
-func (n *numberFlags) checkNumber(snowflake, ranges bool) error {
+func (n *numberFlags) checkNumber(otherIDs, ranges bool) error {
 	switch {
 	case n.Number == "" && n.Zone+n.At != "":
 		return problem.Usage(errors.New("--zone and --at need --number"))
-	case n.Number != "" && (snowflake || ranges):
-		return problem.Usage(errors.New("--number excludes --snowflake and --ranges"))
+	case n.Number != "" && (otherIDs || ranges):
+		return problem.Usage(errors.New("--number excludes --snowflake, --opaque and --ranges"))
 	}
 	return nil
 }

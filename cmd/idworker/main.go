@@ -32,6 +32,7 @@ type cli struct {
 
 	Enrich enrichCmds `cmd:"" help:"Add IDs to the events of a stream."`
 
+	Opaque  opaqueCmds `cmd:"" help:"Make IDs opaque, and open them."`
 	Decode  decodeCmd  `cmd:"" help:"Decode snowflake IDs."`
 	Workers workersCmd `cmd:"" help:"List worker IDs and their holders."`
 

@@ -9,6 +9,7 @@ package inbox
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -20,7 +21,10 @@ type Inbox struct {
 
 	arrived chan *nats.Msg
 	closed  <-chan struct{}
-	end     func()
+
+	// One of these ends it.
+	sub    *nats.Subscription
+	shared *shared
 }
 
 // Subscribe opens an inbox with a subscription of its own, and with room for so
@@ -31,14 +35,17 @@ func Subscribe(conn *nats.Conn, subject string, room int) (*Inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Unsubscribe fails only if the connection is closed.
-	return &Inbox{subject, subject, arrived, closedBy(sub), func() { _ = sub.Unsubscribe() }}, nil
+	return &Inbox{Subject: subject, Pattern: subject, arrived: arrived, closed: closedBy(sub, func() {}), sub: sub}, nil
 }
 
-// closedBy returns a channel that is closed with the subscription.
-func closedBy(sub *nats.Subscription) <-chan struct{} {
+// closedBy returns a channel that is closed with the subscription, after a call
+// of then.
+func closedBy(sub *nats.Subscription, then func()) <-chan struct{} {
 	c := make(chan struct{})
-	closed := sync.OnceFunc(func() { close(c) })
+	closed := sync.OnceFunc(func() {
+		then()
+		close(c)
+	})
 	sub.SetClosedHandler(func(string) { closed() })
 	// closed before the handler was set
 	if !sub.IsValid() {
@@ -52,7 +59,11 @@ func closedBy(sub *nats.Subscription) <-chan struct{} {
 // process subscribes to the subject; [nats.ErrBadSubscription] if the
 // subscription or the connection was closed, so no message can arrive; or that
 // of the context.
-func (b *Inbox) Next(ctx context.Context) (*nats.Msg, error) {
+func (b *Inbox) Next(ctx context.Context) (*nats.Msg, error) { return b.NextUntil(ctx, nil) }
+
+// NextUntil is Next, which also ends with the time that the channel sends; the
+// error is then [nats.ErrTimeout].
+func (b *Inbox) NextUntil(ctx context.Context, end <-chan time.Time) (*nats.Msg, error) {
 	select {
 	case msg := <-b.arrived:
 		return msg, check(msg)
@@ -63,6 +74,8 @@ func (b *Inbox) Next(ctx context.Context) (*nats.Msg, error) {
 		return msg, check(msg)
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-end:
+		return nil, nats.ErrTimeout
 	case <-b.closed:
 		return b.last()
 	}
@@ -87,4 +100,15 @@ func check(msg *nats.Msg) error {
 }
 
 // Unsubscribe ends the inbox. Later messages are dropped.
-func (b *Inbox) Unsubscribe() { b.end() }
+func (b *Inbox) Unsubscribe() {
+	if b.shared != nil {
+		b.shared.leave(b.Subject)
+		return
+	}
+	_ = b.sub.Unsubscribe() // fails only if the connection is closed
+}
+
+// Drop ends the subscription that the inbox shares, and all inboxes of it: the
+// server refused it. The connection's next inbox subscribes again, since rights
+// may change.
+func (b *Inbox) Drop() { b.shared.drop() }

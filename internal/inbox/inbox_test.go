@@ -62,12 +62,15 @@ func TestEnds(t *testing.T) {
 		"unsubscribed":       func(_ *nats.Conn, b *inbox.Inbox) { b.Unsubscribe() },
 	} {
 		conn := srv.Connect(t)
-		var shared inbox.Shared
-		other, err := shared.Open(conn, 1)
+		other, err := inbox.Open(conn, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range []*inbox.Inbox{open(t, conn, 1), other} {
+		inboxes := []*inbox.Inbox{open(t, conn, 1)}
+		if name != "unsubscribed" { // from a shared subscription, which lasts
+			inboxes = append(inboxes, other)
+		}
+		for _, b := range inboxes {
 			got := make(chan error, 1)
 			go func() {
 				_, err := b.Next(context.Background())
@@ -94,17 +97,19 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestShared: many inboxes share one subscription, each receives its own
-// messages only, and the last one that is closed ends the subscription.
+// TestShared: many inboxes share one subscription, and each receives its own
+// messages only. If the server refuses it, the next inbox subscribes again.
 func TestShared(t *testing.T) {
 	conn := natstest.Start(t).Connect(t)
-	var shared inbox.Shared
-	for range 2 { // it opens again
+	for range 2 {
 		var all []*inbox.Inbox
 		for range 3 {
-			b, err := shared.Open(conn, 1)
+			b, err := inbox.Open(conn, 1)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if len(all) > 0 && all[0].Subject == b.Subject {
+				t.Fatalf("two inboxes have the subject %s", b.Subject)
 			}
 			all = append(all, b)
 		}
@@ -121,10 +126,12 @@ func TestShared(t *testing.T) {
 			if msg, err := b.Next(t.Context()); err != nil || string(msg.Data) != b.Subject {
 				t.Errorf("%v, %v; want %s", msg, err, b.Subject)
 			}
-			b.Unsubscribe()
 		}
-		if n := conn.NumSubscriptions(); n != 0 {
-			t.Errorf("%d subscriptions after all were closed", n)
+		all[2].Drop()
+		for _, b := range all[1:] {
+			if msg, err := b.Next(t.Context()); !errors.Is(err, nats.ErrBadSubscription) {
+				t.Errorf("%v, %v; want %v", msg, err, nats.ErrBadSubscription)
+			}
 		}
 	}
 }

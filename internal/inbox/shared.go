@@ -1,45 +1,75 @@
 package inbox
 
 import (
+	"cmp"
+	"crypto/rand"
 	"strconv"
 	"sync"
 
 	"github.com/nats-io/nats.go"
 )
 
-// Shared is the inboxes of many requests, with one subscription among them:
-// servers may limit the subscriptions of a connection. It subscribes while any
-// inbox is open. The zero value is ready to use.
-type Shared struct {
+// shared is the inboxes of all requests of a connection, with one subscription
+// among them: servers may limit the subscriptions of a connection.
+type shared struct {
+	conn *nats.Conn
+
 	mu      sync.Mutex
 	opened  uint64
-	sub     *nats.Subscription // nil while no inbox is open
+	sub     *nats.Subscription // nil before the first inbox, and once refused
 	base    string             // of the subjects, with the last dot
 	closed  <-chan struct{}    // with sub
 	arrived map[string]chan *nats.Msg
 }
 
-// Open opens an inbox with room for so many messages, at least one. All calls
-// of Open have the same connection.
-func (s *Shared) Open(conn *nats.Conn, room int) (*Inbox, error) {
+// ofConnection holds the shared inboxes of each open connection, so that any
+// number of clients of a connection subscribe once.
+var ofConnection sync.Map // *nats.Conn → *shared
+
+// Open opens an inbox with room for so many messages, at least one. All inboxes
+// opened so on a connection share a subscription, which ends with the
+// connection.
+func Open(conn *nats.Conn, room int) (*Inbox, error) {
+	found, ok := ofConnection.Load(conn)
+	if !ok {
+		found, _ = ofConnection.LoadOrStore(conn, &shared{conn: conn, arrived: make(map[string]chan *nats.Msg)})
+	}
+	return found.(*shared).open(room)
+}
+
+func (s *shared) open(room int) (*Inbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sub == nil {
-		base := conn.NewInbox() + "."
-		sub, err := conn.Subscribe(base+"*", s.deliver)
-		if err != nil {
+		if err := s.subscribe(); err != nil {
+			s.forget()
 			return nil, err
 		}
-		s.sub, s.base, s.closed, s.arrived = sub, base, closedBy(sub), make(map[string]chan *nats.Msg)
 	}
 	s.opened++
 	subject, arrived := s.base+strconv.FormatUint(s.opened, 36), make(chan *nats.Msg, room)
 	s.arrived[subject] = arrived
-	return &Inbox{subject, s.base + "*", arrived, s.closed, func() { s.leave(subject) }}, nil
+	return &Inbox{Subject: subject, Pattern: s.base + "*", arrived: arrived, closed: s.closed, shared: s}, nil
 }
 
+// subscribe makes the subscription. Its subject comes from the operating
+// system's random source: copies of a process may have equal NUIDs, and would
+// read each other's replies. The caller holds mu.
+func (s *shared) subscribe() error {
+	base := cmp.Or(s.conn.Opts.InboxPrefix, "_INBOX") + "." + rand.Text() + "."
+	sub, err := s.conn.Subscribe(base+"*", s.deliver)
+	if err != nil {
+		return err
+	}
+	s.sub, s.base, s.closed = sub, base, closedBy(sub, s.forget)
+	return nil
+}
+
+// forget makes the connection's next inbox subscribe again.
+func (s *shared) forget() { ofConnection.CompareAndDelete(s.conn, s) }
+
 // deliver delivers a message, unless its inbox is closed or full.
-func (s *Shared) deliver(msg *nats.Msg) {
+func (s *shared) deliver(msg *nats.Msg) {
 	s.mu.Lock()
 	arrived := s.arrived[msg.Subject]
 	s.mu.Unlock()
@@ -49,12 +79,14 @@ func (s *Shared) deliver(msg *nats.Msg) {
 	}
 }
 
-// leave closes an inbox, and with the last one the subscription.
-func (s *Shared) leave(subject string) {
+func (s *shared) leave(subject string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if delete(s.arrived, subject); len(s.arrived) == 0 {
-		_ = s.sub.Unsubscribe() // fails only if the connection is closed
-		s.sub = nil
-	}
+	delete(s.arrived, subject)
+}
+
+// drop ends the subscription, and all inboxes that share it.
+func (s *shared) drop() {
+	s.forget()
+	_ = s.sub.Unsubscribe() // fails only if it has ended
 }

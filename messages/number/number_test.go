@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/number"
+	"github.com/idworker/idworker/testing/vectors"
 )
 
 // TestNoNumberComesTwice: of every format of up to five parts, a number has one
@@ -120,7 +121,7 @@ func TestAnyNumberIsReadBack(t *testing.T) {
 // FuzzFormat: any text is a format or refused with its own error, and a text that
 // is read as a number is exactly what the format makes of it.
 func FuzzFormat(f *testing.F) {
-	for _, v := range vectors(f) {
+	for _, v := range vectors.Read[vector](f, "../testdata/vectors.json", "numbers") {
 		text := v.Number
 		if v.Parse != nil {
 			text = *v.Parse

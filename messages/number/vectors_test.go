@@ -1,15 +1,14 @@
 package number_test
 
 import (
-	"encoding/json"
 	"errors"
-	"os"
 	"testing"
 	"time"
 	_ "time/tzdata" // the machine's may lack zones
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/number"
+	"github.com/idworker/idworker/testing/vectors"
 )
 
 // vector is a case of the section numbers of messages/testdata/vectors.json. It
@@ -28,19 +27,6 @@ type vector struct {
 // failures are the errors by their words in the vectors.
 var failures = map[string]error{
 	"tag": messages.ErrTag, "format": number.ErrFormat, "date": number.ErrDate, "seq": number.ErrSeq, "number": number.ErrNumber,
-}
-
-func vectors(t testing.TB) []vector {
-	t.Helper()
-	var all struct{ Numbers []vector }
-	data, err := os.ReadFile("../testdata/vectors.json")
-	if err == nil {
-		err = json.Unmarshal(data, &all)
-	}
-	if err != nil || len(all.Numbers) < 100 {
-		t.Fatalf("%d vectors, %v", len(all.Numbers), err)
-	}
-	return all.Numbers
 }
 
 // made makes the vector's format, then its number, or reads one.
@@ -81,7 +67,7 @@ func (v vector) made() (tag, text string, err error) {
 // share, and each number is read back.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	for _, v := range vectors(t) {
+	for _, v := range vectors.Read[vector](t, "../testdata/vectors.json", "numbers") {
 		tag, text, err := v.made()
 		if tag != v.Tag || text != v.Number || !errors.Is(err, failures[v.Error]) || v.Error != "" && failures[v.Error] == nil {
 			t.Errorf("%s: %s of %s in %s: %q, %q, %v; want %q, %q, error %q", v.Why, v.Format, v.Base, v.Zone, tag, text, err, v.Tag, v.Number, v.Error)

@@ -53,10 +53,12 @@ var (
 	}
 	Axe  = &Need{Name: "the status page by axe-core", npm: "testing/browser", all: true}
 	Node = &Need{Name: "the Node.js client", npm: "docs/clients/node", all: true}
+
+	Noble = &Need{Name: "opaque IDs by @noble/ciphers", npm: "testing/noble", all: true}
 )
 
 // All are all of them.
-var All = []*Need{MySQL, Postgres, Browser, Axe, Node}
+var All = []*Need{MySQL, Postgres, Browser, Axe, Node, Noble}
 
 // ErrMissing means that a program is not on this machine.
 var ErrMissing = errors.New("not found")

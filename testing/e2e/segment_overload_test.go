@@ -124,7 +124,7 @@ func (f *flood) listen(t *testing.T) {
 	f.ids.tag = f.subject
 	sub, err := f.conn.Subscribe(f.inbox, func(msg *nats.Msg) {
 		switch ranges, err := messages.DecodeReply(msg, 1); {
-		case msg.Header.Get("Status") == "503":
+		case errors.Is(err, nats.ErrNoResponders):
 			f.nobody.Add(1)
 		case err == nil:
 			f.ids.add(ranges)

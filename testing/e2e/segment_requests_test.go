@@ -49,7 +49,7 @@ func TestBadRequests(t *testing.T) {
 	t.Run("carriage return", o.carriageReturn)
 }
 
-// counts are also decoded in messages, TestDecodeCount.
+// counts are also decoded in messages, by its vectors.
 func (o *only) counts(t *testing.T) {
 	for name, payload := range map[string]string{
 		"zero":             "0",

@@ -79,9 +79,6 @@ func (c *strictCallers) request(conn *nats.Conn, caller int, n int64) {
 }
 
 func (c *strictCallers) record(caller int, call history.Call, msg *nats.Msg) {
-	if msg.Header.Get("Status") == "503" { // no responders
-		return
-	}
 	ranges, err := messages.DecodeReply(msg, call.Count)
 	switch {
 	case err == nil:
@@ -90,7 +87,7 @@ func (c *strictCallers) record(caller int, call history.Call, msg *nats.Msg) {
 		c.history = append(c.history, call)
 		c.mu.Unlock()
 		c.answered[caller].Add(1)
-	case !isAskAgain(err):
+	case !isAskAgain(err) && !errors.Is(err, nats.ErrNoResponders):
 		c.t.Errorf("a request for %d IDs: %v", call.Count, err)
 	}
 }

@@ -315,9 +315,6 @@ func (c *rawCaller) receive(msg *nats.Msg) {
 		return
 	}
 	ranges, err := messages.DecodeReply(msg, p.call.Count)
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-		err = nats.ErrNoResponders
-	}
 	if err != nil {
 		p.call.Err = err.Error()
 		c.run.unexpected(p.call, err)

@@ -192,8 +192,8 @@ func (u *firstUses) receive(m *nats.Msg) {
 	s := &u.sequences[k]
 	s.busy--
 	ranges, err := messages.DecodeReply(m, 1)
-	busy := errors.Is(err, messages.ErrBusy) || m.Header.Get("Status") == "503" // a host that does many things at once
-	if busy || errors.Is(err, messages.ErrUnavailable) {                        // loaders that were started read the register first
+	busy := errors.Is(err, messages.ErrBusy) || errors.Is(err, nats.ErrNoResponders) // a host that does many things at once
+	if busy || errors.Is(err, messages.ErrUnavailable) {                             // loaders that were started read the register first
 		u.again++
 		time.Sleep(time.Millisecond)
 		u.ask(k)
