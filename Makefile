@@ -39,7 +39,7 @@ TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 LATER = e2e pages examples bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
-FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys
+FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
 # go test caches results by files and variables, so a variable holds the list of
 # installed programs.
 test test-all soak: export IDWORKER_FOUND = $(shell $(GO) run ./testing/deps/install -found)
