@@ -109,23 +109,32 @@ func (c *strictCallers) finish() {
 // check judges the whole history, and has porcupine judge it piece by piece.
 func (c *strictCallers) check() {
 	c.t.Helper()
-	const piece = 400
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := order.Check(c.history); err != nil {
 		c.t.Error(err)
 	}
-	undecided := 0
-	slices.SortFunc(c.history, func(a, b history.Call) int { return cmp.Compare(a.Sent, b.Sent) })
-	for calls := range slices.Chunk(c.history, piece) {
+	undecided := linearizable(c.t, c.history)
+	c.t.Logf("%d calls in pieces of %d, %d of them undecided", len(c.history), piece, undecided)
+}
+
+// piece is the number of calls that porcupine judges at a time.
+const piece = 400
+
+// linearizable has porcupine judge a history, which it sorts, and returns the
+// number of pieces that it could not decide.
+func linearizable(t *testing.T, calls []history.Call) (undecided int) {
+	t.Helper()
+	slices.SortFunc(calls, func(a, b history.Call) int { return cmp.Compare(a.Sent, b.Sent) })
+	for calls := range slices.Chunk(calls, piece) {
 		switch err := order.Linearizable(calls, time.Second); {
 		case errors.Is(err, order.ErrUndecided):
 			undecided++
 		case err != nil:
-			c.t.Error(err)
+			t.Error(err)
 		}
 	}
-	c.t.Logf("%d calls in pieces of %d, %d of them undecided", len(c.history), piece, undecided)
+	return undecided
 }
 
 // TestStrictOrder: of three workers and two loaders, one is killed while another
