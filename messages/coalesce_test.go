@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // counter answers requests with the next IDs, as a worker does.
@@ -326,4 +328,51 @@ func TestCallsFailTogether(t *testing.T) {
 			}
 		}
 	})
+}
+
+// stuckConn is a connection whose writes wait once it is stuck, until it is
+// freed.
+type stuckConn struct {
+	net.Conn
+	stuck       atomic.Bool
+	waits, free chan struct{}
+}
+
+func (c *stuckConn) Write(b []byte) (int, error) {
+	if c.stuck.Swap(false) {
+		close(c.waits)
+		<-c.free
+	}
+	return c.Conn.Write(b)
+}
+
+// Dial makes it the connection of [nats.SetCustomDialer].
+func (c *stuckConn) Dial(network, address string) (_ net.Conn, err error) {
+	c.Conn, err = net.Dial(network, address)
+	return c, err
+}
+
+// TestCallsLeaveAStuckConnection: nats.go holds its lock while it writes. Calls
+// of a batch end with their contexts nevertheless.
+func TestCallsLeaveAStuckConnection(t *testing.T) {
+	t.Parallel()
+	conn := &stuckConn{waits: make(chan struct{}), free: make(chan struct{})}
+	nc := natstest.Start(t).Connect(t, nats.SetCustomDialer(conn))
+	free := sync.OnceFunc(func() { close(conn.free) })
+	t.Cleanup(free)
+	conn.stuck.Store(true)
+	if err := nc.Publish("any", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-conn.waits
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	var all calls
+	all.start(within(t, 20*time.Millisecond), 6, nextOf(client, "order"))
+	natstest.Eventually(t, "all calls but the one that has the token have ended", func() bool {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		return len(all.bad) >= 5
+	})
+	free()
+	all.wg.Wait()
 }
