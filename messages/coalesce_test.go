@@ -376,3 +376,43 @@ func TestCallsLeaveAStuckConnection(t *testing.T) {
 	free()
 	all.wg.Wait()
 }
+
+// endedLate is a context that ends before its Done channel is closed.
+type endedLate struct {
+	context.Context
+	ended *atomic.Bool
+}
+
+func (c endedLate) Err() error {
+	if c.ended.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestCallsKnowTheLatestReason: a batch was met by silence and was then
+// refused. A call whose context ends at that moment reports the refusal.
+func TestCallsKnowTheLatestReason(t *testing.T) {
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		var ended atomic.Bool
+		respond(t, nc, "order", func(number int64, req *nats.Msg) {
+			if len(req.Data) > 0 && number > 2 {
+				ended.Store(true)
+				send(t, req, message("", "429", "too many"))
+			}
+		})
+		var alone, all calls
+		alone.start(within(t, time.Second), 1, nextOf(client, "order"))
+		synctest.Wait()
+		all.start(endedLate{t.Context(), &ended}, 2, nextOf(client, "order"))
+		all.wg.Wait()
+		for _, err := range all.bad {
+			if !errors.Is(err, messages.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v, want %v", err, messages.ErrBusy)
+			}
+		}
+		alone.wg.Wait()
+	})
+}
