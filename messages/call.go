@@ -154,7 +154,7 @@ func (c *call) publish() (err error) {
 func (c *call) awaitAnswer(ctx context.Context, within time.Duration, hasty bool) ([]Range, error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	last := error(nats.ErrTimeout)
+	last := nats.ErrTimeout
 	for {
 		ranges, err := c.nextAnswer(ctx, timer.C)
 		switch {

@@ -95,7 +95,7 @@ func TestCallsTravelTogether(t *testing.T) {
 		client := messages.NewClient(nc, messages.DefaultPrefix)
 		var worker counter
 		var held []*nats.Msg
-		requests := respond(t, nc, "order", func(number int64, req *nats.Msg) {
+		requests := respond(t, nc, "order", func(_ int64, req *nats.Msg) {
 			worker.requested(t, req)
 			held = append(held, req)
 		})
@@ -184,7 +184,7 @@ func TestCallsLeave(t *testing.T) {
 		}
 		stay.distinct(t, "calls that stay", 21)
 
-		respond(t, nc, "silent", func(number int64, req *nats.Msg) { requests.Add(1) })
+		respond(t, nc, "silent", func(int64, *nats.Msg) { requests.Add(1) })
 		ctx, cancel := context.WithCancel(t.Context())
 		var gone calls
 		gone.start(ctx, 30, nextOf(client, "silent"))
