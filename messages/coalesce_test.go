@@ -316,7 +316,11 @@ func TestCallsFailTogether(t *testing.T) {
 			"other":   {message("", "500", "no"), &messages.Error{Code: 500}},
 			"garbage": {message("1-", "", ""), messages.ErrReply},
 		} {
-			requests := respond(t, nc, tag, func(_ int64, req *nats.Msg) { send(t, req, c.reply) })
+			// Replies once all calls have begun.
+			requests := respond(t, nc, tag, func(_ int64, req *nats.Msg) {
+				reply := &nats.Msg{Header: c.reply.Header, Data: c.reply.Data}
+				time.AfterFunc(20*time.Millisecond, func() { send(t, req, reply) })
+			})
 			var all calls
 			all.start(within(t, long), 50, nextOf(client, tag))
 			all.wg.Wait()
