@@ -154,7 +154,7 @@ func (c *call) publish() (err error) {
 func (c *call) awaitAnswer(ctx context.Context, within time.Duration, hasty bool) ([]Range, error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	last := error(nats.ErrTimeout)
+	last := nats.ErrTimeout
 	for {
 		ranges, err := c.nextAnswer(ctx, timer.C)
 		switch {
@@ -188,11 +188,8 @@ func (c *call) nextAnswer(ctx context.Context, end <-chan time.Time) ([]Range, e
 	case !errors.Is(err, nats.ErrBadSubscription):
 		return nil, err
 	}
-	// The subscription has ended: it was refused, or the connection ends.
-	switch err := c.permissionError(); {
-	case err != nil:
-		return nil, err
-	case c.nc.IsClosed():
+	// The subscription has ended, since the connection ends.
+	if c.nc.IsClosed() {
 		return nil, nats.ErrConnectionClosed
 	}
 	return nil, nats.ErrConnectionDraining
@@ -224,7 +221,7 @@ func (c *call) permissionError() error {
 	case !ok:
 		return nil
 	case v.Subscribe && c.box != nil && v.Subject == c.box.Pattern:
-		c.box.Drop()
+		c.box.Drop(err)
 		return err
 	case !v.Subscribe && v.Subject == c.subject && !errors.Is(err, c.before):
 		return err

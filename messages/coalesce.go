@@ -184,15 +184,16 @@ func (l *lane) send(b *batch) {
 
 // seal ends the gathering of a batch, and returns its request.
 func (l *lane) seal(b *batch) *call {
+	c := newCall(l.client, l.subject, 0) // may wait for the connection's lock
+	c.hasty = true
 	co := &l.client.coalescer
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	if l.gathering == b {
 		l.gathering = nil
 	}
-	b.request = newCall(l.client, l.subject, b.calls)
-	b.request.hasty = true
-	return b.request
+	c.n, b.request = b.calls, c
+	return c
 }
 
 // settle ends a batch.

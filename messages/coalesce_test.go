@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/natstest"
 )
 
 // counter answers requests with the next IDs, as a worker does.
@@ -93,7 +95,7 @@ func TestCallsTravelTogether(t *testing.T) {
 		client := messages.NewClient(nc, messages.DefaultPrefix)
 		var worker counter
 		var held []*nats.Msg
-		requests := respond(t, nc, "order", func(number int64, req *nats.Msg) {
+		requests := respond(t, nc, "order", func(_ int64, req *nats.Msg) {
 			worker.requested(t, req)
 			held = append(held, req)
 		})
@@ -182,7 +184,7 @@ func TestCallsLeave(t *testing.T) {
 		}
 		stay.distinct(t, "calls that stay", 21)
 
-		respond(t, nc, "silent", func(number int64, req *nats.Msg) { requests.Add(1) })
+		respond(t, nc, "silent", func(int64, *nats.Msg) { requests.Add(1) })
 		ctx, cancel := context.WithCancel(t.Context())
 		var gone calls
 		gone.start(ctx, 30, nextOf(client, "silent"))
@@ -314,7 +316,11 @@ func TestCallsFailTogether(t *testing.T) {
 			"other":   {message("", "500", "no"), &messages.Error{Code: 500}},
 			"garbage": {message("1-", "", ""), messages.ErrReply},
 		} {
-			requests := respond(t, nc, tag, func(_ int64, req *nats.Msg) { send(t, req, c.reply) })
+			// Replies once all calls have begun.
+			requests := respond(t, nc, tag, func(_ int64, req *nats.Msg) {
+				reply := &nats.Msg{Header: c.reply.Header, Data: c.reply.Data}
+				time.AfterFunc(20*time.Millisecond, func() { send(t, req, reply) })
+			})
 			var all calls
 			all.start(within(t, long), 50, nextOf(client, tag))
 			all.wg.Wait()
@@ -325,5 +331,92 @@ func TestCallsFailTogether(t *testing.T) {
 				t.Errorf("%s: %d requests", tag, n)
 			}
 		}
+	})
+}
+
+// stuckConn is a connection whose writes wait once it is stuck, until it is
+// freed.
+type stuckConn struct {
+	net.Conn
+	stuck       atomic.Bool
+	waits, free chan struct{}
+}
+
+func (c *stuckConn) Write(b []byte) (int, error) {
+	if c.stuck.Swap(false) {
+		close(c.waits)
+		<-c.free
+	}
+	return c.Conn.Write(b)
+}
+
+// Dial makes it the connection of [nats.SetCustomDialer].
+func (c *stuckConn) Dial(network, address string) (_ net.Conn, err error) {
+	c.Conn, err = net.Dial(network, address)
+	return c, err
+}
+
+// TestCallsLeaveAStuckConnection: nats.go holds its lock while it writes. Calls
+// of a batch end with their contexts nevertheless.
+func TestCallsLeaveAStuckConnection(t *testing.T) {
+	t.Parallel()
+	conn := &stuckConn{waits: make(chan struct{}), free: make(chan struct{})}
+	nc := natstest.Start(t).Connect(t, nats.SetCustomDialer(conn))
+	free := sync.OnceFunc(func() { close(conn.free) })
+	t.Cleanup(free)
+	conn.stuck.Store(true)
+	if err := nc.Publish("any", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-conn.waits
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	var all calls
+	all.start(within(t, 20*time.Millisecond), 6, nextOf(client, "order"))
+	natstest.Eventually(t, "all calls but the one that has the token have ended", func() bool {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		return len(all.bad) >= 5
+	})
+	free()
+	all.wg.Wait()
+}
+
+// endedLate is a context that ends before its Done channel is closed.
+type endedLate struct {
+	context.Context
+	ended *atomic.Bool
+}
+
+func (c endedLate) Err() error {
+	if c.ended.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestCallsKnowTheLatestReason: a batch was met by silence and was then
+// refused. A call whose context ends at that moment reports the refusal.
+func TestCallsKnowTheLatestReason(t *testing.T) {
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		var ended atomic.Bool
+		respond(t, nc, "order", func(number int64, req *nats.Msg) {
+			if len(req.Data) > 0 && number > 2 {
+				ended.Store(true)
+				send(t, req, message("", "429", "too many"))
+			}
+		})
+		var alone, all calls
+		alone.start(within(t, time.Second), 1, nextOf(client, "order"))
+		synctest.Wait()
+		all.start(endedLate{t.Context(), &ended}, 2, nextOf(client, "order"))
+		all.wg.Wait()
+		for _, err := range all.bad {
+			if !errors.Is(err, messages.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v, want %v", err, messages.ErrBusy)
+			}
+		}
+		alone.wg.Wait()
 	})
 }

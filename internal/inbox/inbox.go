@@ -8,7 +8,6 @@ package inbox
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +19,7 @@ type Inbox struct {
 	Subject, Pattern string
 
 	arrived chan *nats.Msg
-	closed  <-chan struct{}
+	life    context.Context
 
 	// One of these ends it.
 	sub    *nats.Subscription
@@ -35,30 +34,32 @@ func Subscribe(conn *nats.Conn, subject string, room int) (*Inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inbox{Subject: subject, Pattern: subject, arrived: arrived, closed: closedBy(sub, func() {}), sub: sub}, nil
+	life, _ := lifeOf(sub, func() {})
+	return &Inbox{Subject: subject, Pattern: subject, arrived: arrived, life: life, sub: sub}, nil
 }
 
-// closedBy returns a channel that is closed with the subscription, after a call
-// of then.
-func closedBy(sub *nats.Subscription, then func()) <-chan struct{} {
-	c := make(chan struct{})
-	closed := sync.OnceFunc(func() {
+// lifeOf returns a context that ends with the subscription, after a call of
+// then. Its cause is [nats.ErrBadSubscription], unless the returned function
+// ends it before, with another.
+func lifeOf(sub *nats.Subscription, then func()) (context.Context, context.CancelCauseFunc) {
+	life, end := context.WithCancelCause(context.Background())
+	closed := func() {
 		then()
-		close(c)
-	})
+		end(nats.ErrBadSubscription)
+	}
 	sub.SetClosedHandler(func(string) { closed() })
 	// closed before the handler was set
 	if !sub.IsValid() {
 		closed()
 	}
-	return c
+	return life, end
 }
 
 // Next returns the next message. Messages that have arrived are returned before
 // any error. The error is [nats.ErrNoResponders] if the server reports that no
 // process subscribes to the subject; [nats.ErrBadSubscription] if the
-// subscription or the connection was closed, so no message can arrive; or that
-// of the context.
+// subscription or the connection was closed, so no message can arrive; that of
+// [Inbox.Drop]; or that of the context.
 func (b *Inbox) Next(ctx context.Context) (*nats.Msg, error) { return b.NextUntil(ctx, nil) }
 
 // NextUntil is Next, which also ends with the time that the channel sends; the
@@ -76,7 +77,7 @@ func (b *Inbox) NextUntil(ctx context.Context, end <-chan time.Time) (*nats.Msg,
 		return nil, ctx.Err()
 	case <-end:
 		return nil, nats.ErrTimeout
-	case <-b.closed:
+	case <-b.life.Done():
 		return b.last()
 	}
 }
@@ -87,7 +88,7 @@ func (b *Inbox) last() (*nats.Msg, error) {
 	case msg := <-b.arrived:
 		return msg, check(msg)
 	default:
-		return nil, nats.ErrBadSubscription
+		return nil, context.Cause(b.life)
 	}
 }
 
@@ -108,7 +109,7 @@ func (b *Inbox) Unsubscribe() {
 	_ = b.sub.Unsubscribe() // fails only if the connection is closed
 }
 
-// Drop ends the subscription that the inbox shares, and all inboxes of it: the
-// server refused it. The connection's next inbox subscribes again, since rights
-// may change.
-func (b *Inbox) Drop() { b.shared.drop() }
+// Drop ends the subscription that the inbox shares, and all inboxes of it, with
+// the error by which the server refused it. The connection's next inbox
+// subscribes again, since rights may change.
+func (b *Inbox) Drop(refusal error) { b.shared.drop(refusal) }

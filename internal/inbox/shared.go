@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"strconv"
 	"sync"
@@ -16,9 +17,10 @@ type shared struct {
 
 	mu      sync.Mutex
 	opened  uint64
-	sub     *nats.Subscription // nil before the first inbox, and once refused
+	sub     *nats.Subscription // nil before the first inbox
 	base    string             // of the subjects, with the last dot
-	closed  <-chan struct{}    // with sub
+	life    context.Context    // of sub
+	end     context.CancelCauseFunc
 	arrived map[string]chan *nats.Msg
 }
 
@@ -49,7 +51,7 @@ func (s *shared) open(room int) (*Inbox, error) {
 	s.opened++
 	subject, arrived := s.base+strconv.FormatUint(s.opened, 36), make(chan *nats.Msg, room)
 	s.arrived[subject] = arrived
-	return &Inbox{Subject: subject, Pattern: s.base + "*", arrived: arrived, closed: s.closed, shared: s}, nil
+	return &Inbox{Subject: subject, Pattern: s.base + "*", arrived: arrived, life: s.life, shared: s}, nil
 }
 
 // subscribe makes the subscription. Its subject comes from the operating
@@ -61,7 +63,8 @@ func (s *shared) subscribe() error {
 	if err != nil {
 		return err
 	}
-	s.sub, s.base, s.closed = sub, base, closedBy(sub, s.forget)
+	s.sub, s.base = sub, base
+	s.life, s.end = lifeOf(sub, s.forget)
 	return nil
 }
 
@@ -85,8 +88,9 @@ func (s *shared) leave(subject string) {
 	delete(s.arrived, subject)
 }
 
-// drop ends the subscription, and all inboxes that share it.
-func (s *shared) drop() {
+// drop ends the subscription, and all inboxes that share it, with that error.
+func (s *shared) drop(refusal error) {
 	s.forget()
+	s.end(refusal)
 	_ = s.sub.Unsubscribe() // fails only if it has ended
 }
