@@ -114,6 +114,7 @@ func (c *call) tryAgain(ctx context.Context) ([]Range, error) {
 		c.wait = jitter(pause)
 		if errors.Is(err, nats.ErrTimeout) {
 			c.wait = jitter(min(pause, longestSilence))
+			c.renewInbox()
 		}
 		switch err := c.send(); {
 		case err == nil:
@@ -210,20 +211,28 @@ func (c *call) checkConnected() error {
 	return nats.ErrDisconnected
 }
 
+// renewInbox makes the next try use another inbox, if the server may have
+// refused this one.
+func (c *call) renewInbox() {
+	if c.box != nil && c.box.MayBeRefused() {
+		c.box.Unsubscribe()
+		c.box = nil
+	}
+}
+
 // permissionError returns the server's refusal of this call's requests or of
-// its inbox, if there was a refusal. It arrives not as a reply, but as the
-// connection's last error. An older refusal counts only if it is the inbox's,
-// which other calls may have opened.
+// its inbox, if there was a refusal since it began. It arrives not as a reply,
+// but as the connection's last error.
 func (c *call) permissionError() error {
 	err := c.nc.LastError()
 	v, ok := rights.ViolationOf(err)
 	switch {
-	case !ok:
+	case !ok, errors.Is(err, c.before):
 		return nil
 	case v.Subscribe && c.box != nil && v.Subject == c.box.Pattern:
 		c.box.Drop(err)
 		return err
-	case !v.Subscribe && v.Subject == c.subject && !errors.Is(err, c.before):
+	case !v.Subscribe && v.Subject == c.subject:
 		return err
 	}
 	return nil

@@ -482,6 +482,54 @@ func TestClientNotPermitted(t *testing.T) {
 	}
 }
 
+// TestClientSubscribesAgain: the right to the inbox is revoked, another refusal
+// hides that, and the right comes back. Then calls are answered again.
+func TestClientSubscribesAgain(t *testing.T) {
+	t.Parallel()
+	var options *server.Options
+	mayReceive := func(o *server.Options, inbox string) {
+		o.Users = []*server.User{{Username: "all"}, {Username: "order", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"ids.>"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{inbox}},
+		}}}
+	}
+	srv := natstest.Start(t, func(o *server.Options) {
+		mayReceive(o, "_INBOX.>")
+		options = o
+	})
+	answer(t, srv.Connect(t, nats.UserInfo("all", "")), "order", message("5", "", ""))
+	nc := srv.Connect(t, nats.UserInfo("order", ""), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	client := messages.NewClient(nc, messages.DefaultPrefix)
+	if _, err := client.Next(within(t, long), "order"); err != nil {
+		t.Fatal(err)
+	}
+	reload := func(inbox string) {
+		t.Helper()
+		o := options.Clone()
+		mayReceive(o, inbox)
+		if err := srv.Running().ReloadOptions(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(what string) {
+		t.Helper()
+		natstest.Eventually(t, "refusal of "+what, func() bool {
+			err := nc.LastError()
+			return err != nil && strings.Contains(err.Error(), what)
+		})
+	}
+	reload("_NONE.>")
+	refused("_INBOX.")
+	if err := nc.Publish("forbidden", nil); err != nil {
+		t.Fatal(err)
+	}
+	refused("forbidden")
+	reload("_INBOX.>")
+	if _, err := client.Next(within(t, long), "order"); err != nil {
+		t.Errorf("the right came back: %v", err)
+	}
+}
+
 // TestClientLeavesNothingBehind: after a call, no subscription is left but the
 // inbox that all requests share.
 func TestClientLeavesNothingBehind(t *testing.T) {

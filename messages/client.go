@@ -65,7 +65,7 @@ func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
 	if err := CheckTag(tag); err != nil {
 		return 0, err
 	}
-	return c.next(ctx, c.prefix.Segment(tag))
+	return c.next(ctx, tag)
 }
 
 // NextN returns n IDs of the tag as ascending ranges. n is at least 1 and at
@@ -80,7 +80,7 @@ func (c *Client) NextN(ctx context.Context, tag string, n int64) ([]Range, error
 // Snowflake returns one snowflake ID. Errors as for Next, except ErrTag and
 // ErrNoTag.
 func (c *Client) Snowflake(ctx context.Context) (int64, error) {
-	return c.next(ctx, c.prefix.Snowflake())
+	return c.next(ctx, "")
 }
 
 // SnowflakeN returns n snowflake IDs as ascending ranges. n is at least 1 and

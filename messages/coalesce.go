@@ -20,6 +20,10 @@ const (
 	// distant worker delays the calls after it by a millisecond.
 	maxGather = time.Millisecond
 
+	// distant is the time of a request after which the next batch does not wait.
+	// Compared with that time, waiting would cost callers more than it saves.
+	distant = 5 * time.Millisecond
+
 	// maxTogether is how long a batch repeats its request while workers are
 	// silent: longer than a store takes to grant IDs of a strict tag, and shorter
 	// than callers wait.
@@ -43,24 +47,27 @@ const (
 // sends its calls on alone, because IDs may be left for some of them.
 type coalescer struct {
 	mu      sync.Mutex
-	lanes   map[string]*lane // by subject, while in use
+	lanes   map[string]*lane // by tag, "" for snowflake IDs; while in use
 	limit   int64            // of calls in a batch; 0 means maxJoined
 	limited time.Time        // when the workers lowered the limit
 }
 
 // lane is the requests for a subject. The coalescer's mu guards its fields.
 type lane struct {
-	client    *Client
-	subject   string
-	token     chan struct{} // holds the token while it is free
-	users     int           // requests that have the token or may get it
-	gathering *batch        // nil if none gathers
+	client       *Client
+	tag, subject string
+	token        chan struct{} // holds the token while it is free
+	taken        time.Time     // when it was taken
+	took         time.Duration // how long it was out before that
+	users        int           // requests that have the token or may get it
+	gathering    *batch        // nil if none gathers
 }
 
 // batch is calls that travel as one request.
 type batch struct {
 	ctx    context.Context // ends when all calls have left
 	cancel context.CancelFunc
+	wait   time.Duration // for the token
 	full   chan struct{} // closed when no further call can join
 
 	// The coalescer's mu guards these.
@@ -73,28 +80,37 @@ type batch struct {
 	err    error
 }
 
-// next returns an ID. Errors as for [Client.Next].
-func (c *Client) next(ctx context.Context, subject string) (int64, error) {
+// next returns an ID of a tag, or a snowflake ID if the tag is empty. Errors as
+// for [Client.Next].
+func (c *Client) next(ctx context.Context, tag string) (int64, error) {
 	if c.bad != nil {
 		return 0, c.bad
 	}
 	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("request %s: %w", subject, err)
+		return 0, fmt.Errorf("request %s: %w", c.subject(tag), err)
 	}
-	l, b, i := c.coalescer.enter(c, subject)
+	l, b, i := c.coalescer.enter(c, tag)
 	switch {
 	case l == nil:
-		return firstID(newCall(c, subject, 1).run(ctx))
+		return firstID(newCall(c, c.subject(tag), 1).run(ctx))
 	case b == nil:
 		return firstID(l.sendFirst(ctx))
 	}
 	return l.await(ctx, b, i)
 }
 
+// subject is that of requests for IDs of a tag, or for snowflake IDs.
+func (c *Client) subject(tag string) string {
+	if tag == "" {
+		return c.prefix.Snowflake()
+	}
+	return c.prefix.Segment(tag)
+}
+
 // enter returns the lane of a call that has its token, or the lane and the batch
 // that the call joined, as number i from 0. It returns no lane if workers allow
 // one ID a request.
-func (co *coalescer) enter(c *Client, subject string) (l *lane, b *batch, i int64) {
+func (co *coalescer) enter(c *Client, tag string) (l *lane, b *batch, i int64) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	if co.limit == 0 || time.Since(co.limited) > limitLasts {
@@ -103,17 +119,18 @@ func (co *coalescer) enter(c *Client, subject string) (l *lane, b *batch, i int6
 	if co.limit == 1 {
 		return nil, nil, 0
 	}
-	if l = co.lanes[subject]; l == nil {
-		l = &lane{client: c, subject: subject, token: make(chan struct{}, 1)}
+	if l = co.lanes[tag]; l == nil {
+		l = &lane{client: c, tag: tag, subject: c.subject(tag), token: make(chan struct{}, 1)}
 		l.token <- struct{}{}
 		if co.lanes == nil {
 			co.lanes = make(map[string]*lane)
 		}
-		co.lanes[subject] = l
+		co.lanes[tag] = l
 	}
 	select {
 	case <-l.token:
 		l.users++
+		l.taken = time.Now()
 		return l, nil, 0
 	default:
 		b, i = l.join(co.limit)
@@ -124,7 +141,10 @@ func (co *coalescer) enter(c *Client, subject string) (l *lane, b *batch, i int6
 // join adds a call to the batch that gathers, as number i. The caller holds mu.
 func (l *lane) join(limit int64) (b *batch, i int64) {
 	if b = l.gathering; b == nil {
-		b = &batch{full: make(chan struct{}), done: make(chan struct{})}
+		b = &batch{wait: maxGather, full: make(chan struct{}), done: make(chan struct{})}
+		if l.took > distant {
+			b.wait = 0
+		}
 		b.ctx, b.cancel = context.WithCancel(context.Background())
 		l.gathering = b
 		l.users++
@@ -150,21 +170,11 @@ func (l *lane) sendFirst(ctx context.Context) ([]Range, error) {
 	return c.tryAgain(ctx)
 }
 
-// send sends a batch when the token is free, when it is full, or when it has
-// waited for maxGather.
+// send sends a batch.
 func (l *lane) send(b *batch) {
 	defer b.cancel()
-	hasToken := false
-	timer := time.NewTimer(maxGather)
-	defer timer.Stop()
-	select {
-	case <-l.token:
-		hasToken = true
-	case <-b.full:
-	case <-timer.C:
-	case <-b.ctx.Done():
-	}
-	c := l.seal(b)
+	hasToken := l.gather(b)
+	c := l.seal(b, hasToken)
 	defer c.end()
 	ranges, err := c.tryOnce(b.ctx)
 	if !c.isOver(err) {
@@ -182,13 +192,34 @@ func (l *lane) send(b *batch) {
 	l.leave(hasToken)
 }
 
+// gather waits until a batch has the token, is full, or has waited long enough.
+// It reports whether the batch has the token.
+func (l *lane) gather(b *batch) (hasToken bool) {
+	if b.wait == 0 {
+		runtime.Gosched() // so that calls that are about to begin join
+	}
+	timer := time.NewTimer(b.wait)
+	defer timer.Stop()
+	select {
+	case <-l.token:
+		return true
+	case <-b.full:
+	case <-timer.C:
+	case <-b.ctx.Done():
+	}
+	return false
+}
+
 // seal ends the gathering of a batch, and returns its request.
-func (l *lane) seal(b *batch) *call {
+func (l *lane) seal(b *batch, hasToken bool) *call {
 	c := newCall(l.client, l.subject, 0) // may wait for the connection's lock
 	c.hasty = true
 	co := &l.client.coalescer
 	co.mu.Lock()
 	defer co.mu.Unlock()
+	if hasToken {
+		l.taken = time.Now()
+	}
 	if l.gathering == b {
 		l.gathering = nil
 	}
@@ -198,14 +229,13 @@ func (l *lane) seal(b *batch) *call {
 
 // settle ends a batch.
 func (l *lane) settle(b *batch, ranges []Range, err error) {
-	b.ranges, b.err, b.alone = ranges, err, isTransient(err)
-	if n := b.request.n; n > 1 {
-		tooLarge := errors.Is(err, ErrMalformed)
-		b.alone = b.alone || tooLarge || errors.Is(err, ErrExhausted)
-		if tooLarge {
-			l.client.coalescer.lowerLimit(n / 2)
-		}
+	n := b.request.n
+	tooLarge := n > 1 && errors.Is(err, ErrMalformed)
+	if tooLarge {
+		l.client.coalescer.lowerLimit(n / 2)
 	}
+	b.ranges, b.err = ranges, err
+	b.alone = isTransient(err) || tooLarge || n > 1 && errors.Is(err, ErrExhausted)
 	close(b.done)
 }
 
@@ -222,10 +252,11 @@ func (l *lane) leave(hasToken bool) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	if hasToken {
+		l.took = time.Since(l.taken)
 		l.token <- struct{}{}
 	}
 	if l.users--; l.users == 0 {
-		delete(co.lanes, l.subject)
+		delete(co.lanes, l.tag)
 	}
 }
 

@@ -113,3 +113,9 @@ func (b *Inbox) Unsubscribe() {
 // the error by which the server refused it. The connection's next inbox
 // subscribes again, since rights may change.
 func (b *Inbox) Drop(refusal error) { b.shared.drop(refusal) }
+
+// MayBeRefused reports whether the server may have refused the subscription that
+// the inbox shares: it reports that, like other errors, as the connection's last
+// error, and the next error replaces it. If so, the connection's next inbox
+// subscribes again.
+func (b *Inbox) MayBeRefused() bool { return b.shared.mayBeRefused() }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"strconv"
 	"sync"
 
@@ -18,6 +19,8 @@ type shared struct {
 	mu      sync.Mutex
 	opened  uint64
 	sub     *nats.Subscription // nil before the first inbox
+	before  error              // the connection's last error before sub
+	retired bool               // no inbox is opened any more
 	base    string             // of the subjects, with the last dot
 	life    context.Context    // of sub
 	end     context.CancelCauseFunc
@@ -32,13 +35,18 @@ var ofConnection sync.Map // *nats.Conn → *shared
 // opened so on a connection share a subscription, which ends with the
 // connection.
 func Open(conn *nats.Conn, room int) (*Inbox, error) {
-	found, ok := ofConnection.Load(conn)
-	if !ok {
-		found, _ = ofConnection.LoadOrStore(conn, &shared{conn: conn, arrived: make(map[string]chan *nats.Msg)})
+	for {
+		found, ok := ofConnection.Load(conn)
+		if !ok {
+			found, _ = ofConnection.LoadOrStore(conn, &shared{conn: conn, arrived: make(map[string]chan *nats.Msg)})
+		}
+		if box, err := found.(*shared).open(room); box != nil || err != nil {
+			return box, err
+		}
 	}
-	return found.(*shared).open(room)
 }
 
+// open opens an inbox, unless the subscription was retired.
 func (s *shared) open(room int) (*Inbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,6 +55,9 @@ func (s *shared) open(room int) (*Inbox, error) {
 			s.forget()
 			return nil, err
 		}
+	}
+	if s.retired {
+		return nil, nil
 	}
 	s.opened++
 	subject, arrived := s.base+strconv.FormatUint(s.opened, 36), make(chan *nats.Msg, room)
@@ -58,6 +69,7 @@ func (s *shared) open(room int) (*Inbox, error) {
 // system's random source: copies of a process may have equal NUIDs, and would
 // read each other's replies. The caller holds mu.
 func (s *shared) subscribe() error {
+	s.before = s.conn.LastError()
 	base := cmp.Or(s.conn.Opts.InboxPrefix, "_INBOX") + "." + rand.Text() + "."
 	sub, err := s.conn.Subscribe(base+"*", s.deliver)
 	if err != nil {
@@ -85,7 +97,23 @@ func (s *shared) deliver(msg *nats.Msg) {
 func (s *shared) leave(subject string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.arrived, subject)
+	if delete(s.arrived, subject); s.retired && len(s.arrived) == 0 {
+		_ = s.sub.Unsubscribe() // fails only if it has ended
+	}
+}
+
+// mayBeRefused reports whether the connection had an error since the
+// subscription was made. If so, it retires it: the connection's next inbox
+// subscribes again, and the last inbox that is closed ends it.
+func (s *shared) mayBeRefused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.conn.LastError(); err == nil || errors.Is(err, s.before) {
+		return false
+	}
+	s.retired = true
+	s.forget()
+	return true
 }
 
 // drop ends the subscription, and all inboxes that share it, with that error.
