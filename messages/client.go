@@ -38,7 +38,7 @@ type Client struct {
 // keeps ownership of the connection. If the prefix does not pass
 // [Prefix.Check], each call fails at once with that error.
 func NewClient(nc *nats.Conn, prefix Prefix) *Client {
-	return &Client{nc: nc, prefix: prefix, bad: prefix.Check()}
+	return &Client{nc: nc, prefix: prefix, bad: prefix.Check(), coalescer: coalescer{limit: maxJoined}}
 }
 
 // Next returns one ID of the tag. It retries until there is a reply, so ctx

@@ -48,8 +48,8 @@ const (
 type coalescer struct {
 	mu      sync.Mutex
 	lanes   map[string]*lane // by tag, "" for snowflake IDs; while in use
-	limit   int64            // of calls in a batch; 0 means maxJoined
-	limited time.Time        // when the workers lowered the limit
+	limit   int64            // of calls in a batch
+	limited time.Time        // when the workers lowered the limit, if they did
 }
 
 // lane is the requests for a subject. The coalescer's mu guards its fields.
@@ -58,7 +58,7 @@ type lane struct {
 	tag, subject string
 	token        chan struct{} // holds the token while it is free
 	taken        time.Time     // when it was taken
-	took         time.Duration // how long it was out before that
+	took         time.Duration // how long it is out, as recordTime estimates
 	users        int           // requests that have the token or may get it
 	gathering    *batch        // nil if none gathers
 }
@@ -113,8 +113,8 @@ func (c *Client) subject(tag string) string {
 func (co *coalescer) enter(c *Client, tag string) (l *lane, b *batch, i int64) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
-	if co.limit == 0 || time.Since(co.limited) > limitLasts {
-		co.limit = maxJoined
+	if !co.limited.IsZero() && time.Since(co.limited) > limitLasts {
+		co.limit, co.limited = maxJoined, time.Time{}
 	}
 	if co.limit == 1 {
 		return nil, nil, 0
@@ -252,13 +252,17 @@ func (l *lane) leave(hasToken bool) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	if hasToken {
-		l.took = time.Since(l.taken)
+		l.recordTime(time.Since(l.taken))
 		l.token <- struct{}{}
 	}
 	if l.users--; l.users == 0 {
 		delete(co.lanes, l.tag)
 	}
 }
+
+// recordTime records how long the token was out. One slow request does not make
+// a worker distant. The caller holds mu.
+func (l *lane) recordTime(took time.Duration) { l.took = min(took, max(2*l.took, maxGather)) }
 
 // await returns the ID of call i of a batch.
 func (l *lane) await(ctx context.Context, b *batch, i int64) (int64, error) {
