@@ -64,14 +64,16 @@ var All = []*Need{MySQL, Postgres, Browser, Axe, Node, Noble}
 var ErrMissing = errors.New("not found")
 
 // foundVariable is the environment variable in which make passes [Found], so
-// that go test keeps no result from before something was installed.
+// that go test keeps no result from before something was installed. npm packages
+// are in the repository, where go test itself notices which files tests look for.
 const foundVariable = "IDWORKER_FOUND"
 
-// Found lists the programs found on this machine, on a single line.
+// Found lists the programs found on this machine, without npm packages, on a
+// single line.
 func Found() string {
 	var paths []string
 	for _, n := range All {
-		if path, err := n.Find(); err == nil {
+		if path, err := n.Find(); err == nil && n.npm == "" {
 			paths = append(paths, path)
 		}
 	}
@@ -81,10 +83,10 @@ func Found() string {
 // Find returns the path of the program, the newest of several, or of the folder
 // with the npm packages. The error is ErrMissing.
 func (n *Need) Find() (string, error) {
-	_ = os.Getenv(foundVariable) // go test notes who read it
 	if n.npm != "" {
 		return n.findPackages()
 	}
+	_ = os.Getenv(foundVariable) // go test notes who read it
 	for _, name := range n.names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
