@@ -214,7 +214,7 @@ func (c *call) checkConnected() error {
 // renewInbox makes the next try use another inbox, if the server may have
 // refused this one.
 func (c *call) renewInbox() {
-	if c.box != nil && c.box.MayBeRefused() {
+	if c.box != nil && c.box.Retire() {
 		c.box.Unsubscribe()
 		c.box = nil
 	}

@@ -114,8 +114,8 @@ func (b *Inbox) Unsubscribe() {
 // subscribes again, since rights may change.
 func (b *Inbox) Drop(refusal error) { b.shared.drop(refusal) }
 
-// MayBeRefused reports whether the server may have refused the subscription that
-// the inbox shares: it reports that, like other errors, as the connection's last
-// error, and the next error replaces it. If so, the connection's next inbox
-// subscribes again.
-func (b *Inbox) MayBeRefused() bool { return b.shared.mayBeRefused() }
+// Retire makes the connection's next inbox subscribe again if the server may have
+// refused the subscription that this one shares: the server reports that, like
+// other errors, as the connection's last error, which the next error replaces.
+// It reports whether it did so.
+func (b *Inbox) Retire() bool { return b.shared.retire() }

@@ -102,10 +102,10 @@ func (s *shared) leave(subject string) {
 	}
 }
 
-// mayBeRefused reports whether the connection had an error since the
-// subscription was made. If so, it retires it: the connection's next inbox
-// subscribes again, and the last inbox that is closed ends it.
-func (s *shared) mayBeRefused() bool {
+// retire retires the subscription if the connection had an error since it was
+// made: the connection's next inbox subscribes again, and the last inbox that is
+// closed ends it.
+func (s *shared) retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.conn.LastError(); err == nil || errors.Is(err, s.before) {

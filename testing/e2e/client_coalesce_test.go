@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"runtime/metrics"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,7 +34,6 @@ const (
 type crowd struct {
 	t      *testing.T
 	client *messages.Client
-	seed   uint64
 	began  time.Time
 	stop   atomic.Bool
 	wg     sync.WaitGroup
@@ -52,23 +49,19 @@ type crowd struct {
 
 func startCrowd(t *testing.T, client *messages.Client) *crowd {
 	t.Helper()
-	seed, err := strconv.ParseUint(os.Getenv("IDWORKER_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("IDWORKER_SEED=%d", seed)
-	c := &crowd{t: t, client: client, seed: seed, began: time.Now(), checker: history.NewChecker(snowflake.Layout{})}
+	seeds := seeded(t)
+	c := &crowd{t: t, client: client, began: time.Now(), checker: history.NewChecker(snowflake.Layout{})}
 	c.wg.Go(c.watchMemory)
 	for i := range crowdCallers {
-		c.wg.Go(func() { c.run(i) })
+		random := rand.New(rand.NewPCG(seeds.Uint64(), 0))
+		c.wg.Go(func() { c.run(i, random) })
 	}
 	t.Cleanup(c.finish)
 	return c
 }
 
 // run is a caller.
-func (c *crowd) run(caller int) {
-	random := rand.New(rand.NewPCG(c.seed, uint64(caller)))
+func (c *crowd) run(caller int, random *rand.Rand) {
 	kind, tag := history.Single, "order"
 	if caller%2 == 1 {
 		kind, tag = history.Strict, strictTag
