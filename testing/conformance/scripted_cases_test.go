@@ -1,0 +1,6 @@
+package conformance
+
+import "slices"
+
+// scriptedCases run against a responder that follows a script.
+var scriptedCases = slices.Concat[[]testCase]()

@@ -1,0 +1,4 @@
+package conformance
+
+// unitCases need the driver alone.
+var unitCases []testCase
