@@ -238,7 +238,8 @@ var triesInText = regexp.MustCompile(`after (\d+) tries`)
 // describe returns the answer for an error.
 func describe(err error) *failure {
 	f := &failure{Kind: findKind(outerKinds, err), Text: err.Error()}
-	if reply, ok := errors.AsType[*messages.Error](err); ok {
+	reply, isReply := errors.AsType[*messages.Error](err)
+	if isReply {
 		f.Code = reply.Code
 	}
 	if found := triesInText.FindStringSubmatch(f.Text); found != nil {
@@ -256,7 +257,7 @@ func describe(err error) *failure {
 				f.Kind = kind
 			}
 		}
-		if f.Kind == "" && f.Code != 0 {
+		if f.Kind == "" && isReply {
 			f.Kind = "code"
 		}
 		f.Kind = cmp.Or(f.Kind, "driver")
