@@ -13,7 +13,7 @@ import (
 const vectorsFile = "../../messages/testdata/vectors.json"
 
 var decodingCases = []testCase{
-	{name: "decode: bodies of vectors.json", run: func(t *testing.T, d *driver) {
+	{name: "01 bodies of vectors.json", run: func(t *testing.T, d *driver) {
 		type body struct {
 			Body       vectors.Bytes
 			N          string
@@ -24,7 +24,7 @@ var decodingCases = []testCase{
 			return op{"op": "decode", "body": []byte(c.Body), "n": c.N}, expected{why: c.Why, n: c.N, ranges: c.Ranges, kind: c.Error}
 		})
 	}},
-	{name: "decode: replies of vectors.json", run: func(t *testing.T, d *driver) {
+	{name: "01 replies of vectors.json", run: func(t *testing.T, d *driver) {
 		type reply struct {
 			Status     string
 			Headers    map[string][]vectors.Bytes
@@ -46,7 +46,7 @@ var decodingCases = []testCase{
 				expected{why: c.Why, n: c.N, ranges: c.Ranges, kind: c.Error, code: c.Code, text: c.Text}
 		})
 	}},
-	{name: "decode: codes of vectors.json, and which of them a call repeats", run: func(t *testing.T, d *driver) {
+	{name: "01 codes of vectors.json", run: func(t *testing.T, d *driver) {
 		type code struct {
 			Value, Error string
 			Retryable    bool
