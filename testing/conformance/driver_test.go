@@ -32,9 +32,12 @@ type result struct {
 	Target   int64 `json:"target"`
 	Batch    int64 `json:"batch"`
 
-	// Of pace and schedule.
-	Targets []int64   `json:"targets"`
-	Waits   []float64 `json:"waits"`
+	// Of operations without a server.
+	Body    []byte         `json:"body"`
+	Targets []int64        `json:"targets"`
+	Waits   [][2]float64   `json:"waits"` // the shortest and the longest, in ms
+	Cases   map[string]int `json:"cases"` // by section
+	Failed  []string       `json:"failed"`
 
 	// Of hello.
 	Language string   `json:"language"`

@@ -16,10 +16,10 @@
 // an error of the kind no_responders.
 //
 // Here n is always a string, since JSON's numbers may be doubles. count checks
-// it as a call does, and returns the body of the request. Where the client's
-// type cannot hold n, such as 1.5, NaN or 2^63, the driver returns an error of
-// the kind count. A client with the feature doubles may do so above 2^53−1, in
-// decode and decode_reply, too.
+// it as a call does, and returns the body of the request, base64. Where the
+// client's type cannot hold n, such as 1.5, NaN or 2^63, the driver returns an
+// error of the kind count. A client with the feature doubles may do so above
+// 2^53−1, in decode and decode_reply, too.
 //
 // # Pace
 //
@@ -51,9 +51,8 @@
 //
 // # Vectors
 //
-// vectors checks the client with the sections of vectors.json that no other
-// operation covers: opaque and numbers. cases has the number of cases by
-// section: {"opaque":137,"numbers":95}, where each key, good or bad, is a case.
-// failed has a text for each that failed, with its section and its reason, and
-// is empty if none did. A client without such a section leaves it out of cases.
+// vectors checks the client with two sections of vectors.json, which no other
+// operation covers: opaque and numbers. cases has their number of cases, such as
+// {"opaque":88,"numbers":143}, where each key, good or bad, is a case. failed is
+// a list of texts, one for each that failed, with its section and its reason.
 package conformance

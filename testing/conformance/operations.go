@@ -34,29 +34,22 @@
 //
 // # Prefetchers
 //
-//	prefetch {client, name, tag, runway_ms?, limit?, max_batch?}
+//	prefetch {client, name, tag?, runway_ms?, limit?, max_batch?}
 //	take {name, n?, callers?, mode?, timeout_ms?}  ranges, errors, descents
 //	ready {name, n, timeout_ms?}                   waits for n buffered IDs
 //	buffer {name}                                  buffered, in_flight, target, batch
 //	close_prefetch {name}                          closes it
 //
-// Names of prefetchers are unique in a driver, as those of clients are. In take,
-// so many callers (by default 1) each take n IDs (by default 1), and end at
-// their first error; timeout_ms is that of each ID. A lone caller's error is
-// the error of the operation. The mode is wait, the default, or now, which does
-// not wait. buffered counts all IDs that a take could return now, in_flight
-// those requested; target and batch are numbers of IDs, too.
+// Names of prefetchers are unique in a driver, as those of clients are. Without
+// a tag, a prefetcher is of snowflake IDs. In take, so many callers (by default
+// 1) each take n IDs (by default 1), and end at their first error; timeout_ms is
+// that of each ID. A lone caller's error is the error of the operation. The mode
+// is wait, the default, or now, which does not wait. buffered counts all IDs
+// that a take could return now, in_flight those requested; target and batch are
+// numbers of IDs, too.
 //
 //	wall {ms}        moves the wall clock that all prefetchers read, on or back
 //	fork {name, n}   forks; the child takes n IDs from the prefetcher, and ends: ranges
 //	checkpoint {}    does what the client does before its process is copied
 //	restore {}       does what it does in a copy
-//
-// # Without a server
-//
-//	decode {body, n}, decode_reply {headers, body, n}  ranges
-//	count {n}, tag {tag}, prefix {prefix}              check it
-//	pace {runway_ms, limit, steps}    targets after each step, [ms, IDs taken by then]
-//	schedule {events}                 waits
-//	vectors {file}                    checks the client with vectors.json
 package conformance

@@ -1,4 +1,10 @@
 package conformance
 
+import "slices"
+
 // unitCases need the driver alone.
-var unitCases []testCase
+var unitCases = slices.Concat(
+	decodingCases,
+	argumentCases,
+	clockCases,
+)
