@@ -191,7 +191,14 @@ func (r *responder) waitRequests(subject string, n int) []*request {
 	return r.requests(subject)
 }
 
-// grantedBy are the IDs in good replies to a request, in the order of replies.
+// request waits for request k of a subject, from 1.
+func (r *responder) request(subject string, k int) *request {
+	r.t.Helper()
+	return r.waitRequests(subject, k)[k-1]
+}
+
+// grantedBy are the IDs in good replies to the call of a request, in the order of
+// replies.
 func (r *responder) grantedBy(q *request) (ids []string) {
 	r.locked(func() {
 		for _, granted := range r.granted[q.reply] {

@@ -192,6 +192,17 @@ func wantIDs(t testing.TB, what string, got result, ids ...string) {
 	}
 }
 
+// wantServed checks that a call returned the IDs of the first good reply to it.
+func (s *scene) wantServed(what string, got result, call *request) {
+	s.t.Helper()
+	ids := s.grantedBy(call)
+	if len(ids) == 0 {
+		s.t.Errorf("%s: %v; nothing was granted to the call", what, got)
+		return
+	}
+	wantIDs(s.t, what, got, ids[0])
+}
+
 // wantKind checks that a call failed so, with one of the kinds.
 func wantKind(t testing.TB, what string, got result, kinds ...string) {
 	t.Helper()
