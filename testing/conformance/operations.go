@@ -30,7 +30,9 @@
 // for bad counts, any JSON value. In many, so many callers each call next so
 // many times, and end at their first error. ranges are all IDs, sorted, with
 // neighbours joined (two equal IDs stay two ranges); errors counts errors by
-// kind; descents counts IDs below the previous ID of the same caller.
+// kind; descents counts IDs below the previous ID of the same caller. A
+// cancelled many or take of several callers returns what they got: cancelled is
+// the last error of each.
 //
 // # Prefetchers
 //
