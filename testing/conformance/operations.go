@@ -17,6 +17,8 @@
 //	drain {client}             drains that connection, and returns at once
 //	kill_link {client}         closes the socket, as a broken link does
 //
+// Closing a client, a connection or a prefetcher again does nothing.
+//
 // # Calls
 //
 //	next {client, tag, timeout_ms?}            ranges

@@ -122,6 +122,9 @@ func (s *scene) connections() map[uint64]*server.ConnInfo {
 	return found
 }
 
+// apart is an ID that no other reply of a case has.
+const apart = "4000000000000000000"
+
 // callTimeout is the deadline of calls that must succeed.
 const callTimeout = 60_000
 
