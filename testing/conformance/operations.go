@@ -1,6 +1,7 @@
-// # Connections
+// Package conformance calls clients by these operations of their drivers. A
+// question mark means that a field may be absent.
 //
-// In what follows, a question mark means that a field may be absent.
+// # Connections
 //
 //	connect {client, url, user?, password?, prefix?, inbox_prefix?, timeout_ms?, own?}
 //

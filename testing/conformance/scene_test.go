@@ -48,7 +48,7 @@ func (s *scene) check() {
 	}
 }
 
-// connect makes a client, with fields besides its name and URL, and closes it
+// connect makes a client, with more fields than its name and URL, and closes it
 // when the test ends.
 func (s *scene) connect(fields op) (client string) {
 	s.t.Helper()

@@ -87,7 +87,7 @@ func requestBytes(t *testing.T, d *driver) {
 var transients = map[string]step{
 	"busy":          refuse(429, "too many"),
 	"unavailable":   refuse(503, "no IDs"),
-	"no_responders": nobody,
+	"no_responders": noResponders,
 	"no_reply":      silent,
 }
 
@@ -254,10 +254,10 @@ func reasons(t *testing.T, d *driver) {
 		s.on(segment+reason, trouble)
 		begin(reason, reason)
 	}
-	begin("nobody.at.all", "no_responders")
+	begin("without.responders", "no_responders")
 	s.onCalls("ids.segment.hushed", refuse(503, "no IDs"), silent)
 	begin("hushed", "unavailable")
-	s.onCalls("ids.segment.worse", nobody, refuse(503, "no IDs"), refuse(429, "too many"), silent)
+	s.onCalls("ids.segment.worse", noResponders, refuse(503, "no IDs"), refuse(429, "too many"), silent)
 	begin("worse", "busy")
 	quick := s.connect(op{"timeout_ms": shortTimeout})
 	calls[s.begin(op{"op": "next_n", "client": quick, "tag": "no_reply", "n": 1})] = "no_reply"
@@ -300,7 +300,7 @@ func secondReplies(t *testing.T, d *driver) {
 		"hundred":   times(100, serve),
 		"worse":     {serve, refuse(404, "no such tag")},
 		"malformed": {serve, reply(nil, "x")},
-		"busy":      {serve, refuse(429, "too many"), nobody},
+		"busy":      {serve, refuse(429, "too many"), noResponders},
 	} {
 		s.on(segment+tag, each(answers...), serve)
 		for k := range 3 {
@@ -317,7 +317,7 @@ func secondReplies(t *testing.T, d *driver) {
 }
 
 // strayReplies: a reply to a call that has ended, to no call, or to another
-// call, gives no ID to a call that did not ask for it.
+// call, gives no ID to a call that did not cause it.
 func strayReplies(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
@@ -350,7 +350,7 @@ func storm(t *testing.T, d *driver) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := newScene(t, d)
 	c := s.connect(nil)
-	moods := []step{silent, serve, serve, serve, each(serve, serve), refuse(503, "no IDs"), refuse(429, "too many"), nobody}
+	moods := []step{silent, serve, serve, serve, each(serve, serve), refuse(503, "no IDs"), refuse(429, "too many"), noResponders}
 	s.follow("ids.segment.storm", func(r *responder, q *request) {
 		moods[random.IntN(len(moods))](r, q)
 		to(1+random.IntN(q.k), serve)(r, q)

@@ -43,8 +43,8 @@ func oldBuffer(t *testing.T, d *driver) {
 	}
 }
 
-// freshBuffer: 30 s later the buffer is used. On a slow machine as much may pass
-// by itself.
+// freshBuffer: 30 s later the buffer is used. On a slow machine a test
+// may take as long.
 func freshBuffer(t *testing.T, d *driver) {
 	s := newScene(t, d.another(t))
 	c := s.connect(nil)
@@ -114,7 +114,8 @@ func forked(t *testing.T, d *driver) {
 }
 
 // restored: at a checkpoint the buffer is dropped and the connection closed
-// before it returns. A restored process asks anew.
+// before it returns. A restored process
+// requests IDs again.
 func restored(t *testing.T, d *driver) {
 	s := newScene(t, d.another(t))
 	c := s.connect(op{"own": true})

@@ -206,7 +206,8 @@ func (s *scene) quiesce(p string) (buffered int64) {
 }
 
 // errorWhileWaiting: all callers that wait get an error that a retry cannot
-// cure. Then a single request asks whether the trouble is over.
+// cure. Then a single request finds out whether the trouble
+// is over.
 func errorWhileWaiting(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
