@@ -1,6 +1,7 @@
-// # Connections
+// Package conformance calls clients by these operations of their drivers. A
+// question mark means that a field may be absent.
 //
-// In what follows, a question mark means that a field may be absent.
+// # Connections
 //
 //	connect {client, url, user?, password?, prefix?, inbox_prefix?, timeout_ms?, own?}
 //
@@ -16,6 +17,8 @@
 //	close_connection {client}  closes the connection under the client
 //	drain {client}             drains that connection, and returns at once
 //	kill_link {client}         closes the socket, as a broken link does
+//
+// Closing a client, a connection or a prefetcher again does nothing.
 //
 // # Calls
 //

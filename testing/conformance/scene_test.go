@@ -48,7 +48,7 @@ func (s *scene) check() {
 	}
 }
 
-// connect makes a client, with fields besides its name and URL, and closes it
+// connect makes a client, with more fields than its name and URL, and closes it
 // when the test ends.
 func (s *scene) connect(fields op) (client string) {
 	s.t.Helper()
@@ -122,6 +122,9 @@ func (s *scene) connections() map[uint64]*server.ConnInfo {
 	return found
 }
 
+// apart is an ID that no other reply of a case has.
+const apart = "4000000000000000000"
+
 // callTimeout is the deadline of calls that must succeed.
 const callTimeout = 60_000
 
@@ -190,6 +193,17 @@ func wantIDs(t testing.TB, what string, got result, ids ...string) {
 	if got.err != nil || !slices.Equal(got.Ranges, ids) {
 		t.Errorf("%s: %v; want IDs %q", what, got, ids)
 	}
+}
+
+// wantServed checks that a call returned the IDs of the first good reply to it.
+func (s *scene) wantServed(what string, got result, call *request) {
+	s.t.Helper()
+	ids := s.grantedBy(call)
+	if len(ids) == 0 {
+		s.t.Errorf("%s: %v; nothing was granted to the call", what, got)
+		return
+	}
+	wantIDs(s.t, what, got, ids[0])
 }
 
 // wantKind checks that a call failed so, with one of the kinds.

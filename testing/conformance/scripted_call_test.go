@@ -50,8 +50,8 @@ func requestBytes(t *testing.T, d *driver) {
 	} {
 		s.on(test.subject, serve)
 		r := s.do(test.op)
-		q := s.requests(test.subject)[0]
-		wantIDs(t, what, r, s.grantedBy(q)...)
+		q := s.request(test.subject, 1)
+		s.wantServed(what, r, q)
 		if q.body != test.body || len(q.header) > 0 {
 			t.Errorf("%s: body %q, header %v; want %q and no header", what, q.body, q.header, test.body)
 		}
@@ -87,7 +87,7 @@ func requestBytes(t *testing.T, d *driver) {
 var transients = map[string]step{
 	"busy":          refuse(429, "too many"),
 	"unavailable":   refuse(503, "no IDs"),
-	"no_responders": nobody,
+	"no_responders": noResponders,
 	"no_reply":      silent,
 }
 
@@ -108,10 +108,7 @@ func transientThenServed(t *testing.T, d *driver) {
 	}
 	for tag, call := range calls {
 		r := s.await(call)
-		served := s.grantedBy(s.requests(segment + tag)[0])
-		if wantOK(t, tag, r); r.err == nil && !slices.Equal(r.Ranges, served[:1]) {
-			t.Errorf("%s: %v; want %v, the first IDs that came", tag, r, served)
-		}
+		s.wantServed(tag, r, s.request(segment+tag, 1))
 	}
 }
 
@@ -237,9 +234,11 @@ func codesAndStatuses(t *testing.T, d *driver) {
 	wantKind(t, "404 with a body of IDs", s.do(next(c, "404")), "no_tag")
 	s.on("ids.segment.503", refuseAs("503", "no IDs", "1"), serve)
 	r := s.do(next(c, "503"))
-	wantIDs(t, "code 503 with a body of IDs, then IDs", r, s.grantedBy(s.requests("ids.segment.503")[0])...)
-	s.on("ids.segment.status", replyStatus("503", "1000001-1000003"))
-	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), "1000001-1000003")
+	s.wantServed("code 503 with a body of IDs, then IDs", r, s.request("ids.segment.503", 1))
+	s.on("ids.segment.status", replyStatus("503", apart+"-4000000000000000002"))
+	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), apart+"-4000000000000000002")
+	s.on("ids.segment.largest", reply(nil, "9223372036854775806-9223372036854775807"))
+	wantIDs(t, "the largest IDs", s.do(nextN(c, "largest", 2)), "9223372036854775806-9223372036854775807")
 }
 
 // reasons: at the deadline the error has the latest reason, and the subject.
@@ -255,11 +254,13 @@ func reasons(t *testing.T, d *driver) {
 		s.on(segment+reason, trouble)
 		begin(reason, reason)
 	}
-	begin("nobody.at.all", "no_responders")
+	begin("without.responders", "no_responders")
 	s.onCalls("ids.segment.hushed", refuse(503, "no IDs"), silent)
 	begin("hushed", "unavailable")
-	s.onCalls("ids.segment.worse", nobody, refuse(503, "no IDs"), refuse(429, "too many"), silent)
+	s.onCalls("ids.segment.worse", noResponders, refuse(503, "no IDs"), refuse(429, "too many"), silent)
 	begin("worse", "busy")
+	quick := s.connect(op{"timeout_ms": shortTimeout})
+	calls[s.begin(op{"op": "next_n", "client": quick, "tag": "no_reply", "n": 1})] = "no_reply"
 	for call, reason := range calls {
 		r := s.await(call)
 		subject := segment + call.op["tag"].(string)
@@ -280,9 +281,9 @@ func earlierTries(t *testing.T, d *driver) {
 	refused, last := s.begin(next(c, "refused")), s.begin(nextN(c, "refused.last", 2))
 	first, parked := s.begin(next(c, "first")), s.begin(nextN(c, "parked", 3))
 	r := s.await(first)
-	wantIDs(t, "a reply to request 1 after request 4", r, s.grantedBy(s.requests("ids.segment.first")[0])...)
+	s.wantServed("a reply to request 1 after request 4", r, s.request("ids.segment.first", 1))
 	r = s.await(parked)
-	wantIDs(t, "a reply to request 2 after request 3 was refused", r, s.grantedBy(s.requests("ids.segment.parked")[1])...)
+	s.wantServed("a reply to request 2 after request 3 was refused", r, s.request("ids.segment.parked", 2))
 	wantKind(t, "request 1 refused for good, request 2 parked", s.await(refused), "no_tag")
 	wantKind(t, "request 2 refused for good after request 4", s.await(last), "exhausted")
 }
@@ -294,21 +295,20 @@ func secondReplies(t *testing.T, d *driver) {
 	c := s.connect(nil)
 	before := slices.Collect(maps.Keys(s.connections()))
 	for tag, answers := range map[string][]step{
-		"equal":     times(2, reply(nil, "1000001")),
+		"equal":     times(2, reply(nil, apart)),
 		"different": times(2, serve),
 		"hundred":   times(100, serve),
 		"worse":     {serve, refuse(404, "no such tag")},
 		"malformed": {serve, reply(nil, "x")},
-		"busy":      {serve, refuse(429, "too many"), nobody},
+		"busy":      {serve, refuse(429, "too many"), noResponders},
 	} {
 		s.on(segment+tag, each(answers...), serve)
 		for k := range 3 {
 			r := s.do(next(c, tag))
-			q := s.calls(segment + tag)[k]
-			wantIDs(t, fmt.Sprint(tag, ", call ", k+1), r, s.grantedBy(q)[:1]...)
+			s.wantServed(fmt.Sprint(tag, ", call ", k+1), r, s.waitCalls(segment+tag, k+1)[k])
 		}
 		r := s.do(nextN(c, tag, 2))
-		wantIDs(t, tag+", for two", r, s.grantedBy(s.calls(segment + tag)[3])...)
+		s.wantServed(tag+", for two", r, s.waitCalls(segment+tag, 4)[3])
 	}
 	s.fence(c)
 	if after := slices.Collect(maps.Keys(s.connections())); !slices.Equal(before, after) {
@@ -317,20 +317,19 @@ func secondReplies(t *testing.T, d *driver) {
 }
 
 // strayReplies: a reply to a call that has ended, to no call, or to another
-// call, gives no ID to a call that did not ask for it.
+// call, gives no ID to a call that did not cause it.
 func strayReplies(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	s.on("ids.segment.ended", serve, each(to(1, serve), serve), each(to(2, serve), to(1, serve), serve))
 	for k := range 3 {
 		r := s.do(next(c, "ended"))
-		q := s.calls("ids.segment.ended")[k]
-		wantIDs(t, fmt.Sprint("call ", k+1, ", after a reply to an ended call"), r, s.grantedBy(q)[:1]...)
+		s.wantServed(fmt.Sprint("call ", k+1, ", after a reply to an ended call"), r, s.waitCalls("ids.segment.ended", k+1)[k])
 	}
 	unknown := each(toToken("unknown", serve), toToken("0", serve), toToken("a.b", serve), serve)
 	s.on("ids.segment.unknown", unknown)
 	r := s.do(next(c, "unknown"))
-	wantIDs(t, "after replies to unknown tokens", r, s.grantedBy(s.requests("ids.segment.unknown")[0])...)
+	s.wantServed("after replies to unknown tokens", r, s.request("ids.segment.unknown", 1))
 
 	// Two calls for as many IDs wait. The first gets the reply that the second
 	// request caused.
@@ -340,8 +339,8 @@ func strayReplies(t *testing.T, d *driver) {
 	toA, toB := s.waitCalls("ids.segment.a", 1)[0], s.waitCalls("ids.segment.b", 1)[0]
 	s.answer(toB, toToken(toA.reply[strings.LastIndexByte(toA.reply, '.')+1:], serve))
 	s.answer(toB, serve)
-	wantIDs(t, "the call whose token was used", s.await(a), s.grantedBy(toA)...)
-	wantIDs(t, "the other call", s.await(b), s.grantedBy(toB)...)
+	s.wantServed("the call whose token was used", s.await(a), toA)
+	s.wantServed("the other call", s.await(b), toB)
 }
 
 // storm: each call gets IDs of its own, whatever replies come in whatever order.
@@ -351,7 +350,7 @@ func storm(t *testing.T, d *driver) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := newScene(t, d)
 	c := s.connect(nil)
-	moods := []step{silent, serve, serve, serve, each(serve, serve), refuse(503, "no IDs"), refuse(429, "too many"), nobody}
+	moods := []step{silent, serve, serve, serve, each(serve, serve), refuse(503, "no IDs"), refuse(429, "too many"), noResponders}
 	s.follow("ids.segment.storm", func(r *responder, q *request) {
 		moods[random.IntN(len(moods))](r, q)
 		to(1+random.IntN(q.k), serve)(r, q)
@@ -404,14 +403,14 @@ func cancelledCalls(t *testing.T, d *driver) {
 		t.Errorf("%d requests of a call that was cancelled before it began", n)
 	}
 	for _, tag := range []string{"try", "pause"} {
-		late := s.requests(segment + tag)[0]
+		late := s.request(segment+tag, 1)
 		s.on(segment+tag, func(r *responder, q *request) {
 			serve(r, late)
 			serve(r, q)
 		})
 		r := s.do(next(c, tag))
 		calls := s.calls(segment + tag)
-		wantIDs(t, "the next call, after a reply to the cancelled one", r, s.grantedBy(calls[len(calls)-1])[:1]...)
+		s.wantServed("the next call, after a reply to the cancelled one", r, calls[len(calls)-1])
 	}
 }
 
