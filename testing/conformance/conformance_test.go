@@ -91,8 +91,7 @@ func (c *column) record(t *testing.T, name string, lacksFeature bool) {
 	}
 }
 
-// table formats the outcomes: a row for each case that was run, a column for
-// each client.
+// table formats the outcomes: a row for each case, a column for each client.
 func table(outcomes map[string]*column) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-60s", "case")
