@@ -263,7 +263,8 @@ func faults(t *testing.T, d *driver) {
 	in.run(t, "tag", "create", "order", "--step", "100000")
 	all := ledgerOf{tag: "order"}
 	client, prefetcher := in.connect(t, d), d.newName()
-	d.must(t, op{"op": "prefetch", "client": client, "name": prefetcher, "tag": "order"})
+	// A small buffer, so that takes need requests after each fault.
+	d.must(t, op{"op": "prefetch", "client": client, "name": prefetcher, "tag": "order", "limit": 2000})
 	const callers = 4
 	underWay := d.begin(t, op{"op": "many", "client": in.connect(t, d), "tag": "order", "callers": callers, "calls": 1_000_000_000})
 

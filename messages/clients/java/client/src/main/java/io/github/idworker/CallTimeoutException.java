@@ -1,0 +1,15 @@
+package io.github.idworker;
+
+/** No ID came in time. */
+public class CallTimeoutException extends IdworkerException {
+    private static final long serialVersionUID = 1L;
+
+    CallTimeoutException(String message) {
+        super(message);
+    }
+
+    @Override
+    public boolean isRetryable() {
+        return true;
+    }
+}

@@ -1,0 +1,15 @@
+package io.github.idworker;
+
+/** The client or the sequence is closed. */
+public class ClosedException extends IdworkerException {
+    private static final long serialVersionUID = 1L;
+
+    ClosedException(String message) {
+        super(message);
+    }
+
+    @Override
+    public boolean isRetryable() {
+        return false;
+    }
+}

@@ -1,0 +1,15 @@
+package io.github.idworker;
+
+/** The connection is closed, or draining. */
+public class ConnectionEndedException extends IdworkerException {
+    private static final long serialVersionUID = 1L;
+
+    ConnectionEndedException(String message) {
+        super(message);
+    }
+
+    @Override
+    public boolean isRetryable() {
+        return false;
+    }
+}

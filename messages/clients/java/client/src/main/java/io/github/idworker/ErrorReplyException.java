@@ -1,0 +1,15 @@
+package io.github.idworker;
+
+/** A worker's refusal with a code that has no class of its own. */
+public class ErrorReplyException extends IdworkerException {
+    private static final long serialVersionUID = 1L;
+
+    ErrorReplyException(String message) {
+        super(message);
+    }
+
+    @Override
+    public boolean isRetryable() {
+        return false;
+    }
+}
