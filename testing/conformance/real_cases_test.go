@@ -1,0 +1,4 @@
+package conformance
+
+// realCases run against the built binary.
+var realCases []testCase
