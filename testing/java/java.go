@@ -1,0 +1,59 @@
+// Package java runs the tests of the clients in messages/clients/java, and
+// checks what their POMs say. Maven does the work.
+package java
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/testing/deps"
+	"github.com/idworker/idworker/testing/process"
+	"github.com/idworker/idworker/testing/tier"
+)
+
+// reactor is the folder of the parent POM, for tests in a folder of testing.
+const reactor = "../../messages/clients/java"
+
+// patience bounds a run of Maven, which on a new machine downloads a lot. It
+// finds hangs.
+const patience = 20 * time.Minute
+
+// Maven runs Maven in the reactor, and fails the test if Maven fails. Without
+// a JDK or Maven it skips the test. Everything that the POMs name has a fixed
+// version, so Maven asks no repository for what it once downloaded.
+func Maven(t testing.TB, args ...string) {
+	t.Helper()
+	tier.All(t)
+	deps.JDK.Require(t)
+	binary := deps.Maven.Require(t)
+	defer lock(t)()
+	p, err := process.Program{Binary: binary, Dir: reactor}.Launch(append([]string{"-B", "-ntp", "-q"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Ended:
+	case <-time.After(patience):
+		p.Kill()
+	}
+	if !p.Cmd.ProcessState.Success() {
+		t.Fatalf("%s: %v\n%s%s", p.Name(), p.Cmd.ProcessState, p.Stdout.Tail(), p.Stderr.Tail())
+	}
+}
+
+// lock waits until no other test process runs Maven: two at once would write
+// the same classes.
+func lock(t testing.TB) (unlock func()) {
+	t.Helper()
+	pom, err := os.Open(filepath.Join(reactor, "pom.xml"))
+	if err == nil {
+		err = syscall.Flock(int(pom.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatalf("lock the reactor: %v", err)
+	}
+	return func() { _ = pom.Close() }
+}
