@@ -3,8 +3,10 @@
 package java
 
 import (
+	"encoding/xml"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -14,8 +16,11 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// reactor is the folder of the parent POM, for tests in a folder of testing.
-const reactor = "../../messages/clients/java"
+// reactor is the folder of the parent POM.
+var reactor = func() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "../../messages/clients/java")
+}()
 
 // patience bounds a run of Maven, which on a new machine downloads a lot. It
 // finds hangs.
@@ -56,4 +61,47 @@ func lock(t testing.TB) (unlock func()) {
 		t.Fatalf("lock the reactor: %v", err)
 	}
 	return func() { _ = pom.Close() }
+}
+
+// POM is what tests read of a module's POM.
+type POM struct {
+	Artifact     string           `xml:"artifactId"`
+	Version      string           `xml:"version"`
+	Parent       string           `xml:"parent>version"`
+	Packaging    string           `xml:"packaging"` // empty: jar
+	Modules      []string         `xml:"modules>module"`
+	Private      bool             `xml:"properties>maven.deploy.skip"` // not published
+	Dependencies []JavaDependency `xml:"dependencies>dependency"`
+	Managed      []JavaDependency `xml:"dependencyManagement>dependencies>dependency"`
+}
+
+// JavaDependency is a dependency in a POM.
+type JavaDependency struct {
+	Group    string `xml:"groupId"`
+	Artifact string `xml:"artifactId"`
+	Scope    string `xml:"scope"` // empty: compile
+	Optional bool   `xml:"optional"`
+}
+
+// ReadPOM reads a POM.
+func ReadPOM(t testing.TB, file string) (p POM) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = xml.Unmarshal(data, &p)
+	}
+	if err != nil {
+		t.Fatalf("POM %s: %v", file, err)
+	}
+	return p
+}
+
+// Modules reads the POMs of the reactor: the parent's, and those of its modules.
+func Modules(t testing.TB) (parent POM, modules []POM) {
+	t.Helper()
+	parent = ReadPOM(t, filepath.Join(reactor, "pom.xml"))
+	for _, module := range parent.Modules {
+		modules = append(modules, ReadPOM(t, filepath.Join(reactor, module, "pom.xml")))
+	}
+	return parent, modules
 }
