@@ -1,14 +1,17 @@
 package conformance
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/idworker/idworker/testing/java"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -20,11 +23,11 @@ var goClient = client{name: "go", start: func(t testing.TB) *exec.Cmd {
 	return cmd
 }}
 
-// javaClient is messages/clients/java.
+// javaClient is messages/clients/java. Its driver is a class of the client's
+// tests, which reaches clocks and buffers.
 var javaClient = client{name: "java", start: func(t testing.TB) *exec.Cmd {
 	tier.All(t)
-	t.Skip("its driver is not written")
-	return nil
+	return javaDriver.command(t)
 }}
 
 var goDriver testBinary
@@ -59,4 +62,36 @@ func (b *testBinary) build(t testing.TB) string {
 	}
 	b.path = path
 	return path
+}
+
+var javaDriver javaClasses
+
+// javaClasses is the driver for Java.
+type javaClasses struct {
+	mu   sync.Mutex
+	path string
+}
+
+// command returns the command of the driver. The first test of a run compiles
+// it.
+func (c *javaClasses) command(t testing.TB) *exec.Cmd {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.path == "" {
+		const client = "../../messages/clients/java/client"
+		target := filepath.Join(client, "target")
+		// Reading the folders makes go test keep no result of other files.
+		if err := filepath.WalkDir(filepath.Join(client, "src"), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			t.Fatal(err)
+		}
+		java.Maven(t, "--projects", "client", "--also-make", "process-test-classes")
+		libraries, err := os.ReadFile(filepath.Join(target, "driver.classpath"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.path = strings.Join([]string{filepath.Join(target, "classes"), filepath.Join(target, "test-classes"), string(libraries)}, string(filepath.ListSeparator))
+	}
+	// A short run is not worth the better code.
+	return exec.Command("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", c.path, "io.github.idworker.Driver")
 }

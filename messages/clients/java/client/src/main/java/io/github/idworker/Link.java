@@ -5,7 +5,6 @@ import io.nats.client.ConnectionListener;
 import io.nats.client.Dispatcher;
 import io.nats.client.Message;
 import io.nats.client.impl.Headers;
-import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
@@ -291,7 +290,6 @@ final class Link implements Transport {
         private static final String ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         private static final int RANDOM_CHARACTERS = 22;
         private static final Headers PREFETCHED = new Headers().add("Ids-Prefetch", "1");
-        private static final byte[] ONE = {};
 
         private final Connection connection;
         private final Refusals refusals;
@@ -326,10 +324,10 @@ final class Link implements Transport {
                 return inbox == this ? ended(connection) : Failure.DISCONNECTED;
             }
             Call.Request request = call.request;
-            byte[] body = request.n() == 1 ? ONE : Long.toString(request.n()).getBytes(StandardCharsets.US_ASCII);
             call.setInbox(this);
             try {
-                connection.publish(request.subject(), base + call.token, request.prefetched() ? PREFETCHED : null, body);
+                connection.publish(request.subject(), base + call.token, request.prefetched() ? PREFETCHED : null,
+                        request.body());
                 return null;
             } catch (IllegalStateException e) {
                 return Failure.DISCONNECTED; // it was lost or closed just now, or its buffer is full

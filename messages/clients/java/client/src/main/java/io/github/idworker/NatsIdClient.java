@@ -201,7 +201,7 @@ final class NatsIdClient implements IdClient {
         return new Call(request, shared.link, shared.environment, timeout, whenDone);
     }
 
-    private static void checkCount(long n) {
+    static void checkCount(long n) {
         if (n < 1) {
             throw new BadCountException("bad count: " + n + ", allowed is 1 or more");
         }
