@@ -162,7 +162,7 @@ final class Call {
     }
 
     /** Waits for the outcome. An interrupt cancels the call, and stays set. */
-    Outcome await() {
+    Outcome join() {
         waiter = Thread.currentThread();
         while (outcome == null) {
             if (Thread.currentThread().isInterrupted()) {
