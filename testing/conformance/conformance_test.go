@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // client is a client library, as its driver shows it.
@@ -37,8 +35,6 @@ var cases = slices.Concat(
 	scriptedCases,
 	realCases,
 )
-
-func TestMain(m *testing.M) { natstest.Main(m) }
 
 // TestConformance runs each case with each client, and prints a table of them.
 func TestConformance(t *testing.T) {

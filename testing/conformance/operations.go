@@ -1,6 +1,7 @@
-// # Connections
+// Package conformance calls clients by these operations of their drivers. A
+// question mark means that a field may be absent.
 //
-// In what follows, a question mark means that a field may be absent.
+// # Connections
 //
 //	connect {client, url, user?, password?, prefix?, inbox_prefix?, timeout_ms?, own?}
 //
@@ -17,6 +18,8 @@
 //	drain {client}             drains that connection, and returns at once
 //	kill_link {client}         closes the socket, as a broken link does
 //
+// Closing a client, a connection or a prefetcher again does nothing.
+//
 // # Calls
 //
 //	next {client, tag, timeout_ms?}            ranges
@@ -30,7 +33,9 @@
 // for bad counts, any JSON value. In many, so many callers each call next so
 // many times, and end at their first error. ranges are all IDs, sorted, with
 // neighbours joined (two equal IDs stay two ranges); errors counts errors by
-// kind; descents counts IDs below the previous ID of the same caller.
+// kind; descents counts IDs below the previous ID of the same caller. A
+// cancelled many or take of several callers returns what they got: cancelled is
+// the last error of each.
 //
 // # Prefetchers
 //

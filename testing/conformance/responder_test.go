@@ -19,7 +19,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// responder answers requests as a script says, and records them. It handles all
+// responder answers requests by a script, and records them. It handles all
 // requests of all subjects one by one, in the order in which the server delivers
 // them: once a client's later request was answered, its earlier ones are
 // recorded.
@@ -30,12 +30,11 @@ type responder struct {
 	arrived chan *nats.Msg
 
 	mu      sync.Mutex
-	subs    map[string]*nats.Subscription // by subject
-	scripts map[string]step               // by subject
-	all     []*request                    // in order of arrival
-	count   map[string]int                // of requests, by subject
-	next    int64                         // the next ID to grant
-	granted map[string][]messages.Range   // by reply subject
+	scripts map[string]step             // by subject
+	all     []*request                  // in order of arrival
+	count   map[string]int              // of requests, by subject
+	next    int64                       // the next ID to grant
+	granted map[string][]messages.Range // by reply subject
 }
 
 // request is a request that has arrived.
@@ -56,7 +55,7 @@ func startResponder(t testing.TB, options ...func(*server.Options)) *responder {
 	srv := natstest.Start(t, append([]func(*server.Options){func(o *server.Options) { o.JetStream, o.NoLog = false, true }}, options...)...)
 	r := &responder{
 		t: t, srv: srv, arrived: make(chan *nats.Msg, 1<<16), next: 1,
-		count: make(map[string]int), subs: make(map[string]*nats.Subscription), scripts: make(map[string]step), granted: make(map[string][]messages.Range),
+		count: make(map[string]int), scripts: make(map[string]step), granted: make(map[string][]messages.Range),
 	}
 	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}) // the server may refuse its replies
 	r.conn = srv.Connect(t, nats.UserInfo(responderUser, password), quiet)
@@ -80,9 +79,7 @@ func (r *responder) handle() {
 			q := &request{subject: msg.Subject, reply: msg.Reply, body: string(msg.Data), header: msg.Header, k: r.count[msg.Subject]}
 			q.n, _ = messages.DecodeCount(msg.Data, 1<<62)
 			r.all = append(r.all, q)
-			if script := r.scripts[q.subject]; script != nil {
-				script(r, q)
-			}
+			r.scripts[q.subject](r, q)
 		})
 	}
 }
@@ -95,7 +92,7 @@ func (r *responder) locked(f func()) {
 
 // on makes the responder answer the requests on a subject: request k by step k,
 // and those after the last step by the last. Before it, the server reports that
-// nobody responds.
+// no process responds.
 func (r *responder) on(subject string, steps ...step) {
 	r.t.Helper()
 	r.follow(subject, func(r *responder, q *request) { steps[min(q.k, len(steps))-1](r, q) })
@@ -111,46 +108,27 @@ func (r *responder) onCalls(subject string, steps ...step) {
 	})
 }
 
+// follow is on, with a step for all requests.
 func (r *responder) follow(subject string, script step) {
 	r.t.Helper()
-	var known bool
+	isNew := false
 	r.locked(func() {
+		isNew = r.scripts[subject] == nil
 		r.scripts[subject] = script
-		known = r.subs[subject] != nil
 	})
-	if known {
+	if !isNew {
 		return
 	}
-	sub, err := r.conn.ChanSubscribe(subject, r.arrived)
+	_, err := r.conn.ChanSubscribe(subject, r.arrived)
+	if err == nil {
+		err = r.conn.FlushTimeout(natstest.Patience)
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.locked(func() { r.subs[subject] = sub })
-	r.flush()
 }
 
-// leave makes the server report that nobody responds.
-func (r *responder) leave(subject string) {
-	r.t.Helper()
-	var sub *nats.Subscription
-	r.locked(func() {
-		sub = r.subs[subject]
-		delete(r.subs, subject)
-	})
-	if err := sub.Unsubscribe(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.flush()
-}
-
-func (r *responder) flush() {
-	r.t.Helper()
-	if err := r.conn.FlushTimeout(natstest.Patience); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// answer answers a request of before.
+// answer answers an earlier request.
 func (r *responder) answer(q *request, with step) { r.locked(func() { with(r, q) }) }
 
 // requests are those that have arrived on a subject, in order.
@@ -301,8 +279,8 @@ func replyStatus(status, body string) step {
 	}
 }
 
-// nobody replies as the server does when no process responds.
-var nobody = replyStatus("503", "")
+// noResponders replies as the server does when no process responds.
+var noResponders = replyStatus("503", "")
 
 // each takes several steps.
 func each(steps ...step) step {

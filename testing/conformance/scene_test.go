@@ -48,7 +48,7 @@ func (s *scene) check() {
 	}
 }
 
-// connect makes a client, with fields besides its name and URL, and closes it
+// connect makes a client, with more fields than its name and URL, and closes it
 // when the test ends.
 func (s *scene) connect(fields op) (client string) {
 	s.t.Helper()
@@ -121,6 +121,9 @@ func (s *scene) connections() map[uint64]*server.ConnInfo {
 	}
 	return found
 }
+
+// apart is an ID that no other reply of a case has.
+const apart = "4000000000000000000"
 
 // callTimeout is the deadline of calls that must succeed.
 const callTimeout = 60_000

@@ -87,7 +87,7 @@ func requestBytes(t *testing.T, d *driver) {
 var transients = map[string]step{
 	"busy":          refuse(429, "too many"),
 	"unavailable":   refuse(503, "no IDs"),
-	"no_responders": nobody,
+	"no_responders": noResponders,
 	"no_reply":      silent,
 }
 
@@ -235,8 +235,10 @@ func codesAndStatuses(t *testing.T, d *driver) {
 	s.on("ids.segment.503", refuseAs("503", "no IDs", "1"), serve)
 	r := s.do(next(c, "503"))
 	s.wantServed("code 503 with a body of IDs, then IDs", r, s.request("ids.segment.503", 1))
-	s.on("ids.segment.status", replyStatus("503", "1000001-1000003"))
-	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), "1000001-1000003")
+	s.on("ids.segment.status", replyStatus("503", apart+"-4000000000000000002"))
+	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), apart+"-4000000000000000002")
+	s.on("ids.segment.largest", reply(nil, "9223372036854775806-9223372036854775807"))
+	wantIDs(t, "the largest IDs", s.do(nextN(c, "largest", 2)), "9223372036854775806-9223372036854775807")
 }
 
 // reasons: at the deadline the error has the latest reason, and the subject.
@@ -252,11 +254,13 @@ func reasons(t *testing.T, d *driver) {
 		s.on(segment+reason, trouble)
 		begin(reason, reason)
 	}
-	begin("nobody.at.all", "no_responders")
+	begin("without.responders", "no_responders")
 	s.onCalls("ids.segment.hushed", refuse(503, "no IDs"), silent)
 	begin("hushed", "unavailable")
-	s.onCalls("ids.segment.worse", nobody, refuse(503, "no IDs"), refuse(429, "too many"), silent)
+	s.onCalls("ids.segment.worse", noResponders, refuse(503, "no IDs"), refuse(429, "too many"), silent)
 	begin("worse", "busy")
+	quick := s.connect(op{"timeout_ms": shortTimeout})
+	calls[s.begin(op{"op": "next_n", "client": quick, "tag": "no_reply", "n": 1})] = "no_reply"
 	for call, reason := range calls {
 		r := s.await(call)
 		subject := segment + call.op["tag"].(string)
@@ -291,12 +295,12 @@ func secondReplies(t *testing.T, d *driver) {
 	c := s.connect(nil)
 	before := slices.Collect(maps.Keys(s.connections()))
 	for tag, answers := range map[string][]step{
-		"equal":     times(2, reply(nil, "1000001")),
+		"equal":     times(2, reply(nil, apart)),
 		"different": times(2, serve),
 		"hundred":   times(100, serve),
 		"worse":     {serve, refuse(404, "no such tag")},
 		"malformed": {serve, reply(nil, "x")},
-		"busy":      {serve, refuse(429, "too many"), nobody},
+		"busy":      {serve, refuse(429, "too many"), noResponders},
 	} {
 		s.on(segment+tag, each(answers...), serve)
 		for k := range 3 {
@@ -313,7 +317,7 @@ func secondReplies(t *testing.T, d *driver) {
 }
 
 // strayReplies: a reply to a call that has ended, to no call, or to another
-// call, gives no ID to a call that did not ask for it.
+// call, gives no ID to a call that did not cause it.
 func strayReplies(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
@@ -346,7 +350,7 @@ func storm(t *testing.T, d *driver) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := newScene(t, d)
 	c := s.connect(nil)
-	moods := []step{silent, serve, serve, serve, each(serve, serve), refuse(503, "no IDs"), refuse(429, "too many"), nobody}
+	moods := []step{silent, serve, serve, serve, each(serve, serve), refuse(503, "no IDs"), refuse(429, "too many"), noResponders}
 	s.follow("ids.segment.storm", func(r *responder, q *request) {
 		moods[random.IntN(len(moods))](r, q)
 		to(1+random.IntN(q.k), serve)(r, q)

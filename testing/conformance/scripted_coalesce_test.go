@@ -15,10 +15,10 @@ var coalesceCases = []testCase{
 func aloneAtOnce(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	for k := range 5 {
 		r := s.do(next(c, "order"))
-		calls := s.calls(order)
+		calls := s.calls(orderSubject)
 		if wantOK(t, "a call", r); len(calls) != k+1 || calls[k].body != "" {
 			t.Errorf("%d requests, the last %q, after %d calls; want one each, empty", len(calls), calls[len(calls)-1].body, k+1)
 		}
@@ -40,8 +40,8 @@ func shared(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	first, others := s.crowd(c, "order")
-	s.waitCalls(order, 2)
-	s.on(order, serve)
+	s.waitCalls(orderSubject, 2)
+	s.on(orderSubject, serve)
 	wantOK(t, "the first", s.await(first))
 	r := s.await(others)
 	if wantOK(t, "the others", r); countIDs(t, r) != 300 {
@@ -49,7 +49,7 @@ func shared(t *testing.T, d *driver) {
 	}
 	var requests int
 	var ids int64
-	for _, q := range s.calls(order) {
+	for _, q := range s.calls(orderSubject) {
 		if ids += q.n; requests == 0 && q.n != 1 {
 			t.Errorf("the first request is for %d IDs, want 1", q.n)
 		}
@@ -89,18 +89,18 @@ func refusedBatch(t *testing.T, d *driver) {
 func memberLeaves(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, silent)
+	s.on(orderSubject, silent)
 	var calls []*pending
 	for range 30 {
 		calls = append(calls, s.begin(next(c, "order")))
 	}
-	s.waitCalls(order, 2)
+	s.waitCalls(orderSubject, 2)
 	leaves := calls[len(calls)-10:]
 	for _, call := range leaves {
 		s.d.must(t, op{"op": "cancel", "call": call.id})
 		wantKind(t, "a call that left", s.await(call), "cancelled")
 	}
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	for _, call := range calls[:len(calls)-len(leaves)] {
 		wantOK(t, "a call that stayed", s.await(call))
 	}
@@ -111,20 +111,20 @@ func memberLeaves(t *testing.T, d *driver) {
 func joinsNoneSent(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, silent)
+	s.on(orderSubject, silent)
 	type begun struct {
 		call *pending
 		sent []*request // before it began
 	}
 	var calls []begun
 	for range 5 {
-		before := s.calls(order)
+		before := s.calls(orderSubject)
 		for range 10 {
 			calls = append(calls, begun{s.begin(next(c, "order")), before})
 		}
-		s.waitCalls(order, len(before)+1)
+		s.waitCalls(orderSubject, len(before)+1)
 	}
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	for i, call := range calls {
 		r := s.await(call.call)
 		wantOK(t, "a call", r)
@@ -137,5 +137,10 @@ func joinsNoneSent(t *testing.T, d *driver) {
 				}
 			}
 		}
+	}
+	// So IDs of requests that are served in their order ascend for each caller.
+	r := s.do(op{"op": "many", "client": c, "tag": "order", "callers": 10, "calls": 50, "timeout_ms": callTimeout})
+	if wantOK(t, "10 callers", r); r.Descents > 0 || countIDs(t, r) != 500 {
+		t.Errorf("%d IDs, %d of them below the previous of their caller; want 500, 0", countIDs(t, r), r.Descents)
 	}
 }

@@ -25,7 +25,7 @@ var connectionCases = []testCase{
 	{name: "15 an inbox that gets no replies", run: foreignInbox},
 }
 
-// withUsers makes a server that knows the responder and a caller, who may not
+// withUsers makes a server with two users, the responder and a caller, who may not
 // publish or subscribe to these subjects.
 func withUsers(publish, subscribe []string) func(*server.Options) {
 	return func(o *server.Options) {
@@ -70,7 +70,7 @@ func deniedRight(t *testing.T, d *driver) {
 }
 
 // otherRefusals: a refusal that came before the call, or names another subject,
-// or a subscription, says nothing about the call.
+// or a subscription, does not concern the call.
 func otherRefusals(t *testing.T, d *driver) {
 	s := newScene(t, d, withUsers([]string{"ids.segment.denied"}, nil))
 	line := proxy.Start(t, s.srv.URL())
@@ -100,7 +100,7 @@ func otherRefusals(t *testing.T, d *driver) {
 }
 
 // deniedInbox: without replies, a client notices the refusal of its inbox, and
-// asks for it again in the next call.
+// subscribes again in the next call.
 func deniedInbox(t *testing.T, d *driver) {
 	s := newScene(t, d, withUsers(nil, []string{"_INBOX_denied.>"}))
 	c := s.connect(caller("_INBOX_denied"))
@@ -152,7 +152,7 @@ func lostLink(t *testing.T, d *driver) {
 		return r.kind() == "timeout" && r.err.Reason == "disconnected"
 	}
 	natstest.Eventually(t, "a call fails because the link is lost", probe)
-	// The client knows of the loss, so these calls send nothing.
+	// The client has noticed the loss, so these calls send nothing.
 	var probes []*pending
 	for range 5 {
 		probes = append(probes, s.begin(next(c, "probe").with("timeout_ms", 300)), s.begin(nextN(c, "probe", 2).with("timeout_ms", 300)))

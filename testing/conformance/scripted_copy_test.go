@@ -43,8 +43,8 @@ func oldBuffer(t *testing.T, d *driver) {
 	}
 }
 
-// freshBuffer: 30 s later the buffer is used. On a slow machine as much may pass
-// by itself.
+// freshBuffer: 30 s later the buffer is used. On a slow machine a test
+// may take as long.
 func freshBuffer(t *testing.T, d *driver) {
 	s := newScene(t, d.another(t))
 	c := s.connect(nil)
@@ -89,7 +89,7 @@ func forked(t *testing.T, d *driver) {
 		wantOK(t, "a child", fork(p, 500))
 		wantOK(t, "its parent", s.do(take(p, 2, 500)))
 	}
-	if n := len(s.inboxes(order)); n != 3 {
+	if n := len(s.inboxes(orderSubject)); n != 3 {
 		t.Errorf("a parent and two children have %d inboxes, want 3", n)
 	}
 
@@ -100,11 +100,11 @@ func forked(t *testing.T, d *driver) {
 	parents := s.waitCalls(segment+"held", 1)[0]
 	s.follow(segment+"held", func(r *responder, q *request) {
 		if q.reply != parents.reply {
-			each(serve, func(r *responder, _ *request) { reply(nil, "1000001")(r, parents) })(r, q)
+			each(serve, func(r *responder, _ *request) { reply(nil, apart)(r, parents) })(r, q)
 		}
 	})
 	wantOK(t, "the child", fork(held, 10))
-	wantIDs(t, "the parent", s.await(waiting), "1000001")
+	wantIDs(t, "the parent", s.await(waiting), apart)
 	after := s.connections()
 	for _, cid := range before {
 		if after[cid] == nil {
@@ -114,16 +114,17 @@ func forked(t *testing.T, d *driver) {
 }
 
 // restored: at a checkpoint the buffer is dropped and the connection closed
-// before it returns. A restored process asks anew.
+// before it returns. A restored process
+// requests IDs again.
 func restored(t *testing.T, d *driver) {
 	s := newScene(t, d.another(t))
 	c := s.connect(op{"own": true})
 	p, _ := s.fill(c, "order")
 	for range 2 {
-		s.on(order, silent)
+		s.on(orderSubject, silent)
 		waiting := s.begin(take(p, 1, 1_000_000)) // more than is buffered
-		s.waitCalls(order, len(s.calls(order))+1)
-		old, held := s.isGranted(), s.calls(order)
+		s.waitCalls(orderSubject, len(s.calls(orderSubject))+1)
+		held := s.calls(orderSubject)
 		s.d.must(t, op{"op": "checkpoint"})
 		natstest.Eventually(t, "the connection is closed", func() bool { return len(s.connections()) == 0 })
 		if b := s.d.must(t, op{"op": "buffer", "name": p}); b.Buffered > 0 {
@@ -134,19 +135,20 @@ func restored(t *testing.T, d *driver) {
 		for _, q := range held {
 			s.answer(q, serve)
 		}
-		s.on(order, serve)
+		old := s.isGranted()
+		s.on(orderSubject, serve)
 		s.d.must(t, op{"op": "restore"})
 		r := s.do(take(p, 2, 500))
 		wantOK(t, "after restore", r)
 		for _, ids := range parseRanges(t, r.Ranges) {
 			if old(ids) {
-				t.Errorf("%v was granted before the checkpoint", ids)
+				t.Errorf("%v was granted before it was restored", ids)
 			}
 		}
 		wantOK(t, "a call after restore", s.do(next(c, "order")))
 		s.quiesce(p)
 	}
-	if n := len(s.inboxes(order)); n < 3 {
+	if n := len(s.inboxes(orderSubject)); n < 3 {
 		t.Errorf("%d inboxes after two checkpoints, want 3", n)
 	}
 
@@ -161,12 +163,12 @@ func restored(t *testing.T, d *driver) {
 func workerThreads(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	r := s.do(take(s.prefetch(c, "order", nil), 4, 1000))
 	if wantOK(t, "takes", r); countIDs(t, r) != 4000 {
 		t.Errorf("%d IDs, want 4000", countIDs(t, r))
 	}
-	if n := len(s.inboxes(order)); n != 4 {
+	if n := len(s.inboxes(orderSubject)); n != 4 {
 		t.Errorf("4 threads have %d inboxes, want 4", n)
 	}
 }

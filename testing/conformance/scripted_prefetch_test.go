@@ -26,22 +26,22 @@ var prefetchCases = []testCase{
 	{name: "19 take without waiting", needs: []string{"ready"}, run: takeNow},
 }
 
-const order = "ids.segment.order"
+const orderSubject = "ids.segment.order"
 
 // lazyPrefetch: a prefetcher that was only made has sent nothing. Its first
 // request is for one ID.
 func lazyPrefetch(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	p := s.prefetch(c, "order", nil)
 	s.fence(c)
 	s.pass(c)
-	if n := len(s.requests(order)); n > 0 {
+	if n := len(s.requests(orderSubject)); n > 0 {
 		t.Fatalf("%d requests before the first take", n)
 	}
 	r := s.do(take(p, 1, 1))
-	first := s.request(order, 1)
+	first := s.request(orderSubject, 1)
 	s.wantServed("the first take", r, first)
 	if first.body != "" {
 		t.Errorf("the first request has the body %q, want it empty, for one ID", first.body)
@@ -52,13 +52,13 @@ func lazyPrefetch(t *testing.T, d *driver) {
 func readyAsks(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	p := s.prefetch(c, "order", nil)
 	s.d.must(t, op{"op": "ready", "name": p, "n": 100, "timeout_ms": callTimeout})
 	if b := s.d.must(t, op{"op": "buffer", "name": p}); b.Buffered < 100 {
 		t.Errorf("%d IDs are buffered, want 100", b.Buffered)
 	}
-	if q := s.request(order, 1); q.n != 100 {
+	if q := s.request(orderSubject, 1); q.n != 100 {
 		t.Errorf("the first request is for %d IDs, want 100", q.n)
 	}
 	wantOK(t, "takes without waiting", s.do(take(p, 1, 100).with("mode", "now")))
@@ -154,7 +154,7 @@ func halvedBatch(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	var refused, last int64
-	s.follow(order, func(r *responder, q *request) {
+	s.follow(orderSubject, func(r *responder, q *request) {
 		if last = q.n; q.n > 100 {
 			refused++
 			refuse(400, "count is too large, allowed is a decimal from 1 to 100")(r, q)
@@ -179,7 +179,7 @@ func halvedBatch(t *testing.T, d *driver) {
 func millionIDs(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	each := int64(10_000)
 	if tier.IsAll() {
 		each = 125_000
@@ -188,7 +188,7 @@ func millionIDs(t *testing.T, d *driver) {
 	if wantOK(t, "takes", r); countIDs(t, r) != 8*each {
 		t.Errorf("%d IDs, want %d", countIDs(t, r), 8*each)
 	}
-	if n := len(s.calls(order)); n > 10_000 {
+	if n := len(s.calls(orderSubject)); n > 10_000 {
 		t.Errorf("%d requests, want at most 10000", n)
 	}
 }
@@ -206,7 +206,8 @@ func (s *scene) quiesce(p string) (buffered int64) {
 }
 
 // errorWhileWaiting: all callers that wait get an error that a retry cannot
-// cure. Then a single request asks whether the trouble is over.
+// cure. Then a single request finds out whether the trouble
+// is over.
 func errorWhileWaiting(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
@@ -265,18 +266,18 @@ func errorWhileBuffered(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	p, buffered := s.fill(c, "order")
-	s.on(order, refuse(404, "no such tag"))
+	s.on(orderSubject, refuse(404, "no such tag"))
 	r := s.do(take(p, 1, buffered))
 	if wantOK(t, "buffered IDs", r); countIDs(t, r) != buffered {
 		t.Errorf("%d IDs of %d buffered", countIDs(t, r), buffered)
 	}
 	wantKind(t, "the next", s.do(take(p, 1, 1)), "no_tag")
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	wantOK(t, "served again", s.do(take(p, 1, 1)))
 }
 
 // takeReasons: a take that reaches its deadline has the reason why requests were
-// not answered. It is never an error of later takes.
+// not answered. Neither that nor a take that is cancelled is seen by later takes.
 func takeReasons(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
@@ -286,6 +287,9 @@ func takeReasons(t *testing.T, d *driver) {
 		s.on(segment+reason, trouble)
 		names[reason] = s.prefetch(c, reason, nil)
 		takes[reason] = s.begin(take(names[reason], 1, 1).with("timeout_ms", shortTimeout))
+		cancelled := s.begin(take(names[reason], 1, 1))
+		s.d.must(t, op{"op": "cancel", "call": cancelled.id})
+		wantKind(t, reason+", cancelled", s.await(cancelled), "cancelled")
 	}
 	for reason, waiting := range takes {
 		wantTimeout(t, reason, s.await(waiting), reason)
@@ -299,7 +303,7 @@ func lastID(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	usedUp := false
-	s.follow(order, func(r *responder, q *request) {
+	s.follow(orderSubject, func(r *responder, q *request) {
 		switch {
 		case usedUp:
 			refuse(507, "used up")(r, q)
@@ -326,21 +330,21 @@ func lastID(t *testing.T, d *driver) {
 func closedPrefetch(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, silent)
+	s.on(orderSubject, silent)
 	p := s.prefetch(c, "order", nil)
 	waiting := s.begin(take(p, 20, 1))
-	s.waitCalls(order, 16)
+	s.waitCalls(orderSubject, 16)
 	s.d.must(t, op{"op": "close_prefetch", "name": p})
-	for _, q := range s.calls(order) {
+	for _, q := range s.calls(orderSubject) {
 		s.answer(q, serve)
 	}
 	wantErrors(t, "callers that wait", s.await(waiting), map[string]int64{"closed": 20})
 	s.fence(c)
-	before := len(s.requests(order))
+	before := len(s.requests(orderSubject))
 	wantKind(t, "after close", s.do(take(p, 1, 1)), "closed")
 	s.d.must(t, op{"op": "close_prefetch", "name": p})
 	s.pass(c)
-	if n := len(s.requests(order)) - before; n > 0 {
+	if n := len(s.requests(orderSubject)) - before; n > 0 {
 		t.Errorf("%d requests after close", n)
 	}
 
@@ -354,10 +358,10 @@ func closedPrefetch(t *testing.T, d *driver) {
 func closedUnderLoad(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	p := s.prefetch(c, "order", nil)
 	load := s.begin(take(p, 8, 1<<40))
-	s.waitCalls(order, 20)
+	s.waitCalls(orderSubject, 20)
 	var closing []*pending
 	for range 2 {
 		closing = append(closing, s.begin(op{"op": "close_prefetch", "name": p}))
@@ -366,10 +370,10 @@ func closedUnderLoad(t *testing.T, d *driver) {
 		wantOK(t, "close", s.await(closed))
 	}
 	s.fence(c)
-	before := len(s.requests(order))
+	before := len(s.requests(orderSubject))
 	wantErrors(t, "callers under load", s.await(load), map[string]int64{"closed": 8})
 	s.pass(c)
-	if n := len(s.requests(order)) - before; n > 0 {
+	if n := len(s.requests(orderSubject)) - before; n > 0 {
 		t.Errorf("%d requests after close", n)
 	}
 }
@@ -379,15 +383,15 @@ func closedUnderLoad(t *testing.T, d *driver) {
 func takeNow(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(order, serve)
+	s.on(orderSubject, serve)
 	p := s.prefetch(c, "order", nil)
 	now := take(p, 1, 1).with("mode", "now")
 	if r := s.do(now); r.kind() != "empty" || !r.err.Retryable {
 		t.Errorf("an empty buffer: %v; want the kind empty, retryable", r)
 	}
-	s.waitCalls(order, 1)
+	s.waitCalls(orderSubject, 1)
 	s.d.must(t, op{"op": "ready", "name": p, "n": 10, "timeout_ms": callTimeout})
 	wantOK(t, "after ready", s.do(take(p, 1, 10).with("mode", "now")))
-	s.on(order, silent)
+	s.on(orderSubject, silent)
 	wantTimeout(t, "ready in vain", s.do(op{"op": "ready", "name": p, "n": 100_000, "timeout_ms": shortTimeout}), "no_reply")
 }

@@ -297,16 +297,21 @@ final class DriverClients {
             if (cancelled) {
                 Thread.currentThread().interrupt();
             }
-            long[] ids = new long[Math.toIntExact(times)];
-            for (int i = 0; i < ids.length; i++) {
+            long[] ids = new long[1];
+            int got = 0;
+            IdworkerException error = null;
+            while (got < times && error == null) {
+                if (got == ids.length) {
+                    ids = Arrays.copyOf(ids, 2 * got);
+                }
                 try {
-                    ids[i] = call.getAsLong();
+                    ids[got] = call.getAsLong();
+                    got++;
                 } catch (IdworkerException e) {
-                    calls.add(Arrays.copyOf(ids, i), e);
-                    return;
+                    error = e;
                 }
             }
-            calls.add(ids, null);
+            calls.add(Arrays.copyOf(ids, got), error);
         };
         if (callers == 1) {
             caller.run();
