@@ -2,8 +2,8 @@ package io.github.idworker;
 
 import com.fasterxml.jackson.annotation.JsonProperty;
 import io.github.idworker.Driver.DriverException;
-import io.nats.client.impl.Headers;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -51,12 +51,9 @@ final class DriverOffline {
     }
 
     private static Object decode(Decode f) {
-        Headers headers = new Headers();
-        if (f.headers != null) {
-            f.headers.forEach(headers::add);
-        }
-        int status = f.status == null ? 0 : Integer.parseInt(f.status);
-        return DriverClients.Ranges.of(new IdBatch(Replies.decode(status, headers, f.body, Driver.count(f.n)).get()));
+        int status = f.status == null || f.status.isEmpty() ? 0 : Integer.parseInt(f.status);
+        Map<String, List<String>> headers = f.headers == null ? Map.of() : f.headers;
+        return DriverClients.Ranges.of(new IdBatch(Replies.decode(status, headers::get, f.body, Driver.count(f.n)).get()));
     }
 
     private static Body count(long n) {
@@ -67,7 +64,7 @@ final class DriverOffline {
     private static Targets targets(PaceSteps f) {
         long now = 0;
         long taken = 0;
-        Pace pace = new Pace(TimeUnit.MILLISECONDS.toNanos(f.runwayMs), f.limit, now);
+        Pace pace = Prefetcher.pace(new PrefetchOptions(Duration.ofMillis(f.runwayMs), f.limit, 1), now);
         List<Long> targets = new ArrayList<>();
         for (long[] step : f.steps) {
             now += TimeUnit.MILLISECONDS.toNanos(step[0]);
