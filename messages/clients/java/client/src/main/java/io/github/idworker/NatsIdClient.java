@@ -20,7 +20,7 @@ final class NatsIdClient implements IdClient {
         private final Environment environment;
         private final String prefix;
         private final Set<Prefetcher> sequences = ConcurrentHashMap.newKeySet();
-        private @Nullable Object checkpointHook; // the framework itself keeps no strong reference
+        private @Nullable Object checkpointHook; // a CheckpointHook, to which the framework has no strong reference
         private volatile boolean closed;
 
         Shared(Link link, Environment environment, String prefix) {
@@ -151,6 +151,11 @@ final class NatsIdClient implements IdClient {
         shared.sequences.forEach(Prefetcher::close);
         shared.link.close();
         shared.environment.timers().end();
+    }
+
+    /** The resource that a framework calls at checkpoints. */
+    CheckpointHook checkpointHook() {
+        return (CheckpointHook) shared.checkpointHook;
     }
 
     private String segment(String tag) {
