@@ -62,6 +62,9 @@ public final class Driver {
 
     /** The kind of an error; all that is none of the client's is the driver's. */
     static String kindOf(Throwable error) {
+        if (error instanceof DriverException driver) {
+            return driver.kind;
+        }
         return KINDS.entrySet().stream().filter(kind -> kind.getKey().isInstance(error)).map(Map.Entry::getValue)
                 .findFirst().orElse("driver");
     }
@@ -77,12 +80,19 @@ public final class Driver {
     /** The result of an operation that returns nothing. */
     static final Map<String, Object> NOTHING = Map.of();
 
-    /** The driver does not understand an operation. */
+    /** An error that is none of the client's: the driver does not understand an operation. */
     static final class DriverException extends RuntimeException {
         private static final long serialVersionUID = 1L;
 
+        private final String kind;
+
         DriverException(String message) {
+            this("driver", message);
+        }
+
+        DriverException(String kind, String message) {
             super(message);
+            this.kind = kind;
         }
     }
 

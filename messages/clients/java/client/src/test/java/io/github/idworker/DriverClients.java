@@ -169,7 +169,7 @@ final class DriverClients {
 
     private static Options.Builder options(Connect f, Options.Builder builder) {
         return builder.connectionName(f.client).dataPortType(Socket.class.getName())
-                .reconnectWait(RECONNECT).reconnectJitter(Duration.ZERO);
+                .reconnectWait(RECONNECT).reconnectJitter(Duration.ofMillis(1));
     }
 
     private IdClient client(String name) {

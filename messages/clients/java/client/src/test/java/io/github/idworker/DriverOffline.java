@@ -53,7 +53,11 @@ final class DriverOffline {
     private static Object decode(Decode f) {
         int status = f.status == null || f.status.isEmpty() ? 0 : Integer.parseInt(f.status);
         Map<String, List<String>> headers = f.headers == null ? Map.of() : f.headers;
-        return DriverClients.Ranges.of(new IdBatch(Replies.decode(status, headers::get, f.body, Driver.count(f.n)).get()));
+        Outcome reply = Replies.decode(status, headers::get, f.body, Driver.count(f.n));
+        if (reply.failure() == Failure.NO_RESPONDERS) {
+            throw new DriverException("no_responders", "no responders"); // a client never throws it
+        }
+        return DriverClients.Ranges.of(new IdBatch(reply.get()));
     }
 
     private static Body count(long n) {

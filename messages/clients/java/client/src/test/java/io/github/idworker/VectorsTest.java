@@ -5,13 +5,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import io.nats.client.impl.Headers;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.Test;
 
@@ -119,15 +121,13 @@ class VectorsTest {
     @Test
     void replies() throws IOException {
         for (JsonNode test : cases("replies")) {
-            Headers headers = new Headers();
+            Map<String, List<String>> headers = new HashMap<>();
             for (var header : test.path("headers").properties()) {
                 for (JsonNode value : header.getValue()) {
-                    // jnats itself refuses a value of other characters.
-                    String text = text(value);
-                    headers.add(header.getKey(), text.chars().allMatch(c -> c >= ' ' && c < 0x7f) ? text : "?");
+                    headers.computeIfAbsent(header.getKey(), name -> new ArrayList<>()).add(text(value));
                 }
             }
-            Outcome outcome = Replies.decode(test.path("status").asInt(0), headers, bytes(test.get("body")),
+            Outcome outcome = Replies.decode(test.path("status").asInt(0), headers::get, bytes(test.get("body")),
                     test.get("n").asLong());
             String why = test.get("why").asText();
             Failure failure = outcome.failure();
