@@ -36,7 +36,7 @@ final class FakeTransport implements Transport {
     /** Replies to a call with a body. */
     void reply(Call call, String body) {
         byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-        call.accept(inbox, Replies.decode(0, null, bytes, call.request.n()));
+        call.accept(inbox, Replies.decode(0, name -> null, bytes, call.request.n()));
     }
 
     Call last() {
