@@ -80,7 +80,7 @@ type scheduled struct {
 	client   *messages.Client
 	nc       *nats.Conn
 	requests chan *nats.Msg
-	lost     chan error // the client has found the connection lost
+	lost     chan struct{} // the client has found the connection lost
 
 	mu     sync.Mutex
 	down   bool
@@ -89,7 +89,7 @@ type scheduled struct {
 
 func startScheduled(t *testing.T, srv virtual) *scheduled {
 	t.Helper()
-	s := &scheduled{virtual: srv, requests: make(chan *nats.Msg, 1), lost: make(chan error, 1)}
+	s := &scheduled{virtual: srv, requests: make(chan *nats.Msg, 1), lost: make(chan struct{}, 1)}
 	if _, err := srv.Connect(t).Subscribe("ids.segment.order", func(request *nats.Msg) { s.requests <- request }); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func startScheduled(t *testing.T, srv virtual) *scheduled {
 	t.Cleanup(s.nc.Close)
 	s.client = messages.NewObserved(s.nc, func(err error) {
 		if errors.Is(err, nats.ErrDisconnected) {
-			s.lost <- err
+			s.lost <- struct{}{}
 		}
 	})
 	return s

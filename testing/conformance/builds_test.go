@@ -10,26 +10,22 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 )
 
 // buildDir holds the programs that the tests build.
 var buildDir string
 
-func TestMain(m *testing.M) { natstest.Main(builder{m}) }
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
-// builder runs the tests, and then removes what they have built.
-type builder struct{ *testing.M }
-
-func (b builder) Run() int {
+func buildAndRun(m *testing.M) int {
 	var err error
 	if buildDir, err = os.MkdirTemp("", "idworker-conformance-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(buildDir) }()
-	return b.M.Run()
+	return m.Run()
 }
 
 // idworker is the command.

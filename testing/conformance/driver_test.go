@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -81,8 +82,12 @@ type driver struct {
 	stderr logged
 	ended  chan struct{} // closed when stdout has ended
 
-	mu      sync.Mutex
+	// A driver may stop reading until its own lines are read, so writing has
+	// another lock.
+	writing sync.Mutex
 	in      io.WriteCloser
+
+	mu      sync.Mutex
 	last    int                 // the id of the latest operation
 	names   int                 // given by newName
 	waiting map[int]chan result // by id
@@ -147,17 +152,22 @@ func (d *driver) answer(line []byte) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&answer)
+	if err == nil && (answer.OK == nil) == (answer.Error == nil) {
+		err = errors.New("want ok or error")
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	done := d.waiting[answer.ID]
 	delete(d.waiting, answer.ID)
-	switch {
-	case err != nil:
+	if err == nil && done == nil {
+		err = errors.New("no operation has that id, or it was answered before")
+	}
+	if err != nil {
 		d.fault = fmt.Errorf("line %.200q: %w", line, err)
+		answer.Error = &failure{Kind: "driver", Text: d.fault.Error()}
+	}
+	switch {
 	case done == nil:
-		d.fault = fmt.Errorf("line %.200q: no operation has that id, or it was answered before", line)
-	case (answer.OK == nil) == (answer.Error == nil):
-		d.fault = fmt.Errorf("line %.200q: want ok or error", line)
 	case answer.Error != nil:
 		done <- result{err: answer.Error}
 	default:
@@ -168,19 +178,18 @@ func (d *driver) answer(line []byte) {
 // begin starts an operation.
 func (d *driver) begin(t testing.TB, o op) *pending {
 	t.Helper()
+	p := &pending{d: d, op: o, done: make(chan result, 1)}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.last++
-	p := &pending{d: d, id: d.last, op: o, done: make(chan result, 1)}
-	line := op{"id": p.id}
-	for name, value := range o {
-		line[name] = value
-	}
-	data, err := json.Marshal(line)
+	p.id = d.last
+	d.waiting[p.id] = p.done
+	d.mu.Unlock()
+	data, err := json.Marshal(o.with("id", p.id))
 	if err != nil {
 		t.Fatalf("%v: %v", o, err)
 	}
-	d.waiting[p.id] = p.done
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	if _, err := d.in.Write(append(data, '\n')); err != nil {
 		t.Fatalf("%v: the driver has ended: %v\n%s", o, err, d.stderr.String())
 	}

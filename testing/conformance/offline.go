@@ -1,6 +1,5 @@
-// # Without a server
-//
-// These operations need no client and no server.
+// Package conformance calls clients by these operations, too, which need no
+// server. A question mark means that a field may be absent.
 //
 //	decode {body, n}                           ranges
 //	decode_reply {status?, headers?, body, n}  ranges

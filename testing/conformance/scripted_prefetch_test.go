@@ -335,15 +335,16 @@ func closedPrefetch(t *testing.T, d *driver) {
 	waiting := s.begin(take(p, 20, 1))
 	s.waitCalls(orderSubject, 16)
 	s.d.must(t, op{"op": "close_prefetch", "name": p})
-	for _, q := range s.calls(orderSubject) {
-		s.answer(q, serve)
-	}
 	wantErrors(t, "callers that wait", s.await(waiting), map[string]int64{"closed": 20})
 	s.fence(c)
 	before := len(s.requests(orderSubject))
+	s.pass(c)
+	for _, q := range s.calls(orderSubject) {
+		s.answer(q, serve)
+	}
 	wantKind(t, "after close", s.do(take(p, 1, 1)), "closed")
 	s.d.must(t, op{"op": "close_prefetch", "name": p})
-	s.pass(c)
+	s.fence(c)
 	if n := len(s.requests(orderSubject)) - before; n > 0 {
 		t.Errorf("%d requests after close", n)
 	}
@@ -359,7 +360,7 @@ func closedUnderLoad(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	s.on(orderSubject, serve)
-	p := s.prefetch(c, "order", nil)
+	p := s.prefetch(c, "order", op{"limit": 100}) // a driver keeps all IDs
 	load := s.begin(take(p, 8, 1<<40))
 	s.waitCalls(orderSubject, 20)
 	var closing []*pending

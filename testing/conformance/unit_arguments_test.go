@@ -11,7 +11,7 @@ import (
 )
 
 var argumentCases = []testCase{
-	{name: "arguments: tags of vectors.json", run: func(t *testing.T, d *driver) {
+	{name: "02 tags of vectors.json", run: func(t *testing.T, d *driver) {
 		type tag struct {
 			Tag        vectors.Bytes
 			Error, Why string
@@ -21,7 +21,7 @@ var argumentCases = []testCase{
 			return op{"op": "tag", "tag": string(c.Tag)}, expected{why: c.Why, kind: c.Error}
 		})
 	}},
-	{name: "arguments: prefixes of vectors.json", run: func(t *testing.T, d *driver) {
+	{name: "02 prefixes of vectors.json", run: func(t *testing.T, d *driver) {
 		type prefix struct {
 			Prefix     vectors.Bytes
 			Error, Why string
@@ -31,7 +31,7 @@ var argumentCases = []testCase{
 			return op{"op": "prefix", "prefix": string(c.Prefix)}, expected{why: c.Why, kind: c.Error}
 		})
 	}},
-	{name: "arguments: counts of vectors.json", run: func(t *testing.T, d *driver) {
+	{name: "02 counts of vectors.json", run: func(t *testing.T, d *driver) {
 		type count struct {
 			N          string
 			Body       vectors.Bytes
@@ -41,8 +41,8 @@ var argumentCases = []testCase{
 			return op{"op": "count", "n": c.N}, expected{why: c.Why, n: c.N, kind: c.Error, body: c.Body}
 		})
 	}},
-	{name: "arguments: opaque IDs and numbers of vectors.json", run: sealsAndNumbers},
-	{name: "driver: unknown operations, fields and names are errors of the driver", run: func(t *testing.T, d *driver) {
+	{name: "02 opaque IDs and numbers of vectors.json", run: sealsAndNumbers},
+	{name: "02 what a driver does not know", run: func(t *testing.T, d *driver) {
 		for _, o := range []op{
 			{"op": "nothing"},
 			{"op": "hello", "client": "a"},

@@ -6,19 +6,19 @@ import (
 )
 
 var clockCases = []testCase{
-	{name: "schedule: tries and waits after silence", run: waits(
+	{name: "02 waits after silence", run: waits(
 		[]string{"silent", "silent", "silent", "silent", "silent", "silent", "silent", "ids"},
 		50, 50, 100, 200, 250, 250, 250)},
-	{name: "schedule: tries and waits after refusals", run: waits(
+	{name: "02 waits after refusals", run: waits(
 		[]string{"unavailable", "busy", "no_responders", "unavailable", "busy", "no_responders", "unavailable", "busy", "ids"},
 		50, 50, 100, 200, 400, 800, 1000, 1000)},
-	{name: "schedule: silence and refusals in turn", run: waits(
+	{name: "02 waits after both in turn", run: waits(
 		[]string{"silent", "unavailable", "silent", "no_responders", "ids"},
 		50, 50, 100, 200)},
-	{name: "schedule: waits do not grow while the connection is lost", run: waits(
+	{name: "02 waits while the connection is lost", run: waits(
 		[]string{"disconnected", "disconnected", "disconnected", "unavailable", "unavailable", "disconnected", "disconnected", "unavailable", "ids"},
 		50, 50, 50, 50, 100, 200, 200, 200)},
-	{name: "pace: a prefetcher's target follows the rate", run: targets},
+	{name: "02 the pace of a prefetcher", run: targets},
 }
 
 // waits returns a case: a call that meets events waits at least half as long as
