@@ -10,11 +10,11 @@ import org.hibernate.annotations.IdGeneratorType;
  * The identifier gets an ID from idworker when the entity is persisted, before
  * its insert: inserts stay in JDBC batches.
  *
- * {@snippet :
+ * <pre>{@code
  * @Id
  * @IdworkerId("order")
  * private Long id;
- * }
+ * }</pre>
  *
  * <p>The attribute is a {@code long} or {@link Long}, either the whole identifier
  * or a part of a composite one. Exactly one of tag and {@link #snowflake} is

@@ -31,7 +31,7 @@ import org.jspecify.annotations.Nullable;
 public final class IdworkerIdGenerator implements BeforeExecutionGenerator, AnnotationBasedGenerator<IdworkerId> {
     private static final long serialVersionUID = 1L;
 
-    private String description = "@IdworkerId";
+    private transient String description = "@IdworkerId";
     private transient LongSupplier ids;
 
     /** Called by Hibernate, or by the container of beans that it asks, which then initializes the generator. */
