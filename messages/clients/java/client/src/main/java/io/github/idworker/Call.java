@@ -1,5 +1,6 @@
 package io.github.idworker;
 
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
@@ -41,7 +42,14 @@ final class Call {
      * @param prefetched the IDs are for later
      * @param hasty a transient failure ends the call, silence does not
      */
-    record Request(String subject, long n, boolean prefetched, boolean hasty) {}
+    record Request(String subject, long n, boolean prefetched, boolean hasty) {
+        private static final byte[] ONE = {};
+
+        /** The body of the message. */
+        byte[] body() {
+            return n == 1 ? ONE : Long.toString(n).getBytes(StandardCharsets.US_ASCII);
+        }
+    }
 
     final Request request;
 
@@ -154,7 +162,7 @@ final class Call {
     }
 
     /** Waits for the outcome. An interrupt cancels the call, and stays set. */
-    Outcome await() {
+    Outcome join() {
         waiter = Thread.currentThread();
         while (outcome == null) {
             if (Thread.currentThread().isInterrupted()) {

@@ -172,7 +172,7 @@ public final class IdClientOptions {
             }
             return change.apply(builder).build();
         } catch (IllegalArgumentException | IllegalStateException e) {
-            throw new BadConfigException("bad options of the connection: " + e.getMessage());
+            throw new BadConfigException("bad options of the connection: " + withoutLogin(String.valueOf(e.getMessage())));
         }
     }
 
@@ -181,7 +181,8 @@ public final class IdClientOptions {
                 + ": " + why;
     }
 
-    private static String withoutLogin(String url) {
-        return url.replaceFirst("^([a-z]+://)?[^/]*@", "$1");
+    /** Returns a text without the user and the password of a URL in it. */
+    private static String withoutLogin(String text) {
+        return text.contains("://") ? text.replaceAll("://[^/]*@", "://") : text.replaceAll("^[^/]*@", "");
     }
 }

@@ -5,10 +5,10 @@ import io.nats.client.ConnectionListener;
 import io.nats.client.Dispatcher;
 import io.nats.client.Message;
 import io.nats.client.impl.Headers;
-import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
@@ -151,8 +151,8 @@ final class Link implements Transport {
     @Override
     public void renewInbox() {
         Inbox open = inbox;
-        if (open != null && open.refusals.poll()) {
-            open.subscribeAgain();
+        if (open != null) {
+            open.renew();
         }
     }
 
@@ -210,20 +210,27 @@ final class Link implements Transport {
         }
     }
 
-    /** Ends all calls, and closes an own connection. */
+    /** Ends all calls, and closes an own connection. Idempotent. */
     void close() {
+        Inbox dropped;
+        Connection closed;
+        Thread ended;
         lock.lock();
         try {
             state = State.CLOSED;
+            dropped = inbox;
+            inbox = null;
+            closed = connection;
+            ended = connecting;
+            connecting = null;
         } finally {
             lock.unlock();
         }
         calls.values().forEach(call -> call.fail(Failure.CLIENT_CLOSED));
-        end(inbox, connection, connecting);
-        inbox = null;
-        connecting = null;
+        end(dropped, closed, ended);
     }
 
+    /** Ends what the link no longer has, also if the thread is interrupted. */
     private void end(@Nullable Inbox dropped, @Nullable Connection closed, @Nullable Thread ended) {
         if (dropped != null) {
             dropped.close();
@@ -245,7 +252,7 @@ final class Link implements Transport {
         }
     }
 
-    /** Connects in a thread of its own, until it succeeds or nobody wants it. The caller holds the lock. */
+    /** Connects in a thread of its own, until it succeeds or is no longer wanted. The caller holds the lock. */
     private void startConnecting() {
         if (connecting == null) {
             connecting = new Thread(this::connect, "idworker-connect");
@@ -256,33 +263,44 @@ final class Link implements Transport {
 
     private void connect() {
         try {
-            while (!connectOnce()) {
-                Thread.sleep(RECONNECT_PAUSE_MILLIS);
+            while (isWanted()) {
+                try {
+                    keep(connector.connect());
+                } catch (ConnectFailedException e) {
+                    Thread.sleep(RECONNECT_PAUSE_MILLIS);
+                }
             }
         } catch (InterruptedException e) {
-            // suspended or closed
+            // no longer wanted
         }
     }
 
-    private boolean connectOnce() throws InterruptedException {
-        Connection made;
-        try {
-            made = connector.connect();
-        } catch (ConnectFailedException e) {
-            return false;
-        }
+    private boolean isWanted() {
         lock.lock();
         try {
-            if (connecting == Thread.currentThread()) {
-                connecting = null;
+            return connecting == Thread.currentThread();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Keeps a new connection, or closes it if it is no longer wanted. */
+    private void keep(Connection made) throws InterruptedException {
+        boolean wanted;
+        lock.lock();
+        try {
+            wanted = connecting == Thread.currentThread();
+            if (wanted) {
                 connection = made;
-                return true;
+                connecting = null;
             }
         } finally {
             lock.unlock();
         }
-        made.close();
-        return true;
+        if (!wanted) {
+            Thread.interrupted(); // or the connection would stay open
+            made.close();
+        }
     }
 
     /** The subscription, and the subjects below it. */
@@ -291,18 +309,19 @@ final class Link implements Transport {
         private static final String ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         private static final int RANDOM_CHARACTERS = 22;
         private static final Headers PREFETCHED = new Headers().add("Ids-Prefetch", "1");
-        private static final byte[] ONE = {};
 
         private final Connection connection;
         private final Refusals refusals;
         private final String base;
         private final String pattern;
         private final Dispatcher dispatcher;
+        private final AtomicLong errors; // of the connection before it subscribed
 
         /** @throws IllegalStateException if the connection ends */
         Inbox(Connection connection) {
             this.connection = connection;
             refusals = Refusals.of(connection);
+            errors = new AtomicLong(refusals.errors());
             StringBuilder name = new StringBuilder(connection.getOptions().getInboxPrefix());
             for (int i = 0; i < RANDOM_CHARACTERS; i++) {
                 name.append(ALPHABET.charAt(RANDOM.nextInt(ALPHABET.length())));
@@ -326,10 +345,10 @@ final class Link implements Transport {
                 return inbox == this ? ended(connection) : Failure.DISCONNECTED;
             }
             Call.Request request = call.request;
-            byte[] body = request.n() == 1 ? ONE : Long.toString(request.n()).getBytes(StandardCharsets.US_ASCII);
+            Headers headers = request.prefetched() ? PREFETCHED : null;
             call.setInbox(this);
             try {
-                connection.publish(request.subject(), base + call.token, request.prefetched() ? PREFETCHED : null, body);
+                connection.publish(request.subject(), base + call.token, headers, request.body());
                 return null;
             } catch (IllegalStateException e) {
                 return Failure.DISCONNECTED; // it was lost or closed just now, or its buffer is full
@@ -343,10 +362,14 @@ final class Link implements Transport {
             }
         }
 
-        void subscribeAgain() {
+        /** Subscribes again if the connection had an error since: it may have hidden the refusal of this inbox. */
+        void renew() {
+            long now = refusals.errors();
+            if (errors.getAndSet(now) == now) {
+                return;
+            }
             try {
-                dispatcher.unsubscribe(pattern);
-                dispatcher.subscribe(pattern);
+                dispatcher.unsubscribe(pattern).subscribe(pattern);
             } catch (IllegalStateException e) {
                 // the connection ends, which the next request finds out
             }

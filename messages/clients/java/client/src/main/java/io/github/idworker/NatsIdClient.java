@@ -20,7 +20,8 @@ final class NatsIdClient implements IdClient {
         private final Environment environment;
         private final String prefix;
         private final Set<Prefetcher> sequences = ConcurrentHashMap.newKeySet();
-        private @Nullable Object checkpointHook;
+        private @Nullable Object checkpointHook; // a CheckpointHook, to which the framework has no strong reference
+        private volatile boolean closed;
 
         Shared(Link link, Environment environment, String prefix) {
             this.link = link;
@@ -122,6 +123,9 @@ final class NatsIdClient implements IdClient {
                 (n, whenDone) -> call(new Call.Request(subject, n, true, snowflake && n > 1), Call.ENDLESS, whenDone),
                 timeout, shared.sequences::remove);
         shared.sequences.add(made);
+        if (shared.closed) {
+            made.close();
+        }
         return made;
     }
 
@@ -143,9 +147,15 @@ final class NatsIdClient implements IdClient {
 
     @Override
     public void close() {
+        shared.closed = true;
         shared.sequences.forEach(Prefetcher::close);
         shared.link.close();
         shared.environment.timers().end();
+    }
+
+    /** The resource that a framework calls at checkpoints. */
+    CheckpointHook checkpointHook() {
+        return (CheckpointHook) shared.checkpointHook;
     }
 
     private String segment(String tag) {
@@ -165,7 +175,7 @@ final class NatsIdClient implements IdClient {
         } else {
             call.start();
         }
-        return call.await().get();
+        return call.join().get();
     }
 
     /** As request. Futures end in their default executor: what follows them may block, and must not stop replies. */
@@ -201,7 +211,7 @@ final class NatsIdClient implements IdClient {
         return new Call(request, shared.link, shared.environment, timeout, whenDone);
     }
 
-    private static void checkCount(long n) {
+    static void checkCount(long n) {
         if (n < 1) {
             throw new BadCountException("bad count: " + n + ", allowed is 1 or more");
         }
@@ -211,9 +221,12 @@ final class NatsIdClient implements IdClient {
         return ranges.get(0).first();
     }
 
-    /** Returns a duration in nanoseconds; 146 years stand for more. */
+    /** Returns a duration in nanoseconds, from 0 to 146 years. */
     static long nanos(Duration duration) {
         long most = Long.MAX_VALUE / 2;
+        if (duration.isNegative()) {
+            return 0;
+        }
         return duration.getSeconds() >= TimeUnit.NANOSECONDS.toSeconds(most) ? most : duration.toNanos();
     }
 }

@@ -80,10 +80,14 @@ final class Prefetcher implements IdSequence {
         this.source = source;
         this.timeout = timeout;
         this.whenClosed = whenClosed;
-        Duration runway = options.runway().compareTo(LONGEST_RUNWAY) < 0 ? options.runway() : LONGEST_RUNWAY;
-        pace = new Pace(runway.toNanos(), options.limit(), environment.timers().now());
+        pace = pace(options, environment.timers().now());
         maxBatch = options.maxBatch();
         batch = options.maxBatch();
+    }
+
+    static Pace pace(PrefetchOptions options, long now) {
+        Duration runway = options.runway().compareTo(LONGEST_RUNWAY) < 0 ? options.runway() : LONGEST_RUNWAY;
+        return new Pace(runway.toNanos(), options.limit(), now);
     }
 
     @Override

@@ -31,7 +31,7 @@ final class Refusals implements ErrorListener {
         }
     };
     private final @Nullable Connection polled; // null if it reports to this listener
-    private long errors; // of the polled connection
+    private long read; // errors of the polled connection
     private @Nullable Exception lastException;
 
     /** Returns the listener of a connection that is yet to be made. */
@@ -41,7 +41,7 @@ final class Refusals implements ErrorListener {
 
     private Refusals(Connection polled) {
         this.polled = polled;
-        errors = polled.getStatistics().getErrs();
+        read = errors();
     }
 
     /** Returns the refusals of a connection. */
@@ -78,21 +78,21 @@ final class Refusals implements ErrorListener {
         return refusal == null ? null : failure(refusal);
     }
 
-    /**
-     * Reads the connection's latest error, so that it counts as older than what
-     * follows. Returns whether a refusal may have been missed before it: the
-     * connection keeps one error.
-     */
-    synchronized boolean poll() {
-        if (polled == null || polled.getStatistics().getErrs() == errors) {
-            return false;
+    /** The number of errors of a connection whose refusals may be missed; of another one always 0. */
+    long errors() {
+        return polled == null ? 0 : polled.getStatistics().getErrs();
+    }
+
+    /** Reads the connection's latest error, so that it counts as older than what follows. */
+    synchronized void poll() {
+        if (polled == null || errors() == read) {
+            return;
         }
-        errors = polled.getStatistics().getErrs();
+        read = errors();
         String text = polled.getLastError();
         if (text != null) {
             record(text);
         }
-        return true;
     }
 
     private void record(String text) {

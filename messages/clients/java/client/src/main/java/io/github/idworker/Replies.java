@@ -6,6 +6,7 @@ import io.nats.client.impl.Headers;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /** Reads replies, as docs/protocol.md describes them. Anything else is rejected as a whole. */
@@ -34,31 +35,33 @@ public final class Replies {
     /** Reads a reply. jnats drops the body of a message with a status; only the server sends such messages. */
     static Outcome decode(Message reply, long n) {
         int status = reply.isStatusMessage() ? reply.getStatus().getCode() : 0;
-        return decode(status, reply.getHeaders(), reply.getData(), n);
+        Headers headers = reply.getHeaders();
+        return decode(status, headers == null ? name -> null : headers::get, reply.getData(), n);
     }
 
     /**
      * Reads a reply.
      *
      * @param status that of the line NATS/1.0, 0 if it has none
+     * @param headers returns the values of a header, null if there is none of that name
      */
-    static Outcome decode(int status, @Nullable Headers headers, byte[] body, long n) {
+    static Outcome decode(int status, Function<String, @Nullable List<String>> headers, byte[] body, long n) {
         if (status == NO_RESPONDERS && body.length == 0) {
             return Outcome.of(Failure.NO_RESPONDERS);
         }
-        if (headers == null || !headers.containsKey(CODE_HEADER)) {
+        List<String> codes = headers.apply(CODE_HEADER);
+        if (codes == null) {
             return decodeBody(body, n);
         }
-        String code = first(headers, CODE_HEADER);
+        String code = first(codes);
         if (!isCode(code)) {
             return bad("error code " + Quote.of(code, MOST_QUOTED) + ", allowed is three digits");
         }
-        return Outcome.of(Failure.reply(Integer.parseInt(code), first(headers, TEXT_HEADER)));
+        return Outcome.of(Failure.reply(Integer.parseInt(code), first(headers.apply(TEXT_HEADER))));
     }
 
-    private static String first(Headers headers, String name) {
-        String value = headers.getFirst(name);
-        return value == null ? "" : value;
+    private static String first(@Nullable List<String> values) {
+        return values == null || values.isEmpty() ? "" : values.get(0);
     }
 
     private static boolean isCode(String text) {
