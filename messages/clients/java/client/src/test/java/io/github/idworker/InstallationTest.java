@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.idworker.testkit.Installation;
 import io.nats.client.Connection;
 import io.nats.client.Nats;
+import io.nats.client.Options;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -32,15 +33,13 @@ import java.util.stream.LongStream;
 import org.crac.Core;
 import org.crac.Resource;
 import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** The client against the real binary. */
 class InstallationTest {
     private static Installation installation;
-    private IdClient client;
+    private static IdClient client;
 
     @BeforeAll
     static void start() {
@@ -48,22 +47,27 @@ class InstallationTest {
         installation.createTag("order");
         installation.createTag("strict", "--order", "strict");
         installation.createTag("last", "--step", "1", "--first", "9223372036854775806");
+        client = IdClient.connect(options());
     }
 
     @AfterAll
     static void end() {
+        client.close();
         installation.close();
     }
 
-    @BeforeEach
-    void connect() {
-        client = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withTimeout(Installation.PATIENCE));
+    /** Options of calls and connecting that only a hang ends. */
+    private static IdClientOptions options() {
+        return IdClientOptions.DEFAULTS.withServers(installation.url()).withTimeout(Installation.PATIENCE)
+                .withNats(InstallationTest::patient);
     }
 
-    @AfterEach
-    void close() {
-        client.close();
+    private static Options.Builder patient(Options.Builder nats) {
+        return nats.connectionTimeout(Installation.PATIENCE);
+    }
+
+    private static Connection connection() throws Exception {
+        return Nats.connect(patient(Options.builder().server(installation.url())).build());
     }
 
     private static void wantMessage(String message, IdworkerException error) {
@@ -183,8 +187,7 @@ class InstallationTest {
             Thread refuses = new Thread(() -> refuseLogin(server));
             refuses.start();
             IdworkerException error = assertThrows(ConnectFailedException.class, () -> IdClient.connect(
-                    IdClientOptions.DEFAULTS.withServers("nats://127.0.0.1:" + server.getLocalPort())
-                            .withUser("caller", "wrong")));
+                    options().withServers("nats://127.0.0.1:" + server.getLocalPort()).withUser("caller", "wrong")));
             assertTrue(error.getMessage().startsWith("connect to nats://127.0.0.1:" + server.getLocalPort()
                     + ": the server refuses the login: "), error.getMessage());
             assertFalse(error.getMessage().contains("wrong"), error.getMessage());
@@ -206,8 +209,7 @@ class InstallationTest {
 
     @Test
     void aWrongPrefixFindsNoWorkers() {
-        try (IdClient other = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withPrefix("other").withTimeout(Duration.ofMillis(200)))) {
+        try (IdClient other = IdClient.connect(options().withPrefix("other").withTimeout(Duration.ofMillis(200)))) {
             IdworkerException error = assertThrows(CallTimeoutException.class, () -> other.next("order"));
             assertEquals(Reason.NO_RESPONDERS, error.reason());
         }
@@ -215,7 +217,7 @@ class InstallationTest {
 
     @Test
     void aClosedClientEndsEverything() throws Exception {
-        Connection connection = Nats.connect(installation.url());
+        Connection connection = connection();
         IdClient borrows = IdClient.of(connection, IdClientOptions.DEFAULTS.withPrefix("other"));
         IdSequence ids = borrows.prefetch("order");
         CompletableFuture<Long> waits = borrows.nextAsync("order");
@@ -236,8 +238,7 @@ class InstallationTest {
 
     @Test
     void aCancelledFutureEndsItsCall() {
-        try (IdClient other = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withPrefix("other"))) {
+        try (IdClient other = IdClient.connect(options().withPrefix("other"))) {
             CompletableFuture<Long> waits = other.nextAsync("order");
             waits.cancel(false);
             assertTrue(waits.isCancelled());
@@ -247,9 +248,8 @@ class InstallationTest {
     @Test
     void aCheckpointDropsTheBufferAndTheConnectionAndTheCopyAsksAnew() throws Exception {
         List<Connection> connections = new ArrayList<>();
-        NatsIdClient copied = NatsIdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withTimeout(Installation.PATIENCE)
-                .withNats(nats -> nats.connectionListener((connection, event) -> {
+        NatsIdClient copied = NatsIdClient.connect(options().withNats(nats -> patient(nats)
+                .connectionListener((connection, event) -> {
                     synchronized (connections) {
                         connections.add(connection);
                     }
@@ -281,7 +281,7 @@ class InstallationTest {
 
     @Test
     void aCheckpointIsRefusedWhileTheCallersConnectionIsOpen() throws Exception {
-        Connection connection = Nats.connect(installation.url());
+        Connection connection = connection();
         try (IdClient borrows = IdClient.of(connection)) {
             long one = borrows.next("order");
             assertThrows(IllegalStateException.class, borrows::suspend);
