@@ -267,7 +267,11 @@ final class Call {
             if (outcome != null) {
                 return;
             }
-            transition.run();
+            try {
+                transition.run();
+            } catch (RuntimeException | Error e) { // or nothing would end the call
+                end(Failure.broken(e));
+            }
             ended = outcome;
         } finally {
             lock.unlock();

@@ -1,6 +1,6 @@
 package io.github.idworker;
 
-/** The connection is closed, or draining. */
+/** The connection is closed, or draining, or jnats cannot send the request on it. */
 public class ConnectionEndedException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 

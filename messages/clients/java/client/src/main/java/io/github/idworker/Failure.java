@@ -47,6 +47,11 @@ record Failure(Kind kind, String text, int code, @Nullable String subject, long 
         return new Failure(kind, "%s (%03d)".formatted(text, code), code, null, 0, null);
     }
 
+    /** Returns the failure of a call for which jnats or Java threw what no retry cures. */
+    static Failure broken(Throwable why) {
+        return of(Kind.CONNECTION, "cannot be sent: " + why);
+    }
+
     /** Returns the failure of a call whose time is over. */
     static Failure timeout(Failure why, long tries) {
         String text = why.text + " (deadline exceeded after " + tries + (tries == 1 ? " try)" : " tries)");

@@ -147,6 +147,17 @@ class CallTest {
     }
 
     @Test
+    void whatJnatsThrowsEndsTheCall() {
+        nats.script = call -> {
+            throw new IllegalArgumentException("headers are not supported");
+        };
+        start(5000);
+        assertInstanceOf(ConnectionEndedException.class, failure());
+        assertEquals("request ids.segment.order: cannot be sent: "
+                + "java.lang.IllegalArgumentException: headers are not supported", failure().getMessage());
+    }
+
+    @Test
     void anInterruptEndsAWaitAndIsKept() {
         Call call = start(5000);
         Thread.currentThread().interrupt();
