@@ -186,6 +186,8 @@ public final class IdClientOptions {
                     .maxReconnects(-1)
                     .reconnectWait(RECONNECT_PAUSE)
                     .reconnectJitter(RECONNECT_PAUSE)
+                    // While a server reads nothing, requests must not block the timers of the others.
+                    .discardMessagesWhenOutgoingQueueFull()
                     .errorListener(refusals);
             if (user != null && password != null) {
                 builder.userInfo(user.toCharArray(), password.toCharArray());
