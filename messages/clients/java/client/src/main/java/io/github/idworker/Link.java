@@ -5,6 +5,8 @@ import io.nats.client.ConnectionListener;
 import io.nats.client.Dispatcher;
 import io.nats.client.Message;
 import io.nats.client.impl.Headers;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.security.SecureRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
@@ -23,6 +25,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class Link implements Transport {
     private static final long RECONNECT_PAUSE_MILLIS = 250;
+    private static final Logger LOGGER = System.getLogger("io.github.idworker");
 
     /** Makes the client's own connection. */
     interface Connector {
@@ -91,7 +94,7 @@ final class Link implements Transport {
         if (inbox != null) {
             return null;
         }
-        if (connection == null) {
+        if (connection == null || isGivenUp(connection)) {
             startConnecting();
             return Failure.DISCONNECTED;
         }
@@ -108,18 +111,23 @@ final class Link implements Transport {
     }
 
     /** Returns why nothing can be sent now. What is sent while the connection is lost would be answered too late. */
-    private static @Nullable Failure check(Connection connection) {
+    private @Nullable Failure check(Connection connection) {
         return switch (connection.getStatus()) {
             case CONNECTED -> null;
-            case CLOSED -> Failure.CONNECTION_CLOSED;
+            case CLOSED -> connector == null ? Failure.CONNECTION_CLOSED : Failure.DISCONNECTED; // see isGivenUp
             default -> Failure.DISCONNECTED;
         };
     }
 
+    /** Whether jnats closed an own connection, as it does when two logins in a row are refused. */
+    private boolean isGivenUp(Connection connection) {
+        return connector != null && connection.getStatus() == Connection.Status.CLOSED;
+    }
+
     /** Returns the failure of a connection that refuses a subscription. */
-    private static Failure ended(Connection connection) {
-        return connection.getStatus() == Connection.Status.CLOSED
-                ? Failure.CONNECTION_CLOSED : Failure.CONNECTION_DRAINING;
+    private Failure ended(Connection connection) {
+        Failure problem = check(connection);
+        return problem == null ? Failure.CONNECTION_DRAINING : problem;
     }
 
     @Override
@@ -136,16 +144,16 @@ final class Link implements Transport {
         return open.refusals.ofPublish(call.request.subject(), call.began());
     }
 
-    private void drop(Inbox refused) {
+    private void drop(Inbox dropped) {
         lock.lock();
         try {
-            if (inbox == refused) {
+            if (inbox == dropped) {
                 inbox = null;
             }
         } finally {
             lock.unlock();
         }
-        refused.close();
+        dropped.close();
     }
 
     @Override
@@ -255,18 +263,24 @@ final class Link implements Transport {
     /** Connects in a thread of its own, until it succeeds or is no longer wanted. The caller holds the lock. */
     private void startConnecting() {
         if (connecting == null) {
-            connecting = new Thread(this::connect, "idworker-connect");
-            connecting.setDaemon(true);
-            connecting.start();
+            Thread thread = new Thread(this::connect, "idworker-connect");
+            thread.setDaemon(true);
+            thread.start();
+            connecting = thread; // not one that did not start
         }
     }
 
     private void connect() {
+        boolean told = false;
         try {
             while (isWanted()) {
                 try {
                     keep(connector.connect());
-                } catch (ConnectFailedException e) {
+                } catch (RuntimeException e) { // also a bad option: a file may be missing for a while
+                    if (!told) {
+                        LOGGER.log(Level.WARNING, "no connection yet, trying on: {0}", e.getMessage());
+                        told = true;
+                    }
                     Thread.sleep(RECONNECT_PAUSE_MILLIS);
                 }
             }
@@ -335,6 +349,9 @@ final class Link implements Transport {
 
         @Nullable Failure send(Call call) {
             Failure problem = check(connection);
+            if (isGivenUp(connection)) {
+                drop(this); // the next try connects
+            }
             if (problem != null) {
                 return inbox == this ? problem : Failure.DISCONNECTED;
             }
@@ -382,7 +399,7 @@ final class Link implements Transport {
 
         @Override
         public void connectionEvent(Connection changed, Events event, Long time, String uri) {
-            if (event == Events.CLOSED && inbox == this) {
+            if (event == Events.CLOSED && inbox == this && connector == null) {
                 calls.values().forEach(call -> call.fail(Failure.CONNECTION_CLOSED));
             }
         }

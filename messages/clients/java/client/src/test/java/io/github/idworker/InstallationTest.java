@@ -21,12 +21,15 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
 import org.crac.Core;
 import org.crac.Resource;
@@ -280,6 +283,24 @@ class InstallationTest {
             }
         } finally {
             copied.close();
+        }
+    }
+
+    @Test
+    void anOwnConnectionThatEndsIsMadeAgainThoughThatFailsAtFirst() throws Exception {
+        BlockingQueue<Connection> made = new LinkedBlockingQueue<>();
+        AtomicInteger attempts = new AtomicInteger();
+        try (IdClient owns = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
+                .withTimeout(Installation.PATIENCE).withNats(nats -> {
+                    if (attempts.incrementAndGet() == 2) {
+                        throw new IllegalArgumentException("no such key store");
+                    }
+                    return nats.connectionListener((connection, event) -> made.add(connection));
+                }))) {
+            long one = owns.next("order");
+            made.take().close(); // as jnats does when two logins in a row are refused
+            assertTrue(owns.next("order") > one);
+            assertEquals(3, attempts.get());
         }
     }
 
