@@ -10,6 +10,7 @@ import java.lang.System.Logger.Level;
 import java.security.SecureRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
@@ -65,8 +66,20 @@ final class Link implements Transport {
         calls.remove(call.token);
     }
 
+    /** Sends, also in a thread that is interrupted, in which jnats would drop what it sends and say nothing. */
     @Override
     public @Nullable Failure send(Call call) {
+        boolean interrupted = Thread.interrupted();
+        try {
+            return openAndSend(call);
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private @Nullable Failure openAndSend(Call call) {
         Inbox open = inbox;
         if (open == null) {
             lock.lock();
@@ -277,7 +290,7 @@ final class Link implements Transport {
                 try {
                     keep(connector.connect());
                 } catch (RuntimeException e) { // also a bad option: a file may be missing for a while
-                    if (!told) {
+                    if (!told && isWanted()) {
                         LOGGER.log(Level.WARNING, "no connection yet, trying on: {0}", e.getMessage());
                         told = true;
                     }
@@ -322,6 +335,7 @@ final class Link implements Transport {
         private static final SecureRandom RANDOM = new SecureRandom();
         private static final String ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         private static final int RANDOM_CHARACTERS = 22;
+        private static final long HEARING = TimeUnit.MILLISECONDS.toNanos(500);
         private static final Headers PREFETCHED = new Headers().add("Ids-Prefetch", "1");
 
         private final Connection connection;
@@ -330,6 +344,8 @@ final class Link implements Transport {
         private final String pattern;
         private final Dispatcher dispatcher;
         private final AtomicLong errors; // of the connection before it subscribed
+        private volatile boolean heard = true; // a reply arrived since the latest look
+        private long looked = System.nanoTime();
 
         /** @throws IllegalStateException if the connection ends */
         Inbox(Connection connection) {
@@ -373,16 +389,21 @@ final class Link implements Transport {
         }
 
         private void deliver(Message reply) {
+            heard = true;
             Call call = calls.get(reply.getSubject().substring(base.length()));
             if (call != null) {
                 call.accept(this, Replies.decode(reply, call.request.n()));
             }
         }
 
-        /** Subscribes again if the connection had an error since: it may have hidden the refusal of this inbox. */
+        /**
+         * Subscribes again if the connection had an error since, which may have hidden
+         * the refusal of this inbox; or if no call heard anything for a while, since
+         * jnats drops a subscription if its thread is interrupted meanwhile.
+         */
         void renew() {
             long now = refusals.errors();
-            if (errors.getAndSet(now) == now) {
+            if (errors.getAndSet(now) == now && !isDeaf()) {
                 return;
             }
             try {
@@ -390,6 +411,18 @@ final class Link implements Transport {
             } catch (IllegalStateException e) {
                 // the connection ends, which the next request finds out
             }
+        }
+
+        /** Whether nothing arrived between two looks, which are at least {@link #HEARING} apart. */
+        private synchronized boolean isDeaf() {
+            long now = System.nanoTime();
+            if (now - looked < HEARING) {
+                return false;
+            }
+            boolean deaf = !heard;
+            looked = now;
+            heard = false;
+            return deaf;
         }
 
         /** The older form, which jnats no longer calls. */

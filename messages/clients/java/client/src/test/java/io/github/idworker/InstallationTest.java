@@ -244,6 +244,14 @@ class InstallationTest {
     }
 
     @Test
+    void aFirstCallInAnInterruptedThreadSubscribesForAll() throws Exception {
+        Thread.currentThread().interrupt();
+        CompletableFuture<Long> first = client.withTimeout(Duration.ofMillis(400)).nextAsync("order");
+        assertTrue(Thread.interrupted());
+        assertTrue(first.get() < client.next("order"));
+    }
+
+    @Test
     void aCancelledFutureEndsItsCall() {
         try (IdClient other = IdClient.connect(options().withPrefix("other"))) {
             CompletableFuture<Long> waits = other.nextAsync("order");
