@@ -145,7 +145,8 @@ class ShopTest {
                 }
                 return rows;
             })).toList();
-            half.await();
+            Installation.await("half of the rows, or the end of a thread",
+                    () -> half.getCount() == 0 || saves.stream().anyMatch(Future::isDone));
             Installation.kill(worker);
             int rows = 0;
             for (Future<Integer> saved : saves) {
