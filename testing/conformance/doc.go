@@ -2,9 +2,9 @@
 // pass: one list of cases, run with each client.
 //
 // A client is tested through its driver, a program in the client's language
-// that calls it as instructed. The tests start the driver, write operations to its
-// stdin and read results from its stdout. A new language is one driver, and one
-// line in the list of clients in conformance_test.go. The cases are of three
+// that calls it as instructed. The tests start the driver, write operations to
+// its stdin and read results from its stdout. A new language is one driver, and
+// one line in the list of clients in conformance_test.go. The cases are of three
 // kinds: unit_*_test.go need the driver alone, scripted_*_test.go a NATS server
 // of this process with a responder that follows a script, and real_*_test.go
 // the built binary.

@@ -216,12 +216,13 @@ func malformedReplies(t *testing.T, d *driver) {
 }
 
 // codesAndStatuses: the header with the code makes a reply an error, whatever
-// else it has. A status line does not.
+// else it has. A status line does not. The values are ASCII: some libraries drop
+// a message with any other.
 func codesAndStatuses(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	var ended []endedCall
-	for i, code := range []string{"4x4", "", "+404", "-404", "0404", "40", "4040", "٤٠٤"} {
+	for i, code := range []string{"4x4", "", "+404", "-404", "0404", "40", "4040"} {
 		tag := fmt.Sprint("code", i)
 		s.on(segment+tag, refuseAs(code, "the text", "7"), serve)
 		ended = append(ended, endedCall{tag, "bad_reply", s.begin(next(c, tag)), 0})
@@ -293,7 +294,7 @@ func earlierTries(t *testing.T, d *driver) {
 func secondReplies(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	before := slices.Collect(maps.Keys(s.connections()))
+	before := slices.Sorted(maps.Keys(s.connections()))
 	for tag, answers := range map[string][]step{
 		"equal":     times(2, reply(nil, apart)),
 		"different": times(2, serve),
@@ -311,7 +312,7 @@ func secondReplies(t *testing.T, d *driver) {
 		s.wantServed(tag+", for two", r, s.waitCalls(segment+tag, 4)[3])
 	}
 	s.fence(c)
-	if after := slices.Collect(maps.Keys(s.connections())); !slices.Equal(before, after) {
+	if after := slices.Sorted(maps.Keys(s.connections())); !slices.Equal(before, after) {
 		t.Errorf("connections %v before, %v after; want the same", before, after)
 	}
 }
