@@ -4,8 +4,8 @@ package io.github.idworker;
 public class BadReplyException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 
-    BadReplyException(String message) {
-        super(message);
+    BadReplyException(Failure failure) {
+        super(failure);
     }
 
     @Override

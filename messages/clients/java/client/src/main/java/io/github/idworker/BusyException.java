@@ -4,8 +4,8 @@ package io.github.idworker;
 public class BusyException extends ErrorReplyException {
     private static final long serialVersionUID = 1L;
 
-    BusyException(String message) {
-        super(message);
+    BusyException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -4,8 +4,8 @@ package io.github.idworker;
 public class CallTimeoutException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 
-    CallTimeoutException(String message) {
-        super(message);
+    CallTimeoutException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -4,8 +4,8 @@ package io.github.idworker;
 public class CancelledException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 
-    CancelledException(String message) {
-        super(message);
+    CancelledException(Failure failure) {
+        super(failure);
     }
 
     @Override

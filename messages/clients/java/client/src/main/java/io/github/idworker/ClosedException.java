@@ -4,8 +4,8 @@ package io.github.idworker;
 public class ClosedException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 
-    ClosedException(String message) {
-        super(message);
+    ClosedException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -4,8 +4,8 @@ package io.github.idworker;
 public class ConnectionEndedException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 
-    ConnectionEndedException(String message) {
-        super(message);
+    ConnectionEndedException(Failure failure) {
+        super(failure);
     }
 
     @Override

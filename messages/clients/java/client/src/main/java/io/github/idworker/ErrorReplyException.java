@@ -4,8 +4,8 @@ package io.github.idworker;
 public class ErrorReplyException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 
-    ErrorReplyException(String message) {
-        super(message);
+    ErrorReplyException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -4,8 +4,8 @@ package io.github.idworker;
 public class ExhaustedException extends ErrorReplyException {
     private static final long serialVersionUID = 1L;
 
-    ExhaustedException(String message) {
-        super(message);
+    ExhaustedException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -1,37 +1,86 @@
 package io.github.idworker;
 
 import java.util.List;
+import java.util.NoSuchElementException;
 import java.util.PrimitiveIterator;
+import java.util.Spliterator;
+import java.util.Spliterators;
 import java.util.stream.LongStream;
+import java.util.stream.StreamSupport;
 
 /** Ascending IDs of one call, as ranges: a batch of a million costs as little as one of two. Immutable. */
 public final class IdBatch implements Iterable<Long> {
     private final List<Range> ranges;
 
-    /** The IDs first … last, both included. */
-    public record Range(long first, long last) {}
+    /**
+     * The IDs first … last, both included.
+     *
+     * @param first the lowest ID, at least 1
+     * @param last the highest ID, at most 2^63−1
+     */
+    public record Range(long first, long last) {
+        /** Returns the range as a line of a reply: {@code 7} or {@code 1001-1003}. */
+        @Override
+        public String toString() {
+            return first == last ? Long.toString(first) : first + "-" + last;
+        }
+    }
 
     IdBatch(List<Range> ranges) {
         this.ranges = List.copyOf(ranges);
     }
 
-    /** The ranges, ascending; touching ranges may follow each other. */
+    /** The ranges, ascending; touching ranges may follow each other. Unmodifiable. */
     public List<Range> ranges() {
         return ranges;
     }
 
-    /** The number of IDs. */
+    /** The number of IDs, at least 1. */
     public long size() {
-        throw new UnsupportedOperationException();
+        long size = 0;
+        for (Range range : ranges) {
+            size += range.last - range.first + 1;
+        }
+        return size;
     }
 
     /** The IDs, ascending. */
     public LongStream stream() {
-        throw new UnsupportedOperationException();
+        int traits = Spliterator.ORDERED | Spliterator.DISTINCT | Spliterator.NONNULL | Spliterator.IMMUTABLE;
+        return StreamSupport.longStream(Spliterators.spliterator(iterator(), size(), traits), false);
     }
 
+    /** The IDs, ascending. */
     @Override
     public PrimitiveIterator.OfLong iterator() {
-        throw new UnsupportedOperationException();
+        return new PrimitiveIterator.OfLong() {
+            private int at;
+            private long offset; // in the range; first + offset never passes its last
+
+            @Override
+            public boolean hasNext() {
+                return at < ranges.size();
+            }
+
+            @Override
+            public long nextLong() {
+                if (!hasNext()) {
+                    throw new NoSuchElementException();
+                }
+                Range range = ranges.get(at);
+                long id = range.first + offset++;
+                if (id == range.last) {
+                    at++;
+                    offset = 0;
+                }
+                return id;
+            }
+        };
+    }
+
+    /** Returns the ranges as a reply has them, such as {@code [7, 1001-1003]}. */
+    @Override
+    public String toString() {
+        return ranges.toString();
     }
 }

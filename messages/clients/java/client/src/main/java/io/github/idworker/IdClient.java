@@ -30,7 +30,7 @@ public interface IdClient extends AutoCloseable {
      * @throws BadPrefixException if the options have a prefix that is none
      */
     static IdClient of(Connection connection, IdClientOptions options) {
-        throw new UnsupportedOperationException();
+        return NatsIdClient.of(connection, options, Environment.real());
     }
 
     /**
@@ -41,7 +41,7 @@ public interface IdClient extends AutoCloseable {
      * @throws BadPrefixException if the options have a prefix that is none
      */
     static IdClient connect(IdClientOptions options) {
-        throw new UnsupportedOperationException();
+        return NatsIdClient.connect(options, Environment.real());
     }
 
     /** Returns an ID of the tag. */

@@ -1,10 +1,16 @@
 package io.github.idworker;
 
+import io.nats.client.AuthenticationException;
+import io.nats.client.Connection;
+import io.nats.client.Nats;
 import io.nats.client.Options;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -12,51 +18,171 @@ import org.jspecify.annotations.Nullable;
  * copy, and refuses what is not allowed.
  */
 public final class IdClientOptions {
-    /** The servers of {@code nats://127.0.0.1:4222}, prefix {@code ids}, calls of 5 s. */
-    public static final IdClientOptions DEFAULTS = new IdClientOptions();
+    /** The server of {@code nats://127.0.0.1:4222}, prefix {@code ids}, calls of 5 s. */
+    public static final IdClientOptions DEFAULTS = new IdClientOptions(List.of("nats://127.0.0.1:4222"), null, null,
+            null, "ids", "_INBOX", Duration.ofSeconds(5), UnaryOperator.identity());
 
-    private IdClientOptions() {}
+    /** Short compared with a call: it may outlive a restart of the server. */
+    private static final Duration RECONNECT_PAUSE = Duration.ofMillis(250);
 
-    /** URLs of NATS servers; user and password may be part of them. */
+    private final List<String> servers;
+    private final @Nullable String user;
+    private final @Nullable String password;
+    private final @Nullable Path credentials;
+    private final String prefix;
+    private final String inboxPrefix;
+    private final Duration timeout;
+    private final UnaryOperator<Options.Builder> change;
+
+    private IdClientOptions(List<String> servers, @Nullable String user, @Nullable String password,
+            @Nullable Path credentials, String prefix, String inboxPrefix, Duration timeout,
+            UnaryOperator<Options.Builder> change) {
+        this.servers = servers;
+        this.user = user;
+        this.password = password;
+        this.credentials = credentials;
+        this.prefix = prefix;
+        this.inboxPrefix = inboxPrefix;
+        this.timeout = timeout;
+        this.change = change;
+    }
+
+    /**
+     * URLs of NATS servers; user and password may be part of them.
+     *
+     * @throws BadConfigException if there is none, or one is empty
+     */
     public IdClientOptions withServers(String... urls) {
-        throw new UnsupportedOperationException();
+        List<String> given = List.of(urls);
+        if (given.isEmpty() || given.stream().anyMatch(String::isBlank)) {
+            throw new BadConfigException("bad servers: " + (given.isEmpty() ? "none" : "an empty URL")
+                    + ", allowed are URLs such as nats://127.0.0.1:4222");
+        }
+        return new IdClientOptions(given, user, password, credentials, prefix, inboxPrefix, timeout, change);
     }
 
     /** The login, if the servers ask for one. */
     public IdClientOptions withUser(String user, String password) {
-        throw new UnsupportedOperationException();
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
     }
 
-    /** The file with JWT and seed, as {@code nsc} writes it. */
+    /** The file with JWT and seed, as {@code nsc} writes it. It is read at each new connection. */
     public IdClientOptions withCredentials(Path file) {
-        throw new UnsupportedOperationException();
+        return new IdClientOptions(servers, user, password, file, prefix, inboxPrefix, timeout, change);
     }
 
     /**
-     * The prefix of the installation's subjects, {@code ids} by default.
+     * The prefix of the installation's subjects, {@code ids} by default: a token of
+     * {@code a-z 0-9 _ -}, 1 … 32 bytes.
      *
      * @throws BadPrefixException if it is none
      */
     public IdClientOptions withPrefix(String prefix) {
-        throw new UnsupportedOperationException();
-    }
-
-    /** The prefix of reply subjects that the user may subscribe to, {@code _INBOX} by default. */
-    public IdClientOptions withInboxPrefix(String prefix) {
-        throw new UnsupportedOperationException();
+        Tags.checkPrefix(prefix);
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
     }
 
     /**
-     * The longest time of a call, 5 s by default.
+     * The prefix of reply subjects that the user may subscribe to, {@code _INBOX} by
+     * default: tokens joined by single dots.
      *
-     * @param timeout more than 0
+     * @throws BadConfigException if it has spaces, wildcards or empty tokens
      */
-    public IdClientOptions withTimeout(Duration timeout) {
-        throw new UnsupportedOperationException();
+    public IdClientOptions withInboxPrefix(String prefix) {
+        boolean bad = ("." + prefix + ".").contains("..")
+                || prefix.chars().anyMatch(c -> c <= ' ' || c == 0x7f || c == '*' || c == '>');
+        if (bad) {
+            throw new BadConfigException("bad inbox prefix: " + Quote.of(prefix, 40)
+                    + ", allowed are tokens without spaces and wildcards, joined by single dots");
+        }
+        return new IdClientOptions(servers, user, password, credentials, this.prefix, prefix, timeout, change);
     }
 
-    /** Sets more options of the connection, such as TLS. It runs at each new connection. */
+    /**
+     * The longest time of a call, 5 s by default. More than the workers' {@code
+     * --wait} (2 s) lets them say why they are late.
+     *
+     * @param timeout more than 0
+     * @throws BadConfigException if it is not
+     */
+    public IdClientOptions withTimeout(Duration timeout) {
+        checkTimeout(timeout);
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
+    }
+
+    /**
+     * Sets more options of the connection, such as TLS. It runs at each new
+     * connection, after the other options are set.
+     */
     public IdClientOptions withNats(UnaryOperator<Options.Builder> change) {
-        throw new UnsupportedOperationException();
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
+    }
+
+    static void checkTimeout(Duration timeout) {
+        if (timeout.isNegative() || timeout.isZero()) {
+            throw new BadConfigException("bad time-out: " + timeout + ", allowed is more than 0");
+        }
+    }
+
+    String prefix() {
+        return prefix;
+    }
+
+    Duration timeout() {
+        return timeout;
+    }
+
+    /**
+     * Connects.
+     *
+     * @throws ConnectFailedException if no server accepts the connection
+     * @throws BadConfigException if jnats refuses the options
+     */
+    Connection connect() throws InterruptedException {
+        Refusals refusals = new Refusals();
+        try {
+            return Nats.connect(build(refusals));
+        } catch (AuthenticationException e) {
+            throw new ConnectFailedException(failed("the server refuses the login: " + e.getMessage()), e);
+        } catch (IOException e) {
+            Exception why = refusals.lastException();
+            // The library's own exception would show the URLs with their passwords.
+            throw new ConnectFailedException(failed(why == null ? "no server answers" : why.toString()), why);
+        }
+    }
+
+    private Options build(Refusals refusals) {
+        if (credentials != null && !Files.isReadable(credentials)) {
+            throw new BadConfigException("bad credentials: file " + credentials + " cannot be read");
+        }
+        try {
+            Options.Builder builder = new Options.Builder()
+                    .servers(servers.toArray(String[]::new))
+                    .connectionName("idworker")
+                    .inboxPrefix(inboxPrefix)
+                    .maxReconnects(-1)
+                    .reconnectWait(RECONNECT_PAUSE)
+                    .reconnectJitter(RECONNECT_PAUSE)
+                    .errorListener(refusals);
+            if (user != null && password != null) {
+                builder.userInfo(user.toCharArray(), password.toCharArray());
+            }
+            if (credentials != null) {
+                builder.authHandler(Nats.credentials(credentials.toString()));
+            }
+            return change.apply(builder).build();
+        } catch (IllegalArgumentException | IllegalStateException e) {
+            throw new BadConfigException("bad options of the connection: " + withoutLogin(String.valueOf(e.getMessage())));
+        }
+    }
+
+    private String failed(String why) {
+        return "connect to " + servers.stream().map(IdClientOptions::withoutLogin).collect(Collectors.joining(", "))
+                + ": " + why;
+    }
+
+    /** Returns a text without the user and the password of a URL in it. */
+    private static String withoutLogin(String text) {
+        return text.contains("://") ? text.replaceAll("://[^/]*@", "://") : text.replaceAll("^[^/]*@", "");
     }
 }

@@ -10,10 +10,58 @@ import org.jspecify.annotations.Nullable;
 public abstract class IdworkerException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
+    /** The code of an exception without one: codes are 0 … 999. */
+    private static final int NO_CODE = -1;
+
+    private final int code;
+    private final @Nullable String subject;
+    private final long tries;
+    private final @Nullable Reason reason;
+
     IdworkerException(String message) {
-        super(message);
+        this(message, null);
+    }
+
+    IdworkerException(String message, @Nullable Throwable cause) {
+        super(message, cause);
+        code = NO_CODE;
+        subject = null;
+        tries = 0;
+        reason = null;
+    }
+
+    IdworkerException(Failure failure) {
+        super(failure.message(), failure.cause());
+        code = failure.isReply() ? failure.code() : NO_CODE;
+        subject = failure.subject();
+        tries = failure.tries();
+        reason = failure.reason();
     }
 
     /** Whether the same call may succeed later. */
     public abstract boolean isRetryable();
+
+    /** The code of the error reply, 0 … 999; empty if no reply decided the call. */
+    public OptionalInt code() {
+        return code == NO_CODE ? OptionalInt.empty() : OptionalInt.of(code);
+    }
+
+    /** The subject of the requests, such as {@code ids.segment.order}; null if the call had none yet. */
+    public @Nullable String subject() {
+        return subject;
+    }
+
+    /** The number of requests that the call sent; 0 for a wait of an {@link IdSequence}. */
+    public long tries() {
+        return tries;
+    }
+
+    /**
+     * Why the call was still waiting when it ended; null if it ended at once. The
+     * cause is the {@link BusyException} or {@link UnavailableException}, if that
+     * was it.
+     */
+    public @Nullable Reason reason() {
+        return reason;
+    }
 }

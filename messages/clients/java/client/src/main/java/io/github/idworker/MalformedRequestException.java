@@ -4,8 +4,8 @@ package io.github.idworker;
 public class MalformedRequestException extends ErrorReplyException {
     private static final long serialVersionUID = 1L;
 
-    MalformedRequestException(String message) {
-        super(message);
+    MalformedRequestException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -4,8 +4,8 @@ package io.github.idworker;
 public class NoSuchTagException extends ErrorReplyException {
     private static final long serialVersionUID = 1L;
 
-    NoSuchTagException(String message) {
-        super(message);
+    NoSuchTagException(Failure failure) {
+        super(failure);
     }
 
     @Override

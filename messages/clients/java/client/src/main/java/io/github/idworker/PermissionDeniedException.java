@@ -4,8 +4,8 @@ package io.github.idworker;
 public class PermissionDeniedException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 
-    PermissionDeniedException(String message) {
-        super(message);
+    PermissionDeniedException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -4,8 +4,8 @@ package io.github.idworker;
 public class StrictTagException extends ErrorReplyException {
     private static final long serialVersionUID = 1L;
 
-    StrictTagException(String message) {
-        super(message);
+    StrictTagException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -4,8 +4,8 @@ package io.github.idworker;
 public class UnavailableException extends ErrorReplyException {
     private static final long serialVersionUID = 1L;
 
-    UnavailableException(String message) {
-        super(message);
+    UnavailableException(Failure failure) {
+        super(failure);
     }
 
     @Override

@@ -1,0 +1,399 @@
+package io.github.idworker;
+
+import io.nats.client.Connection;
+import io.nats.client.ConnectionListener;
+import io.nats.client.Dispatcher;
+import io.nats.client.Message;
+import io.nats.client.impl.Headers;
+import java.security.SecureRandom;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A client's connection, and the one subscription below which the replies to all
+ * of its calls arrive.
+ *
+ * <p>A suspended link has neither. It connects again when a call wants to send,
+ * with an inbox of another name: a copy of the process must not read its replies.
+ *
+ * <p>Thread-safe.
+ */
+final class Link implements Transport {
+    private static final long RECONNECT_PAUSE_MILLIS = 250;
+
+    /** Makes the client's own connection. */
+    interface Connector {
+        /** @throws ConnectFailedException if no server accepts it */
+        Connection connect() throws InterruptedException;
+    }
+
+    private enum State { OPEN, SUSPENDED, CLOSED }
+
+    private final @Nullable Connector connector; // null on a caller's connection
+    private final ConcurrentMap<String, Call> calls = new ConcurrentHashMap<>(); // by token
+
+    private final ReentrantLock lock = new ReentrantLock();
+    private volatile State state = State.OPEN;
+    private volatile @Nullable Inbox inbox; // null before the first request
+    private @Nullable Connection connection; // null while an own one is missing
+    private @Nullable Thread connecting;
+
+    /** Returns the link of a connection. The connector is null if the connection is the caller's. */
+    Link(Connection connection, @Nullable Connector connector) {
+        this.connection = connection;
+        this.connector = connector;
+    }
+
+    @Override
+    public long admit(Call call) {
+        Inbox open = inbox;
+        if (open != null) {
+            open.refusals.poll();
+        }
+        calls.put(call.token, call);
+        return System.nanoTime();
+    }
+
+    @Override
+    public void forget(Call call) {
+        calls.remove(call.token);
+    }
+
+    @Override
+    public @Nullable Failure send(Call call) {
+        Inbox open = inbox;
+        if (open == null) {
+            lock.lock();
+            try {
+                Failure problem = open();
+                if (problem != null) {
+                    return problem;
+                }
+                open = inbox;
+            } finally {
+                lock.unlock();
+            }
+        }
+        return open.send(call);
+    }
+
+    /** Makes sure that there is an inbox, or returns why there is none. The caller holds the lock. */
+    private @Nullable Failure open() {
+        if (state == State.CLOSED) {
+            return Failure.CLIENT_CLOSED;
+        }
+        if (state == State.SUSPENDED) {
+            return Failure.DISCONNECTED;
+        }
+        if (inbox != null) {
+            return null;
+        }
+        if (connection == null) {
+            startConnecting();
+            return Failure.DISCONNECTED;
+        }
+        Failure problem = check(connection);
+        if (problem != null) {
+            return problem;
+        }
+        try {
+            inbox = new Inbox(connection);
+            return null;
+        } catch (IllegalStateException e) {
+            return ended(connection);
+        }
+    }
+
+    /** Returns why nothing can be sent now. What is sent while the connection is lost would be answered too late. */
+    private static @Nullable Failure check(Connection connection) {
+        return switch (connection.getStatus()) {
+            case CONNECTED -> null;
+            case CLOSED -> Failure.CONNECTION_CLOSED;
+            default -> Failure.DISCONNECTED;
+        };
+    }
+
+    /** Returns the failure of a connection that refuses a subscription. */
+    private static Failure ended(Connection connection) {
+        return connection.getStatus() == Connection.Status.CLOSED
+                ? Failure.CONNECTION_CLOSED : Failure.CONNECTION_DRAINING;
+    }
+
+    @Override
+    public @Nullable Failure refusal(Call call) {
+        Inbox open = inbox;
+        if (open == null) {
+            return null;
+        }
+        Failure refusal = open.refusals.ofSubscription(open.pattern);
+        if (refusal != null) {
+            drop(open); // the next call asks again: rights change
+            return refusal;
+        }
+        return open.refusals.ofPublish(call.request.subject(), call.began());
+    }
+
+    private void drop(Inbox refused) {
+        lock.lock();
+        try {
+            if (inbox == refused) {
+                inbox = null;
+            }
+        } finally {
+            lock.unlock();
+        }
+        refused.close();
+    }
+
+    @Override
+    public void renewInbox() {
+        Inbox open = inbox;
+        if (open != null) {
+            open.renew();
+        }
+    }
+
+    @Override
+    public boolean hasUnread() {
+        Inbox open = inbox;
+        return open != null && open.dispatcher.getPendingMessageCount() > 0;
+    }
+
+    /**
+     * Closes an own connection, and drops all replies that are still to come. Calls
+     * under way go on after {@link #resume}.
+     *
+     * @param drop drops what replies have brought; it runs after the last one
+     * @throws IllegalStateException on a caller's connection that is open
+     */
+    void suspend(Runnable drop) {
+        Inbox dropped;
+        Connection closed;
+        Thread ended;
+        lock.lock();
+        try {
+            if (state == State.CLOSED) {
+                return;
+            }
+            if (connector == null && connection.getStatus() != Connection.Status.CLOSED) {
+                throw new IllegalStateException("suspend: the connection is the caller's, and open: close it before");
+            }
+            state = State.SUSPENDED;
+            dropped = inbox;
+            inbox = null;
+            closed = connection;
+            ended = connecting;
+            connecting = null;
+            if (connector != null) {
+                connection = null;
+            }
+        } finally {
+            lock.unlock();
+        }
+        calls.values().forEach(Call::forgetTries);
+        drop.run();
+        end(dropped, closed, ended);
+    }
+
+    /** Ends {@link #suspend}. */
+    void resume() {
+        lock.lock();
+        try {
+            if (state == State.SUSPENDED) {
+                state = State.OPEN;
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Ends all calls, and closes an own connection. Idempotent. */
+    void close() {
+        Inbox dropped;
+        Connection closed;
+        Thread ended;
+        lock.lock();
+        try {
+            state = State.CLOSED;
+            dropped = inbox;
+            inbox = null;
+            closed = connection;
+            ended = connecting;
+            connecting = null;
+        } finally {
+            lock.unlock();
+        }
+        calls.values().forEach(call -> call.fail(Failure.CLIENT_CLOSED));
+        end(dropped, closed, ended);
+    }
+
+    /** Ends what the link no longer has, also if the thread is interrupted. */
+    private void end(@Nullable Inbox dropped, @Nullable Connection closed, @Nullable Thread ended) {
+        if (dropped != null) {
+            dropped.close();
+        }
+        boolean interrupted = Thread.interrupted();
+        try {
+            if (ended != null) {
+                ended.interrupt();
+                ended.join();
+            }
+            if (connector != null && closed != null) {
+                closed.close();
+            }
+        } catch (InterruptedException e) {
+            interrupted = true;
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Connects in a thread of its own, until it succeeds or is no longer wanted. The caller holds the lock. */
+    private void startConnecting() {
+        if (connecting == null) {
+            connecting = new Thread(this::connect, "idworker-connect");
+            connecting.setDaemon(true);
+            connecting.start();
+        }
+    }
+
+    private void connect() {
+        try {
+            while (isWanted()) {
+                try {
+                    keep(connector.connect());
+                } catch (ConnectFailedException e) {
+                    Thread.sleep(RECONNECT_PAUSE_MILLIS);
+                }
+            }
+        } catch (InterruptedException e) {
+            // no longer wanted
+        }
+    }
+
+    private boolean isWanted() {
+        lock.lock();
+        try {
+            return connecting == Thread.currentThread();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Keeps a new connection, or closes it if it is no longer wanted. */
+    private void keep(Connection made) throws InterruptedException {
+        boolean wanted;
+        lock.lock();
+        try {
+            wanted = connecting == Thread.currentThread();
+            if (wanted) {
+                connection = made;
+                connecting = null;
+            }
+        } finally {
+            lock.unlock();
+        }
+        if (!wanted) {
+            Thread.interrupted(); // or the connection would stay open
+            made.close();
+        }
+    }
+
+    /** The subscription, and the subjects below it. */
+    private final class Inbox implements ConnectionListener {
+        private static final SecureRandom RANDOM = new SecureRandom();
+        private static final String ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+        private static final int RANDOM_CHARACTERS = 22;
+        private static final Headers PREFETCHED = new Headers().add("Ids-Prefetch", "1");
+
+        private final Connection connection;
+        private final Refusals refusals;
+        private final String base;
+        private final String pattern;
+        private final Dispatcher dispatcher;
+        private final AtomicLong errors; // of the connection before it subscribed
+
+        /** @throws IllegalStateException if the connection ends */
+        Inbox(Connection connection) {
+            this.connection = connection;
+            refusals = Refusals.of(connection);
+            errors = new AtomicLong(refusals.errors());
+            StringBuilder name = new StringBuilder(connection.getOptions().getInboxPrefix());
+            for (int i = 0; i < RANDOM_CHARACTERS; i++) {
+                name.append(ALPHABET.charAt(RANDOM.nextInt(ALPHABET.length())));
+            }
+            base = name.append('.').toString();
+            pattern = base + '*';
+            dispatcher = connection.createDispatcher(this::deliver);
+            dispatcher.subscribe(pattern);
+            connection.addConnectionListener(this);
+        }
+
+        @Nullable Failure send(Call call) {
+            Failure problem = check(connection);
+            if (problem != null) {
+                return inbox == this ? problem : Failure.DISCONNECTED;
+            }
+            try {
+                // It is subscribed, so this only asks whether the connection drains.
+                dispatcher.subscribe(pattern);
+            } catch (IllegalStateException e) {
+                return inbox == this ? ended(connection) : Failure.DISCONNECTED;
+            }
+            Call.Request request = call.request;
+            Headers headers = request.prefetched() ? PREFETCHED : null;
+            call.setInbox(this);
+            try {
+                connection.publish(request.subject(), base + call.token, headers, request.body());
+                return null;
+            } catch (IllegalStateException e) {
+                return Failure.DISCONNECTED; // it was lost or closed just now, or its buffer is full
+            }
+        }
+
+        private void deliver(Message reply) {
+            Call call = calls.get(reply.getSubject().substring(base.length()));
+            if (call != null) {
+                call.accept(this, Replies.decode(reply, call.request.n()));
+            }
+        }
+
+        /** Subscribes again if the connection had an error since: it may have hidden the refusal of this inbox. */
+        void renew() {
+            long now = refusals.errors();
+            if (errors.getAndSet(now) == now) {
+                return;
+            }
+            try {
+                dispatcher.unsubscribe(pattern).subscribe(pattern);
+            } catch (IllegalStateException e) {
+                // the connection ends, which the next request finds out
+            }
+        }
+
+        /** The older form, which jnats no longer calls. */
+        @Override
+        @Deprecated
+        public void connectionEvent(Connection changed, Events event) {}
+
+        @Override
+        public void connectionEvent(Connection changed, Events event, Long time, String uri) {
+            if (event == Events.CLOSED && inbox == this) {
+                calls.values().forEach(call -> call.fail(Failure.CONNECTION_CLOSED));
+            }
+        }
+
+        void close() {
+            connection.removeConnectionListener(this);
+            try {
+                connection.closeDispatcher(dispatcher);
+            } catch (IllegalStateException | IllegalArgumentException e) {
+                // the connection ended, and the dispatcher with it
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+package io.github.idworker;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.idworker.testkit.Installation;
+import io.nats.client.Connection;
+import io.nats.client.Nats;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.LongStream;
+import org.crac.Core;
+import org.crac.Resource;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** The client against the real binary. */
+class InstallationTest {
+    private static Installation installation;
+    private IdClient client;
+
+    @BeforeAll
+    static void start() {
+        installation = Installation.start();
+        installation.createTag("order");
+        installation.createTag("strict", "--order", "strict");
+        installation.createTag("last", "--step", "1", "--first", "9223372036854775806");
+    }
+
+    @AfterAll
+    static void end() {
+        installation.close();
+    }
+
+    @BeforeEach
+    void connect() {
+        client = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
+                .withTimeout(Installation.PATIENCE));
+    }
+
+    @AfterEach
+    void close() {
+        client.close();
+    }
+
+    private static void wantMessage(String message, IdworkerException error) {
+        assertEquals(message, error.getMessage());
+        assertFalse(error.isRetryable());
+    }
+
+    @Test
+    void callsReturnIds() throws Exception {
+        long one = client.next("order");
+        assertTrue(client.next("order") > one);
+        IdBatch batch = client.next("order", 10_000);
+        assertEquals(10_000, batch.size());
+        assertEquals(10_000, batch.stream().distinct().count());
+        assertTrue(client.snowflake() < client.snowflake());
+        assertEquals(50, client.snowflake(50).size());
+        assertEquals(1, client.nextAsync("order", 1).get().size());
+        assertTrue(client.nextAsync("order").get() > batch.stream().max().orElseThrow());
+        assertTrue(client.snowflakeAsync().get() < client.snowflakeAsync(3).get().iterator().nextLong());
+        try (IdSequence ids = client.prefetchSnowflake()) {
+            assertEquals(1000, LongStream.generate(ids::next).limit(1000).distinct().count());
+        }
+    }
+
+    @Test
+    void aMillionPrefetchedByEightThreadsEachOnceThoughAWorkerIsKilled() throws Exception {
+        Process worker = installation.startWorker();
+        int threads = 8;
+        int each = 125_000;
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        try (IdSequence ids = client.prefetch("order")) {
+            List<Future<long[]>> takers = new ArrayList<>();
+            for (int i = 0; i < threads; i++) {
+                boolean kills = i == 0;
+                takers.add(pool.submit(() -> {
+                    long[] taken = new long[each];
+                    for (int j = 0; j < each; j++) {
+                        taken[j] = ids.next();
+                        if (kills && j == each / 4) {
+                            Installation.kill(worker);
+                        }
+                    }
+                    return taken;
+                }));
+            }
+            LongStream all = LongStream.empty();
+            for (Future<long[]> taker : takers) {
+                all = LongStream.concat(all, Arrays.stream(taker.get()));
+            }
+            assertEquals((long) threads * each, all.distinct().count());
+        } finally {
+            pool.shutdownNow();
+        }
+    }
+
+    @Test
+    void strictTagsAreNotBuffered() {
+        try (IdSequence ids = client.prefetch("strict")) {
+            assertEquals(409, assertThrows(StrictTagException.class, ids::next).code().orElseThrow());
+        }
+        try (RowIds rows = RowIds.of(client)) {
+            assertTrue(rows.next("strict") < rows.next("strict"));
+        }
+    }
+
+    @Test
+    void badArgumentsAreRefusedBeforeAnythingIsSent() {
+        wantMessage("malformed tag: ' ' at byte 5, allowed are A-Z a-z 0-9 _ - and dots between tokens",
+                assertThrows(BadTagException.class, () -> client.next("order item")));
+        assertThrows(BadTagException.class, () -> client.prefetch(""));
+        wantMessage("bad count: 0, allowed is 1 or more",
+                assertThrows(BadCountException.class, () -> client.next("order", 0)));
+        assertEquals(BadTagException.class, assertThrows(ExecutionException.class,
+                () -> client.nextAsync("order.").get()).getCause().getClass());
+        wantMessage("bad time-out: PT0S, allowed is more than 0",
+                assertThrows(BadConfigException.class, () -> client.withTimeout(Duration.ZERO)));
+        wantMessage("bad prefix: \"Ids\" has 'I' at byte 0, allowed are a-z 0-9 _ -",
+                assertThrows(BadPrefixException.class, () -> IdClientOptions.DEFAULTS.withPrefix("Ids")));
+        wantMessage("bad prefetch options: runway PT0S, allowed is 1 ms to 1 h",
+                assertThrows(BadConfigException.class, () -> new PrefetchOptions(Duration.ZERO, 1, 1)));
+        wantMessage("bad servers: none, allowed are URLs such as nats://127.0.0.1:4222",
+                assertThrows(BadConfigException.class, () -> IdClientOptions.DEFAULTS.withServers()));
+        wantMessage("bad inbox prefix: \"_INBOX.>\", allowed are tokens without spaces and wildcards, joined by "
+                + "single dots", assertThrows(BadConfigException.class,
+                () -> IdClientOptions.DEFAULTS.withInboxPrefix("_INBOX.>")));
+    }
+
+    @Test
+    void refusalsOfWorkersHaveTheirText() {
+        IdworkerException unknown = assertThrows(NoSuchTagException.class, () -> client.next("nosuch"));
+        assertTrue(unknown.getMessage().startsWith("request ids.segment.nosuch: "), unknown.getMessage());
+        assertTrue(unknown.getMessage().endsWith(" (404)"), unknown.getMessage());
+        IdworkerException large = assertThrows(MalformedRequestException.class, () -> client.next("order", 10_001));
+        assertTrue(large.getMessage().contains("10000"), large.getMessage());
+        assertEquals(Long.MAX_VALUE - 1, client.next("last"));
+        IdworkerException usedUp = assertThrows(ExhaustedException.class, () -> client.next("last"));
+        assertEquals(507, usedUp.code().orElseThrow());
+        assertFalse(usedUp.isRetryable());
+    }
+
+    @Test
+    void aWrongServerAndABadOptionAreErrorsOfConnecting() {
+        IdworkerException none = assertThrows(ConnectFailedException.class,
+                () -> IdClient.connect(IdClientOptions.DEFAULTS.withServers("nats://u:secret@127.0.0.1:1")));
+        assertEquals("connect to nats://127.0.0.1:1: java.net.ConnectException: Connection refused",
+                none.getMessage());
+        IdworkerException url = assertThrows(BadConfigException.class,
+                () -> IdClient.connect(IdClientOptions.DEFAULTS.withServers("nats://u:sec ret@127.0.0.1:x")));
+        assertFalse(url.getMessage().contains("sec"), url.getMessage());
+        assertThrows(BadConfigException.class, () -> IdClient.connect(IdClientOptions.DEFAULTS.withCredentials(
+                Path.of("no", "such.creds"))));
+    }
+
+    @Test
+    void aWrongPasswordIsAnErrorOfConnecting() throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            Thread refuses = new Thread(() -> refuseLogin(server));
+            refuses.start();
+            IdworkerException error = assertThrows(ConnectFailedException.class, () -> IdClient.connect(
+                    IdClientOptions.DEFAULTS.withServers("nats://127.0.0.1:" + server.getLocalPort())
+                            .withUser("caller", "wrong")));
+            assertTrue(error.getMessage().startsWith("connect to nats://127.0.0.1:" + server.getLocalPort()
+                    + ": the server refuses the login: "), error.getMessage());
+            assertFalse(error.getMessage().contains("wrong"), error.getMessage());
+            refuses.join();
+        }
+    }
+
+    /** Does what a NATS server with users does. */
+    private static void refuseLogin(ServerSocket server) {
+        try (Socket socket = server.accept()) {
+            socket.getOutputStream().write("INFO {\"version\":\"2.15.0\",\"headers\":true,\"auth_required\":true}\r\n"
+                    .getBytes(StandardCharsets.US_ASCII));
+            new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8)).readLine();
+            socket.getOutputStream().write("-ERR 'Authorization Violation'\r\n".getBytes(StandardCharsets.US_ASCII));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    @Test
+    void aWrongPrefixFindsNoWorkers() {
+        try (IdClient other = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
+                .withPrefix("other").withTimeout(Duration.ofMillis(200)))) {
+            IdworkerException error = assertThrows(CallTimeoutException.class, () -> other.next("order"));
+            assertEquals(Reason.NO_RESPONDERS, error.reason());
+        }
+    }
+
+    @Test
+    void aClosedClientEndsEverything() throws Exception {
+        Connection connection = Nats.connect(installation.url());
+        IdClient borrows = IdClient.of(connection, IdClientOptions.DEFAULTS.withPrefix("other"));
+        IdSequence ids = borrows.prefetch("order");
+        CompletableFuture<Long> waits = borrows.nextAsync("order");
+        borrows.withTimeout(Duration.ofSeconds(1)).close();
+        assertEquals(ClosedException.class, assertThrows(ExecutionException.class, waits::get).getCause().getClass());
+        wantMessage("request other.segment.order: client is closed",
+                assertThrows(ClosedException.class, () -> borrows.next("order")));
+        assertThrows(ClosedException.class, ids::next);
+        assertThrows(ClosedException.class, () -> borrows.prefetch("order").next());
+        assertEquals(Connection.Status.CONNECTED, connection.getStatus());
+        connection.close();
+    }
+
+    @Test
+    void anAsyncResultMayBeWaitedForInTheThreadOfAnother() throws Exception {
+        assertTrue(client.nextAsync("order").thenApply(id -> client.next("order") > id).get());
+    }
+
+    @Test
+    void aCancelledFutureEndsItsCall() {
+        try (IdClient other = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
+                .withPrefix("other"))) {
+            CompletableFuture<Long> waits = other.nextAsync("order");
+            waits.cancel(false);
+            assertTrue(waits.isCancelled());
+        }
+    }
+
+    @Test
+    void aCheckpointDropsTheBufferAndTheConnectionAndTheCopyAsksAnew() throws Exception {
+        List<Connection> connections = new ArrayList<>();
+        NatsIdClient copied = NatsIdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
+                .withTimeout(Installation.PATIENCE)
+                .withNats(nats -> nats.connectionListener((connection, event) -> {
+                    synchronized (connections) {
+                        connections.add(connection);
+                    }
+                })), Environment.real());
+        Resource hook = (Resource) copied.checkpointHook();
+        try (Prefetcher ids = (Prefetcher) copied.prefetch("order")) {
+            Set<Long> taken = ConcurrentHashMap.newKeySet();
+            for (int copy = 0; copy < 2; copy++) {
+                for (int i = 0; i < 2000; i++) {
+                    assertTrue(taken.add(ids.next()));
+                }
+                Installation.await("some are buffered", () -> ids.figures().buffered() > 0);
+                hook.beforeCheckpoint(Core.getGlobalContext());
+                assertEquals(0, ids.figures().buffered());
+                synchronized (connections) {
+                    connections.forEach(each -> assertEquals(Connection.Status.CLOSED, each.getStatus()));
+                }
+                assertEquals(Reason.DISCONNECTED, assertThrows(CallTimeoutException.class,
+                        () -> copied.withTimeout(Duration.ofMillis(10)).next("order")).reason());
+                CompletableFuture<Long> waits = copied.nextAsync("order");
+                hook.afterRestore(Core.getGlobalContext());
+                assertTrue(taken.add(waits.get()));
+                assertTrue(taken.add(ids.next()));
+            }
+        } finally {
+            copied.close();
+        }
+    }
+
+    @Test
+    void aCheckpointIsRefusedWhileTheCallersConnectionIsOpen() throws Exception {
+        Connection connection = Nats.connect(installation.url());
+        try (IdClient borrows = IdClient.of(connection)) {
+            long one = borrows.next("order");
+            assertThrows(IllegalStateException.class, borrows::suspend);
+            assertTrue(borrows.next("order") > one);
+            connection.close();
+            borrows.suspend();
+            borrows.resume();
+            assertThrows(ConnectionEndedException.class, () -> borrows.next("order"));
+        }
+    }
+}

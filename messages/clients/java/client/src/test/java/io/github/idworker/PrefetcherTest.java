@@ -1,0 +1,256 @@
+package io.github.idworker;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.idworker.testkit.Installation;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** A prefetcher on a transport that the test answers. What callers notice of it is in conformance cases, too. */
+class PrefetcherTest {
+    private static final PrefetchOptions SMALL = new PrefetchOptions(Duration.ofSeconds(1), 1000, 100);
+
+    private final VirtualTime time = new VirtualTime();
+    private final FakeTransport nats = new FakeTransport(time.environment());
+    private final ExecutorService pool = Executors.newCachedThreadPool();
+
+    @AfterEach
+    void end() throws InterruptedException {
+        pool.shutdownNow();
+        assertTrue(pool.awaitTermination(Installation.PATIENCE.toSeconds(), TimeUnit.SECONDS));
+    }
+
+    /** Takes an ID beside the test, which runs what is due until then. */
+    private long take(IdSequence ids) throws Exception {
+        return end(begin(ids)).get();
+    }
+
+    /** Runs what is due until a take ends, at the latest by its time-out. */
+    private Future<Long> end(Future<Long> taker) {
+        while (!taker.isDone()) {
+            time.run();
+            Thread.onSpinWait();
+        }
+        return taker;
+    }
+
+    private Future<Long> begin(IdSequence ids) {
+        return pool.submit((Callable<Long>) () -> ids.next(Installation.PATIENCE));
+    }
+
+    private void awaitRequests(int n) {
+        Installation.await(n + " requests", () -> {
+            time.run();
+            return nats.sent.size() >= n;
+        });
+    }
+
+    private static void wantFailure(Class<? extends Exception> kind, Future<Long> taker) {
+        assertEquals(kind, assertThrows(ExecutionException.class, taker::get).getCause().getClass());
+    }
+
+    /** Returns a prefetcher with 100 IDs: 1 … 100, of which the first is taken. */
+    private Prefetcher filled() throws Exception {
+        Prefetcher ids = nats.prefetch(SMALL);
+        nats.script = call -> {
+            nats.granted.set(100);
+            return Outcome.of(List.of(new IdBatch.Range(1, 1), new IdBatch.Range(2, 50), new IdBatch.Range(51, 100)));
+        };
+        assertEquals(1, take(ids));
+        nats.script = null;
+        return ids;
+    }
+
+    @Test
+    void nothingIsRequestedBeforeTheFirstTakeWhichRequestsOne() throws Exception {
+        Prefetcher ids = nats.prefetch(PrefetchOptions.DEFAULTS);
+        time.advance(1000);
+        assertTrue(nats.sent.isEmpty());
+        nats.script = nats::grant;
+        assertEquals(1, take(ids));
+        assertEquals(1, nats.sent.get(0).request.n());
+        assertTrue(nats.sent.get(0).request.prefetched());
+    }
+
+    @Test
+    void eightThreadsTakeEachIdOnceAcrossManyChunks() throws Exception {
+        FakeTransport fast = new FakeTransport(Environment.real());
+        fast.script = call -> {
+            long last = fast.granted.addAndGet(call.request.n());
+            List<IdBatch.Range> ranges = new ArrayList<>();
+            for (long id = last - call.request.n() + 1; id <= last; id++) { // a race at each ID
+                ranges.add(new IdBatch.Range(id, id));
+            }
+            return Outcome.of(ranges);
+        };
+        int threads = 8;
+        int each = 20_000;
+        try (Prefetcher ids = fast.prefetch(new PrefetchOptions(Duration.ofSeconds(1), 10_000, 100))) {
+            List<Future<long[]>> takers = new ArrayList<>();
+            for (int i = 0; i < threads; i++) {
+                takers.add(pool.submit(() -> LongStream.generate(ids::next).limit(each).toArray()));
+            }
+            LongStream all = LongStream.empty();
+            for (Future<long[]> taker : takers) {
+                all = LongStream.concat(all, Arrays.stream(taker.get()));
+            }
+            long[] taken = all.sorted().toArray();
+            assertEquals(threads * each, Arrays.stream(taken).distinct().count());
+            assertTrue(taken[0] >= 1 && taken[taken.length - 1] <= fast.granted.get());
+        }
+    }
+
+    @Test
+    void anErrorEndsAllWaitsAndNotThoseAfterIt() throws Exception {
+        Prefetcher ids = nats.prefetch(SMALL);
+        List<Future<Long>> takers = List.of(begin(ids), begin(ids), begin(ids));
+        Installation.await("three wait", () -> {
+            time.run();
+            return nats.sent.stream().mapToLong(call -> call.request.n()).sum() >= 3;
+        });
+        nats.sent.forEach(call -> call.accept(nats, FakeTransport.error(409, "the tag is strictly ordered")));
+        takers.forEach(taker -> wantFailure(StrictTagException.class, taker));
+        nats.script = nats::grant;
+        assertEquals(1, take(ids));
+    }
+
+    @Test
+    void aRefusedBatchIsHalvedUnseen() throws Exception {
+        Prefetcher ids = nats.prefetch(new PrefetchOptions(Duration.ofSeconds(1), 1_000_000, 10_000));
+        nats.script = call -> call.request.n() > 10 ? FakeTransport.error(400, "too large") : nats.grant(call);
+        for (int i = 0; i < 1000; i++) {
+            take(ids);
+            time.advance(1);
+        }
+        assertTrue(nats.sent.stream().anyMatch(call -> call.request.n() > 10));
+        assertTrue(nats.last().request.n() <= 10);
+    }
+
+    @Test
+    void closeEndsWaitsAndDropsWhatIsBufferedAndWhatComesLater() throws Exception {
+        Prefetcher waits = nats.prefetch(SMALL);
+        Future<Long> taker = begin(waits);
+        awaitRequests(1);
+        waits.close();
+        wantFailure(ClosedException.class, taker);
+        nats.reply(nats.last(), "7");
+        assertThrows(ClosedException.class, waits::next);
+
+        Prefetcher full = filled();
+        full.close();
+        full.close();
+        assertThrows(ClosedException.class, full::next);
+    }
+
+    @Test
+    void idsOfAMinuteAgoAreDroppedByTheTimer() throws Exception {
+        for (long moved : new long[] {60_000, -2000}) {
+            Prefetcher ids = filled();
+            assertEquals(99, ids.figures().buffered());
+            time.moveWall(moved);
+            time.advance(1000);
+            assertEquals(0, ids.figures().buffered());
+            assertThrows(CallTimeoutException.class, () -> ids.next(Duration.ZERO));
+        }
+    }
+
+    @Test
+    void idsOfAMinuteAgoAreDroppedWhenTheirRangeBegins() throws Exception {
+        Prefetcher ids = filled();
+        LongStream.rangeClosed(2, 50).forEach(id -> assertEquals(id, ids.next()));
+        time.moveWall(60_001);
+        assertThrows(CallTimeoutException.class, () -> ids.next(Duration.ZERO));
+        assertEquals(0, ids.figures().buffered());
+    }
+
+    @Test
+    void idsBelowAMinuteOldAreUsed() throws Exception {
+        Prefetcher ids = filled();
+        time.moveWall(59_000);
+        time.advance(1000);
+        LongStream.rangeClosed(2, 100).forEach(id -> assertEquals(id, ids.next()));
+    }
+
+    @Test
+    void aCopyUsesNothingFromBefore() throws Exception {
+        Prefetcher ids = filled();
+        int before = nats.sent.size();
+        Future<Long> taker = pool.submit((Callable<Long>) () -> {
+            LongStream.rangeClosed(2, 100).forEach(id -> ids.next());
+            return ids.next(Installation.PATIENCE);
+        });
+        awaitRequests(before + 1);
+        Call held = nats.last();
+        ids.restart();
+        assertEquals(new Prefetcher.Figures(0, 1, 1, 100), ids.figures());
+        nats.reply(held, Long.toString(101 + held.request.n()));
+        awaitRequests(before + 2);
+        assertFalse(taker.isDone());
+        nats.reply(nats.last(), "5000");
+        assertEquals(5000, taker.get());
+    }
+
+    @Test
+    void aCopyHasAnEmptyBuffer() throws Exception {
+        Prefetcher ids = filled();
+        ids.restart();
+        assertEquals(0, ids.figures().buffered());
+        assertThrows(CallTimeoutException.class, () -> ids.next(Duration.ZERO));
+    }
+
+    @Test
+    void theLastIdDoesNotWrap() throws Exception {
+        Prefetcher ids = nats.prefetch(SMALL);
+        nats.script = call -> nats.granted.incrementAndGet() > 1 ? FakeTransport.error(507, "used up")
+                : Outcome.of(List.of(new IdBatch.Range(Long.MAX_VALUE - 1, Long.MAX_VALUE)));
+        assertEquals(Long.MAX_VALUE - 1, take(ids));
+        assertEquals(Long.MAX_VALUE, ids.next());
+        wantFailure(ExhaustedException.class, end(begin(ids)));
+    }
+
+    @Test
+    void aTakeThatEndsHasTheReasonWhyRequestsAreUnanswered() throws Exception {
+        Prefetcher ids = nats.prefetch(SMALL);
+        Future<Long> taker = pool.submit(() -> ids.next(Duration.ofSeconds(1)));
+        awaitRequests(1);
+        nats.last().accept(nats, FakeTransport.error(429, "too many"));
+        CallTimeoutException error = (CallTimeoutException) assertThrows(ExecutionException.class, taker::get)
+                .getCause();
+        assertEquals(Reason.BUSY, error.reason());
+        assertEquals("request ids.segment.order: too many (429) (deadline exceeded)", error.getMessage());
+    }
+
+    @Test
+    void aRefusedSnowflakeBatchBeginsAgainAtOne() throws Exception {
+        Prefetcher ids = new Prefetcher("ids.snowflake", PrefetchOptions.DEFAULTS, time.environment(),
+                (n, whenDone) -> new Call(new Call.Request("ids.snowflake", n, true, n > 1), nats, time.environment(),
+                        Call.ENDLESS, whenDone),
+                0, closed -> {});
+        nats.script = call -> call.request.n() > 1 ? FakeTransport.error(429, "too far ahead") : nats.grant(call);
+        for (int i = 0; i < 100; i++) {
+            take(ids);
+            time.advance(1);
+        }
+        assertEquals(1, nats.last().request.n());
+        nats.script = nats::grant;
+        for (int i = 0; i < 1000; i++) {
+            take(ids);
+            time.advance(1);
+        }
+        assertTrue(nats.last().request.n() > 1);
+    }
+}
