@@ -19,6 +19,7 @@ var callCases = []testCase{
 	{name: "05 final errors end a call", run: finalErrors},
 	{name: "05 malformed replies end a call", run: malformedReplies},
 	{name: "05 a code makes an error, a status alone does not", run: codesAndStatuses},
+	{name: "05 a status with a body is no error", needs: []string{"statuses"}, run: statusWithBody},
 	{name: "06 the reason at the deadline", run: reasons},
 	{name: "07 replies to earlier tries count", run: earlierTries},
 	{name: "08 a second reply is dropped", run: secondReplies},
@@ -236,10 +237,16 @@ func codesAndStatuses(t *testing.T, d *driver) {
 	s.on("ids.segment.503", refuseAs("503", "no IDs", "1"), serve)
 	r := s.do(next(c, "503"))
 	s.wantServed("code 503 with a body of IDs, then IDs", r, s.request("ids.segment.503", 1))
-	s.on("ids.segment.status", replyStatus("503", apart+"-4000000000000000002"))
-	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), apart+"-4000000000000000002")
 	s.on("ids.segment.largest", reply(nil, "9223372036854775806-9223372036854775807"))
 	wantIDs(t, "the largest IDs", s.do(nextN(c, "largest", 2)), "9223372036854775806-9223372036854775807")
+}
+
+// statusWithBody: a status without a body alone is the server's.
+func statusWithBody(t *testing.T, d *driver) {
+	s := newScene(t, d)
+	c := s.connect(nil)
+	s.on("ids.segment.status", replyStatus("503", apart+"-4000000000000000002"))
+	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), apart+"-4000000000000000002")
 }
 
 // reasons: at the deadline the error has the latest reason, and the subject.
