@@ -70,12 +70,12 @@ type POM struct {
 	Parent       string           `xml:"parent>version"`
 	Packaging    string           `xml:"packaging"`                    // empty: jar
 	Private      bool             `xml:"properties>maven.deploy.skip"` // not published
-	Dependencies []JavaDependency `xml:"dependencies>dependency"`
-	Managed      []JavaDependency `xml:"dependencyManagement>dependencies>dependency"`
+	Dependencies []Dependency `xml:"dependencies>dependency"`
+	Managed      []Dependency `xml:"dependencyManagement>dependencies>dependency"`
 }
 
-// JavaDependency is a dependency in a POM.
-type JavaDependency struct {
+// Dependency is a dependency in a POM.
+type Dependency struct {
 	Group    string `xml:"groupId"`
 	Artifact string `xml:"artifactId"`
 	Scope    string `xml:"scope"` // empty: compile
