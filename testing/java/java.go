@@ -65,11 +65,11 @@ func lock(t testing.TB) (unlock func()) {
 
 // POM is what tests read of a module's POM.
 type POM struct {
-	Artifact     string           `xml:"artifactId"`
-	Version      string           `xml:"version"`
-	Parent       string           `xml:"parent>version"`
-	Packaging    string           `xml:"packaging"`                    // empty: jar
-	Private      bool             `xml:"properties>maven.deploy.skip"` // not published
+	Artifact     string       `xml:"artifactId"`
+	Version      string       `xml:"version"`
+	Parent       string       `xml:"parent>version"`
+	Packaging    string       `xml:"packaging"`                    // empty: jar
+	Private      bool         `xml:"properties>maven.deploy.skip"` // not published
 	Dependencies []Dependency `xml:"dependencies>dependency"`
 	Managed      []Dependency `xml:"dependencyManagement>dependencies>dependency"`
 }
