@@ -1,6 +1,6 @@
 package io.github.idworker;
 
-/** A reply is none of docs/protocol.md. Its IDs are not used. */
+/** A reply breaks the contract of docs/protocol.md. None of its IDs is used. */
 public class BadReplyException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 

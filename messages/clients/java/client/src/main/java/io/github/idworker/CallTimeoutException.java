@@ -1,6 +1,6 @@
 package io.github.idworker;
 
-/** No ID came in time. */
+/** No ID came in time. {@link #reason} says why. */
 public class CallTimeoutException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 

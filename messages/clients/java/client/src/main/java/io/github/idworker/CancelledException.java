@@ -1,6 +1,6 @@
 package io.github.idworker;
 
-/** The thread was interrupted. */
+/** The thread was interrupted while it waited. */
 public class CancelledException extends IdworkerException {
     private static final long serialVersionUID = 1L;
 

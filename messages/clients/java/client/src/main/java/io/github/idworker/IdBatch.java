@@ -30,12 +30,20 @@ public final class IdBatch implements Iterable<Long> {
         this.ranges = List.copyOf(ranges);
     }
 
-    /** The ranges, ascending; touching ranges may follow each other. Unmodifiable. */
+    /**
+     * The IDs as ranges.
+     *
+     * @return an unmodifiable list, ascending; touching ranges may follow each other
+     */
     public List<Range> ranges() {
         return ranges;
     }
 
-    /** The number of IDs, at least 1. */
+    /**
+     * The number of IDs.
+     *
+     * @return at least 1
+     */
     public long size() {
         long size = 0;
         for (Range range : ranges) {
@@ -44,13 +52,17 @@ public final class IdBatch implements Iterable<Long> {
         return size;
     }
 
-    /** The IDs, ascending. */
+    /**
+     * The IDs one by one.
+     *
+     * @return the IDs, ascending, made as they are read
+     */
     public LongStream stream() {
         int traits = Spliterator.ORDERED | Spliterator.DISTINCT | Spliterator.NONNULL | Spliterator.IMMUTABLE;
         return StreamSupport.longStream(Spliterators.spliterator(iterator(), size(), traits), false);
     }
 
-    /** The IDs, ascending. */
+    /** {@return the IDs, ascending, made as they are read} */
     @Override
     public PrimitiveIterator.OfLong iterator() {
         return new PrimitiveIterator.OfLong() {

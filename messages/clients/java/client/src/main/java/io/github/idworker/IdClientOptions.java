@@ -22,8 +22,11 @@ public final class IdClientOptions {
     public static final IdClientOptions DEFAULTS = new IdClientOptions(List.of("nats://127.0.0.1:4222"), null, null,
             null, "ids", "_INBOX", Duration.ofSeconds(5), UnaryOperator.identity());
 
-    /** Short compared with a call: it may outlive a restart of the server. */
+    /** Short compared with a call, which then outlives a restart of the server. */
     private static final Duration RECONNECT_PAUSE = Duration.ofMillis(250);
+
+    /** An application that starts may leave little time to this thread. */
+    private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(5);
 
     private final List<String> servers;
     private final @Nullable String user;
@@ -48,8 +51,10 @@ public final class IdClientOptions {
     }
 
     /**
-     * URLs of NATS servers; user and password may be part of them.
+     * Sets the servers.
      *
+     * @param urls of NATS servers; user and password may be part of them
+     * @return changed options
      * @throws BadConfigException if there is none, or one is empty
      */
     public IdClientOptions withServers(String... urls) {
@@ -61,20 +66,32 @@ public final class IdClientOptions {
         return new IdClientOptions(given, user, password, credentials, prefix, inboxPrefix, timeout, change);
     }
 
-    /** The login, if the servers ask for one. */
+    /**
+     * Sets the login, if the servers ask for one.
+     *
+     * @param user its name
+     * @param password its password
+     * @return changed options
+     */
     public IdClientOptions withUser(String user, String password) {
         return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
     }
 
-    /** The file with JWT and seed, as {@code nsc} writes it. It is read at each new connection. */
+    /**
+     * Sets the login by a file with JWT and seed, as {@code nsc} writes it.
+     *
+     * @param file it is read at each new connection
+     * @return changed options
+     */
     public IdClientOptions withCredentials(Path file) {
         return new IdClientOptions(servers, user, password, file, prefix, inboxPrefix, timeout, change);
     }
 
     /**
-     * The prefix of the installation's subjects, {@code ids} by default: a token of
-     * {@code a-z 0-9 _ -}, 1 … 32 bytes.
+     * Sets the prefix of the installation's subjects, {@code ids} by default.
      *
+     * @param prefix a token of {@code a-z 0-9 _ -}, 1 … 32 bytes
+     * @return changed options
      * @throws BadPrefixException if it is none
      */
     public IdClientOptions withPrefix(String prefix) {
@@ -83,9 +100,11 @@ public final class IdClientOptions {
     }
 
     /**
-     * The prefix of reply subjects that the user may subscribe to, {@code _INBOX} by
-     * default: tokens joined by single dots.
+     * Sets the prefix of the reply subjects that the user may subscribe to, {@code
+     * _INBOX} by default.
      *
+     * @param prefix tokens joined by single dots
+     * @return changed options
      * @throws BadConfigException if it has spaces, wildcards or empty tokens
      */
     public IdClientOptions withInboxPrefix(String prefix) {
@@ -99,10 +118,11 @@ public final class IdClientOptions {
     }
 
     /**
-     * The longest time of a call, 5 s by default. More than the workers' {@code
+     * Sets the longest time of a call, 5 s by default. More than the workers' {@code
      * --wait} (2 s) lets them say why they are late.
      *
      * @param timeout more than 0
+     * @return changed options
      * @throws BadConfigException if it is not
      */
     public IdClientOptions withTimeout(Duration timeout) {
@@ -111,8 +131,10 @@ public final class IdClientOptions {
     }
 
     /**
-     * Sets more options of the connection, such as TLS. It runs at each new
-     * connection, after the other options are set.
+     * Sets more options of the connection, such as TLS.
+     *
+     * @param change runs at each new connection, after all other options are set
+     * @return changed options
      */
     public IdClientOptions withNats(UnaryOperator<Options.Builder> change) {
         return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
@@ -160,6 +182,7 @@ public final class IdClientOptions {
                     .servers(servers.toArray(String[]::new))
                     .connectionName("idworker")
                     .inboxPrefix(inboxPrefix)
+                    .connectionTimeout(CONNECT_TIMEOUT)
                     .maxReconnects(-1)
                     .reconnectWait(RECONNECT_PAUSE)
                     .reconnectJitter(RECONNECT_PAUSE)

@@ -13,9 +13,13 @@ public abstract class IdworkerException extends RuntimeException {
     /** The code of an exception without one: codes are 0 … 999. */
     private static final int NO_CODE = -1;
 
+    /** The code of the error reply, or {@link #NO_CODE}. */
     private final int code;
+    /** The subject of the requests. */
     private final @Nullable String subject;
+    /** The requests sent. */
     private final long tries;
+    /** Why the call was still waiting. */
     private final @Nullable Reason reason;
 
     IdworkerException(String message) {
@@ -38,28 +42,46 @@ public abstract class IdworkerException extends RuntimeException {
         reason = failure.reason();
     }
 
-    /** Whether the same call may succeed later. */
+    /**
+     * Whether the same call may succeed later.
+     *
+     * @return true for time-outs and failed connecting, among others
+     */
     public abstract boolean isRetryable();
 
-    /** The code of the error reply, 0 … 999; empty if no reply decided the call. */
+    /**
+     * The code of the error reply that decided the call.
+     *
+     * @return 0 … 999, or empty if none did
+     */
     public OptionalInt code() {
         return code == NO_CODE ? OptionalInt.empty() : OptionalInt.of(code);
     }
 
-    /** The subject of the requests, such as {@code ids.segment.order}; null if the call had none yet. */
+    /**
+     * The subject of the requests.
+     *
+     * @return for example {@code ids.segment.order}; null if the call had none yet
+     */
     public @Nullable String subject() {
         return subject;
     }
 
-    /** The number of requests that the call sent; 0 for a wait of an {@link IdSequence}. */
+    /**
+     * The number of requests that the call sent.
+     *
+     * @return 0 or more; always 0 for a wait of an {@link IdSequence}
+     */
     public long tries() {
         return tries;
     }
 
     /**
-     * Why the call was still waiting when it ended; null if it ended at once. The
-     * cause is the {@link BusyException} or {@link UnavailableException}, if that
-     * was it.
+     * Why the call was still waiting when its time was over, or it was cancelled.
+     * The cause is the {@link BusyException} or the {@link UnavailableException}, if
+     * that was it.
+     *
+     * @return the latest reason; null if the call did not wait
      */
     public @Nullable Reason reason() {
         return reason;

@@ -20,7 +20,14 @@ public record PrefetchOptions(Duration runway, long limit, long maxBatch) {
     /** A second, a million IDs, batches of 10,000. */
     public static final PrefetchOptions DEFAULTS = new PrefetchOptions(Duration.ofSeconds(1), 1_000_000, 10_000);
 
-    /** @throws BadConfigException if a value is out of its bounds */
+    /**
+     * Checks the bounds.
+     *
+     * @param runway 1 ms … 1 h
+     * @param limit 1 … 10^9
+     * @param maxBatch 1 … 10^9
+     * @throws BadConfigException if a value is out of them
+     */
     public PrefetchOptions {
         if (runway.compareTo(SHORTEST_RUNWAY) < 0 || runway.compareTo(LONGEST_RUNWAY) > 0) {
             throw new BadConfigException("bad prefetch options: runway " + runway + ", allowed is 1 ms to 1 h");

@@ -24,7 +24,9 @@ public final class Replies {
      * Reads the body of a reply to a request for n IDs. A range costs the same
      * whatever its size.
      *
+     * @param body of the reply
      * @param n at least 1
+     * @return the IDs
      * @throws BadReplyException unless the ranges ascend, do not overlap, lie in 1 …
      *     2^63−1 and hold exactly n IDs; it quotes at most 40 characters
      */

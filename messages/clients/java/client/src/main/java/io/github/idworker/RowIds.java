@@ -42,16 +42,24 @@ public final class RowIds implements AutoCloseable {
         this.direct.addAll(direct);
     }
 
-    /** Returns the IDs of a client, which the caller closes. Waits are at most {@link #DEFAULT_WAIT}. */
+    /**
+     * Returns row IDs that wait {@link #DEFAULT_WAIT} at most.
+     *
+     * @param client where IDs come from; the caller closes it
+     * @return IDs of all tags
+     */
     public static RowIds of(IdClient client) {
         return of(client, DEFAULT_WAIT, PrefetchOptions.DEFAULTS, Set.of());
     }
 
     /**
-     * Returns the IDs of a client, which the caller closes.
+     * Returns row IDs.
      *
+     * @param client where IDs come from; the caller closes it
      * @param wait the longest wait for an ID, more than 0
+     * @param options how much each tag's sequence buffers
      * @param direct the tags that are requested row by row, as strict tags are
+     * @return IDs of all tags
      * @throws BadConfigException if the wait is not more than 0
      * @throws BadTagException if one of the tags is none
      */
@@ -62,9 +70,13 @@ public final class RowIds implements AutoCloseable {
     }
 
     /**
-     * Returns an ID of the tag.
+     * Returns an ID for a row.
      *
+     * @param tag as in {@link IdClient#next(String)}
+     * @return an ID of the tag
      * @throws CallTimeoutException if none came in time; it may be tried again
+     * @throws ClosedException if this or the client is closed
+     * @throws IdworkerException as {@link IdClient} lists
      */
     public long next(String tag) {
         if (closed) {
@@ -88,9 +100,12 @@ public final class RowIds implements AutoCloseable {
     }
 
     /**
-     * Returns a snowflake ID.
+     * Returns a snowflake ID for a row.
      *
+     * @return an ID that sorts roughly by time
      * @throws CallTimeoutException if none came in time; it may be tried again
+     * @throws ClosedException if this or the client is closed
+     * @throws IdworkerException as {@link IdClient} lists
      */
     public long snowflake() {
         if (closed) {
@@ -99,7 +114,7 @@ public final class RowIds implements AutoCloseable {
         return sequence(SNOWFLAKE, () -> client.prefetchSnowflake(options)).next(wait);
     }
 
-    /** Closes the sequences, so that further calls fail with {@link ClosedException}; the client stays open. Idempotent. */
+    /** Closes the sequences, so that further calls fail; the client stays open. Idempotent. */
     @Override
     public void close() {
         closed = true;

@@ -10,9 +10,10 @@ public final class Tags {
     private Tags() {}
 
     /**
-     * Checks a tag: tokens of {@code A-Z a-z 0-9 _ -}, joined by single dots, 1 …
-     * 128 bytes in all.
+     * Checks a tag.
      *
+     * @param tag tokens of {@code A-Z a-z 0-9 _ -}, joined by single dots, 1 … 128
+     *     bytes in all
      * @throws BadTagException if it is none; the message says why
      */
     public static void check(String tag) {

@@ -8,14 +8,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.idworker.testkit.Installation;
 import io.nats.client.Connection;
 import io.nats.client.Nats;
+import io.nats.client.Options;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -32,15 +31,13 @@ import java.util.stream.LongStream;
 import org.crac.Core;
 import org.crac.Resource;
 import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** The client against the real binary. */
 class InstallationTest {
     private static Installation installation;
-    private IdClient client;
+    private static IdClient client;
 
     @BeforeAll
     static void start() {
@@ -48,22 +45,27 @@ class InstallationTest {
         installation.createTag("order");
         installation.createTag("strict", "--order", "strict");
         installation.createTag("last", "--step", "1", "--first", "9223372036854775806");
+        client = IdClient.connect(options());
     }
 
     @AfterAll
     static void end() {
+        client.close();
         installation.close();
     }
 
-    @BeforeEach
-    void connect() {
-        client = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withTimeout(Installation.PATIENCE));
+    /** Options of calls and connecting that only a hang ends. */
+    private static IdClientOptions options() {
+        return IdClientOptions.DEFAULTS.withServers(installation.url()).withTimeout(Installation.PATIENCE)
+                .withNats(InstallationTest::patient);
     }
 
-    @AfterEach
-    void close() {
-        client.close();
+    private static Options.Builder patient(Options.Builder nats) {
+        return nats.connectionTimeout(Installation.PATIENCE);
+    }
+
+    private static Connection connection() throws Exception {
+        return Nats.connect(patient(Options.builder().server(installation.url())).build());
     }
 
     private static void wantMessage(String message, IdworkerException error) {
@@ -179,35 +181,39 @@ class InstallationTest {
 
     @Test
     void aWrongPasswordIsAnErrorOfConnecting() throws Exception {
-        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            Thread refuses = new Thread(() -> refuseLogin(server));
+        try (ServerSocket server = new ServerSocket(0, 8, InetAddress.getLoopbackAddress())) {
+            Thread refuses = new Thread(() -> refuseLogins(server));
+            refuses.setDaemon(true);
             refuses.start();
-            IdworkerException error = assertThrows(ConnectFailedException.class, () -> IdClient.connect(
-                    IdClientOptions.DEFAULTS.withServers("nats://127.0.0.1:" + server.getLocalPort())
-                            .withUser("caller", "wrong")));
-            assertTrue(error.getMessage().startsWith("connect to nats://127.0.0.1:" + server.getLocalPort()
-                    + ": the server refuses the login: "), error.getMessage());
-            assertFalse(error.getMessage().contains("wrong"), error.getMessage());
-            refuses.join();
+            String url = "nats://127.0.0.1:" + server.getLocalPort();
+            // jnats waits for as long as it may connect, although the server has replied.
+            IdClientOptions options = IdClientOptions.DEFAULTS.withServers(url).withUser("caller", "secret")
+                    .withNats(nats -> nats.connectionTimeout(Duration.ofSeconds(1)));
+            Installation.await("the error of a wrong password", () -> {
+                String text = assertThrows(ConnectFailedException.class, () -> IdClient.connect(options)).getMessage();
+                assertFalse(text.contains("secret"), text);
+                return text.startsWith("connect to " + url + ": the server refuses the login: ");
+            });
         }
     }
 
-    /** Does what a NATS server with users does. */
-    private static void refuseLogin(ServerSocket server) {
-        try (Socket socket = server.accept()) {
-            socket.getOutputStream().write("INFO {\"version\":\"2.15.0\",\"headers\":true,\"auth_required\":true}\r\n"
-                    .getBytes(StandardCharsets.US_ASCII));
-            new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8)).readLine();
-            socket.getOutputStream().write("-ERR 'Authorization Violation'\r\n".getBytes(StandardCharsets.US_ASCII));
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
+    /** Does what a NATS server with users does, until its socket is closed. */
+    private static void refuseLogins(ServerSocket server) {
+        while (!server.isClosed()) {
+            try (Socket socket = server.accept()) {
+                socket.getOutputStream().write(
+                        "INFO {\"version\":\"2.15.0\",\"headers\":true,\"auth_required\":true}\r\n".getBytes());
+                new BufferedReader(new InputStreamReader(socket.getInputStream())).readLine();
+                socket.getOutputStream().write("-ERR 'Authorization Violation'\r\n".getBytes());
+            } catch (IOException e) {
+                // the client or the test has left
+            }
         }
     }
 
     @Test
     void aWrongPrefixFindsNoWorkers() {
-        try (IdClient other = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withPrefix("other").withTimeout(Duration.ofMillis(200)))) {
+        try (IdClient other = IdClient.connect(options().withPrefix("other").withTimeout(Duration.ofMillis(200)))) {
             IdworkerException error = assertThrows(CallTimeoutException.class, () -> other.next("order"));
             assertEquals(Reason.NO_RESPONDERS, error.reason());
         }
@@ -215,7 +221,7 @@ class InstallationTest {
 
     @Test
     void aClosedClientEndsEverything() throws Exception {
-        Connection connection = Nats.connect(installation.url());
+        Connection connection = connection();
         IdClient borrows = IdClient.of(connection, IdClientOptions.DEFAULTS.withPrefix("other"));
         IdSequence ids = borrows.prefetch("order");
         CompletableFuture<Long> waits = borrows.nextAsync("order");
@@ -236,8 +242,7 @@ class InstallationTest {
 
     @Test
     void aCancelledFutureEndsItsCall() {
-        try (IdClient other = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withPrefix("other"))) {
+        try (IdClient other = IdClient.connect(options().withPrefix("other"))) {
             CompletableFuture<Long> waits = other.nextAsync("order");
             waits.cancel(false);
             assertTrue(waits.isCancelled());
@@ -247,9 +252,8 @@ class InstallationTest {
     @Test
     void aCheckpointDropsTheBufferAndTheConnectionAndTheCopyAsksAnew() throws Exception {
         List<Connection> connections = new ArrayList<>();
-        NatsIdClient copied = NatsIdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url())
-                .withTimeout(Installation.PATIENCE)
-                .withNats(nats -> nats.connectionListener((connection, event) -> {
+        NatsIdClient copied = NatsIdClient.connect(options().withNats(nats -> patient(nats)
+                .connectionListener((connection, event) -> {
                     synchronized (connections) {
                         connections.add(connection);
                     }
@@ -281,7 +285,7 @@ class InstallationTest {
 
     @Test
     void aCheckpointIsRefusedWhileTheCallersConnectionIsOpen() throws Exception {
-        Connection connection = Nats.connect(installation.url());
+        Connection connection = connection();
         try (IdClient borrows = IdClient.of(connection)) {
             long one = borrows.next("order");
             assertThrows(IllegalStateException.class, borrows::suspend);

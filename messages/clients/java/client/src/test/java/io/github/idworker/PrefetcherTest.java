@@ -241,13 +241,13 @@ class PrefetcherTest {
                         Call.ENDLESS, whenDone),
                 0, closed -> {});
         nats.script = call -> call.request.n() > 1 ? FakeTransport.error(429, "too far ahead") : nats.grant(call);
-        for (int i = 0; i < 100; i++) {
+        for (int i = 0; i < 20; i++) {
             take(ids);
             time.advance(1);
         }
         assertEquals(1, nats.last().request.n());
         nats.script = nats::grant;
-        for (int i = 0; i < 1000; i++) {
+        for (int i = 0; i < 50; i++) {
             take(ids);
             time.advance(1);
         }
