@@ -51,8 +51,8 @@ test: ## Run the tests of all packages (5 minutes, needs only Go)
 deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 	@$(GO) run ./testing/deps/install -install
 
-# The end-to-end tests start many processes and mostly wait, so five run at once. They build
-# the binary, which go test does not track, so their results are not cached.
+# The last packages start many processes and mostly wait, so two run at once: one is e2e nearly
+# all the time. They build the binary, which go test does not track, so their results are not cached.
 # testing/compat rolls from 0.1.0, if the history is there. Fuzzing takes a second
 # each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
@@ -60,7 +60,7 @@ test-all: deps ## Run all tests, also with databases, a browser, Node.js and Jav
 	$(TEST) $(PACKAGES) $(MORE)
 	@for fuzz in $(FUZZ); do $(TEST) -count=1 -run '^$$' ./$${fuzz%.*} -args -test.fuzz="^$${fuzz##*.}$$" -test.fuzztime=1s \
 		-test.fuzzcachedir=$(CURDIR)/bin/fuzz || exit 1; done
-	$(TEST) -count=1 -p 1 -parallel 5 ./testing/e2e ./testing/pages ./testing/examples ./testing/compat ./testing/java
+	$(TEST) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/examples
 	@$(GO) run ./testing/deps/install
 
 # RUN selects tests by name, as in: make soak RUN=NoDuplicate

@@ -147,6 +147,8 @@ func (s *scheduled) meet(t *testing.T, events []string) (met []time.Time) {
 		select {
 		case request = <-s.requests:
 		case <-s.lost:
+		case err := <-ended:
+			t.Fatalf("%v: the call ended before event %d: %v", events, i, err)
 		}
 		met = append(met, time.Now())
 		if (request == nil) != (event == "disconnected") {

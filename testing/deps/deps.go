@@ -56,11 +56,8 @@ var (
 
 	Noble = &Need{Name: "opaque IDs by @noble/ciphers", npm: "testing/noble", all: true}
 
-	JDK = &Need{
-		Name: "the Java client", all: true,
-		names: []string{"javac"}, packages: []string{"default-jdk-headless"},
-	}
-	Maven = &Need{Name: "the Java client by Maven", names: []string{"mvn"}, packages: []string{"maven"}, all: true}
+	JDK   = &Need{Name: "the Java client", names: []string{"javac"}, packages: []string{"default-jdk-headless"}, all: true}
+	Maven = &Need{Name: "the Java client", names: []string{"mvn"}, packages: []string{"maven"}, all: true}
 )
 
 // All are all of them.

@@ -68,8 +68,7 @@ type POM struct {
 	Artifact     string           `xml:"artifactId"`
 	Version      string           `xml:"version"`
 	Parent       string           `xml:"parent>version"`
-	Packaging    string           `xml:"packaging"` // empty: jar
-	Modules      []string         `xml:"modules>module"`
+	Packaging    string           `xml:"packaging"`                    // empty: jar
 	Private      bool             `xml:"properties>maven.deploy.skip"` // not published
 	Dependencies []JavaDependency `xml:"dependencies>dependency"`
 	Managed      []JavaDependency `xml:"dependencyManagement>dependencies>dependency"`
@@ -96,12 +95,16 @@ func ReadPOM(t testing.TB, file string) (p POM) {
 	return p
 }
 
-// Modules reads the POMs of the reactor: the parent's, and those of its modules.
+// Modules reads the POMs of the reactor: the parent's, and those of all modules,
+// also of the modules that need a profile.
 func Modules(t testing.TB) (parent POM, modules []POM) {
 	t.Helper()
-	parent = ReadPOM(t, filepath.Join(reactor, "pom.xml"))
-	for _, module := range parent.Modules {
-		modules = append(modules, ReadPOM(t, filepath.Join(reactor, module, "pom.xml")))
+	files, err := filepath.Glob(filepath.Join(reactor, "*", "pom.xml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("modules of %s: %v, %v", reactor, files, err)
 	}
-	return parent, modules
+	for _, file := range files {
+		modules = append(modules, ReadPOM(t, file))
+	}
+	return ReadPOM(t, filepath.Join(reactor, "pom.xml")), modules
 }
