@@ -125,8 +125,8 @@ func finalErrors(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	var ended []endedCall
-	for code, kind := range finals {
-		for _, k := range []int{1, 3} {
+	for _, k := range []int{1, 3} {
+		for code, kind := range finals {
 			one, many := fmt.Sprintf("one-%d-%d", code, k), fmt.Sprintf("many-%d-%d", code, k)
 			for _, tag := range []string{one, many} {
 				s.on(segment+tag, append(times(k-1, refuse(503, "no IDs")), refuse(code, "the text"))...)
@@ -154,16 +154,15 @@ type endedCall struct {
 // wantEnded checks that calls end with their errors, and send nothing then.
 func (s *scene) wantEnded(client string, all []endedCall, check func(e endedCall, r result)) {
 	s.t.Helper()
-	for _, e := range all {
-		if r := s.await(e.call); r.kind() != e.kind || len(r.Ranges) > 0 {
+	for i, e := range all {
+		r := s.await(e.call)
+		s.fence(client)
+		all[i].requests = len(s.requests(segment + e.tag))
+		if r.kind() != e.kind || len(r.Ranges) > 0 {
 			s.t.Errorf("%s: %v; want the kind %s", e.tag, r, e.kind)
 		} else if check != nil {
 			check(e, r)
 		}
-	}
-	s.fence(client)
-	for i, e := range all {
-		all[i].requests = len(s.requests(segment + e.tag))
 	}
 	s.pass(client)
 	for _, e := range all {
@@ -202,8 +201,8 @@ func malformedReplies(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	var ended []endedCall
-	for i, m := range malformed {
-		for _, k := range []int{1, 3} {
+	for _, k := range []int{1, 3} {
+		for i, m := range malformed {
 			tag := fmt.Sprint("bad", i, ".", k)
 			s.on(segment+tag, append(times(k-1, refuse(503, "no IDs")), reply(nil, m.body), serve)...)
 			ended = append(ended, endedCall{tag, "bad_reply", s.begin(nextN(c, tag, m.n)), 0})
