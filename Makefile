@@ -36,7 +36,7 @@ build: ## Build bin/idworker
 RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
-LATER = e2e pages examples bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
+LATER = e2e pages examples java bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
 FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
@@ -51,16 +51,16 @@ test: ## Run the tests of all packages (5 minutes, needs only Go)
 deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 	@$(GO) run ./testing/deps/install -install
 
-# The end-to-end tests start many processes and mostly wait, so five run at once. They build
-# the binary, which go test does not track, so their results are not cached.
+# The last packages start many processes and mostly wait, so two run at once: one is e2e nearly
+# all the time. They build the binary, which go test does not track, so their results are not cached.
 # testing/compat rolls from 0.1.0, if the history is there. Fuzzing takes a second
 # each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
-test-all: deps ## Run all tests, also with databases, a browser and Node.js
+test-all: deps ## Run all tests, also with databases, a browser, Node.js and Java
 	$(TEST) $(PACKAGES) $(MORE)
 	@for fuzz in $(FUZZ); do $(TEST) -count=1 -run '^$$' ./$${fuzz%.*} -args -test.fuzz="^$${fuzz##*.}$$" -test.fuzztime=1s \
 		-test.fuzzcachedir=$(CURDIR)/bin/fuzz || exit 1; done
-	$(TEST) -count=1 -p 1 -parallel 5 ./testing/e2e ./testing/pages ./testing/examples ./testing/compat
+	$(TEST) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/examples
 	@$(GO) run ./testing/deps/install
 
 # RUN selects tests by name, as in: make soak RUN=NoDuplicate
@@ -71,12 +71,20 @@ soak: deps ## Run all tests for longer, with more IDs (RUN=)
 
 VERSION = $(shell sed -n 's/^const version = "\(.*\)"/\1/p' cmd/idworker/version.go)
 
+MVN = mvn -B -ntp -f messages/clients/java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn
+
+# Maven deploys the jars into a folder, because that leaves out what is not published.
 release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 	@$(if $(SNAPSHOT),,test "$$(git describe --tags --exact-match 2>/dev/null)" = v$(VERSION) || \
 		{ echo "the commit has no tag v$(VERSION), the version in cmd/idworker/version.go; for any other commit use SNAPSHOT=1"; exit 1; })
+	@$(if $(SNAPSHOT),,grep -q '^  <version>$(VERSION)</version>' messages/clients/java/pom.xml || \
+		{ echo "messages/clients/java has another version than $(VERSION), that of cmd/idworker/version.go"; exit 1; })
 	@$(if $(SNAPSHOT),,test -z "$$(git status --porcelain)" || { git status --short; echo "the tree has changes that are not committed"; exit 1; })
 	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
 	$(GO) run ./testing/release/image -dist dist
+	@rm -rf bin/maven
+	$(MVN) -P release -DskipTests -Dmaven.install.skip clean deploy -DaltDeploymentRepository=dist::file://$(CURDIR)/bin/maven
+	@find bin/maven -type f -name 'idworker-*' ! -name '*.md5' ! -name '*.sha1' -exec cp {} dist \;
 	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
 	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }

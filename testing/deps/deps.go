@@ -55,10 +55,13 @@ var (
 	Node = &Need{Name: "the Node.js client", npm: "docs/clients/node", all: true}
 
 	Noble = &Need{Name: "opaque IDs by @noble/ciphers", npm: "testing/noble", all: true}
+
+	JDK   = &Need{Name: "the Java client", names: []string{"javac"}, packages: []string{"default-jdk-headless"}, all: true}
+	Maven = &Need{Name: "the Java client", names: []string{"mvn"}, packages: []string{"maven"}, all: true}
 )
 
 // All are all of them.
-var All = []*Need{MySQL, Postgres, Browser, Axe, Node, Noble}
+var All = []*Need{MySQL, Postgres, Browser, Axe, Node, Noble, JDK, Maven}
 
 // ErrMissing means that a program is not on this machine.
 var ErrMissing = errors.New("not found")

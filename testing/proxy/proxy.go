@@ -228,3 +228,15 @@ func (p *Proxy) arm(t *trap) <-chan struct{} {
 	p.set(func() { p.trap = t })
 	return t.sprung
 }
+
+// Inject writes a text to all connections in one direction, behind the data
+// that was forwarded, as if the other end had sent it.
+func (p *Proxy) Inject(to Direction, text string) {
+	var links []*link
+	p.set(func() { links = slices.Collect(maps.Keys(p.links)) })
+	for _, l := range links {
+		l.half[to].Lock()
+		_, _ = l.ends[to].Write([]byte(text)) // fails if the connection has ended
+		l.half[to].Unlock()
+	}
+}

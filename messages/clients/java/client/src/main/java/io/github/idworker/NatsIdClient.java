@@ -153,9 +153,13 @@ final class NatsIdClient implements IdClient {
         shared.environment.timers().end();
     }
 
-    /** The resource that a framework calls at checkpoints. */
-    CheckpointHook checkpointHook() {
-        return (CheckpointHook) shared.checkpointHook;
+    /**
+     * The {@code org.crac.Resource} that a framework calls at checkpoints. It is not
+     * declared as one, since Spring resolves the types of all methods of a bean, and
+     * org.crac may be missing.
+     */
+    @Nullable Object checkpointHook() {
+        return shared.checkpointHook;
     }
 
     private String segment(String tag) {

@@ -258,7 +258,7 @@ class InstallationTest {
                         connections.add(connection);
                     }
                 })), Environment.real());
-        Resource hook = copied.checkpointHook();
+        Resource hook = (Resource) copied.checkpointHook();
         try (Prefetcher ids = (Prefetcher) copied.prefetch("order")) {
             Set<Long> taken = ConcurrentHashMap.newKeySet();
             for (int copy = 0; copy < 2; copy++) {

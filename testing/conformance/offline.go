@@ -1,0 +1,57 @@
+// Package conformance calls clients by these operations, too, which need no
+// server. A question mark means that a field may be absent.
+//
+//	decode {body, n}                           ranges
+//	decode_reply {status?, headers?, body, n}  ranges
+//	count {n}                                  body
+//	tag {tag}, prefix {prefix}                 check it
+//	pace {runway_ms, limit, steps}             targets
+//	schedule {events}                          waits
+//	vectors {file}                             cases, failed
+//
+// decode reads the body of a reply to a request for n IDs, and decode_reply a
+// whole reply. Its status, such as "503", is that of the line NATS/1.0; headers
+// has a list of values by name. The server's own reply, 503 without a body, is
+// an error of the kind no_responders.
+//
+// Here n is always a string, since JSON's numbers may be doubles. count checks
+// it as a call does, and returns the body of the request, base64. Where the
+// client's type cannot hold n, such as 1.5, NaN or 2^63, the driver returns an
+// error of the kind count. A client with the feature doubles may do so above
+// 2^53−1, in decode and decode_reply, too.
+//
+// # Pace
+//
+// pace follows the target of a new prefetcher through virtual time. A step is a
+// list of two integers, [ms, taken]: so many milliseconds pass, callers take so
+// many IDs in that time, and then the target is updated once. targets has the
+// target after each step.
+//
+// # Schedule
+//
+// schedule makes a call, in virtual time, that meets events one after another.
+// Each event but ids is met where the call would send a try:
+//
+//	silent         the try is sent, and nothing replies to it
+//	busy           the try is sent, and a reply has the code 429 at once
+//	unavailable    as busy, with the code 503
+//	no_responders  as busy, with the server's status 503
+//	disconnected   the call finds the connection lost, and sends nothing
+//	ids            the try is sent and served; always the last event
+//
+// A connection that was lost is back before the event that follows. waits has
+// the time between each event and the next, in milliseconds, as a list of two
+// numbers: with the least random value, which makes pauses half as long, and
+// with the greatest, which makes them full. A driver that cannot set the
+// client's random source makes the call a hundred times, and returns the
+// shortest and the longest of each wait; so the cases allow a tenth. The call
+// has no deadline. After silence no pause is above 250 ms, as docs/protocol.md
+// says.
+//
+// # Vectors
+//
+// vectors checks the client with two sections of vectors.json, which no other
+// operation covers: opaque and numbers. cases has their number of cases, such as
+// {"opaque":88,"numbers":143}, where each key, good or bad, is a case. failed is
+// a list of texts, one for each that failed, with its section and its reason.
+package conformance
