@@ -337,9 +337,12 @@ func take(d *driver, ctx context.Context, f struct {
 	}
 	one := 1
 	callers := *cmp.Or(f.Callers, &one)
+	ended, end := context.WithCancel(ctx)
+	end()
 	result, err := atOnce(callers, *cmp.Or(f.N, &one), func() (int64, error) {
-		if f.TimeoutMS == nil { // without the cost of a context
-			return p.Next(ctx)
+		// A buffered ID costs much less than a context with a timeout.
+		if id, err := p.Next(ended); err == nil {
+			return id, nil
 		}
 		ctx, cancel := withTimeout(ctx, f.TimeoutMS)
 		defer cancel()

@@ -46,6 +46,7 @@
 //	fork        fork
 //	checkpoint  checkpoint and restore
 //	workers     callers of take run in worker threads, each with a client
+//	statuses    a reply with a status keeps its body (jnats drops it)
 //	doubles     counts are doubles: a count above 2^53−1 may be refused
 //
 // operations.go lists the operations, and offline.go those without a server.

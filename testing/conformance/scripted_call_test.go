@@ -19,6 +19,7 @@ var callCases = []testCase{
 	{name: "05 final errors end a call", run: finalErrors},
 	{name: "05 malformed replies end a call", run: malformedReplies},
 	{name: "05 a code makes an error, a status alone does not", run: codesAndStatuses},
+	{name: "05 a status with a body is no error", needs: []string{"statuses"}, run: statusWithBody},
 	{name: "06 the reason at the deadline", run: reasons},
 	{name: "07 replies to earlier tries count", run: earlierTries},
 	{name: "08 a second reply is dropped", run: secondReplies},
@@ -124,8 +125,8 @@ func finalErrors(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	var ended []endedCall
-	for code, kind := range finals {
-		for _, k := range []int{1, 3} {
+	for _, k := range []int{1, 3} {
+		for code, kind := range finals {
 			one, many := fmt.Sprintf("one-%d-%d", code, k), fmt.Sprintf("many-%d-%d", code, k)
 			for _, tag := range []string{one, many} {
 				s.on(segment+tag, append(times(k-1, refuse(503, "no IDs")), refuse(code, "the text"))...)
@@ -153,16 +154,15 @@ type endedCall struct {
 // wantEnded checks that calls end with their errors, and send nothing then.
 func (s *scene) wantEnded(client string, all []endedCall, check func(e endedCall, r result)) {
 	s.t.Helper()
-	for _, e := range all {
-		if r := s.await(e.call); r.kind() != e.kind || len(r.Ranges) > 0 {
+	for i, e := range all {
+		r := s.await(e.call)
+		s.fence(client)
+		all[i].requests = len(s.requests(segment + e.tag))
+		if r.kind() != e.kind || len(r.Ranges) > 0 {
 			s.t.Errorf("%s: %v; want the kind %s", e.tag, r, e.kind)
 		} else if check != nil {
 			check(e, r)
 		}
-	}
-	s.fence(client)
-	for i, e := range all {
-		all[i].requests = len(s.requests(segment + e.tag))
 	}
 	s.pass(client)
 	for _, e := range all {
@@ -201,8 +201,8 @@ func malformedReplies(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	var ended []endedCall
-	for i, m := range malformed {
-		for _, k := range []int{1, 3} {
+	for _, k := range []int{1, 3} {
+		for i, m := range malformed {
 			tag := fmt.Sprint("bad", i, ".", k)
 			s.on(segment+tag, append(times(k-1, refuse(503, "no IDs")), reply(nil, m.body), serve)...)
 			ended = append(ended, endedCall{tag, "bad_reply", s.begin(nextN(c, tag, m.n)), 0})
@@ -236,10 +236,16 @@ func codesAndStatuses(t *testing.T, d *driver) {
 	s.on("ids.segment.503", refuseAs("503", "no IDs", "1"), serve)
 	r := s.do(next(c, "503"))
 	s.wantServed("code 503 with a body of IDs, then IDs", r, s.request("ids.segment.503", 1))
-	s.on("ids.segment.status", replyStatus("503", apart+"-4000000000000000002"))
-	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), apart+"-4000000000000000002")
 	s.on("ids.segment.largest", reply(nil, "9223372036854775806-9223372036854775807"))
 	wantIDs(t, "the largest IDs", s.do(nextN(c, "largest", 2)), "9223372036854775806-9223372036854775807")
+}
+
+// statusWithBody: a status without a body alone is the server's.
+func statusWithBody(t *testing.T, d *driver) {
+	s := newScene(t, d)
+	c := s.connect(nil)
+	s.on("ids.segment.status", replyStatus("503", apart+"-4000000000000000002"))
+	wantIDs(t, "status 503 with a body of IDs", s.do(nextN(c, "status", 3)), apart+"-4000000000000000002")
 }
 
 // reasons: at the deadline the error has the latest reason, and the subject.

@@ -79,24 +79,28 @@ func otherRefusals(t *testing.T, d *driver) {
 		line.Inject(proxy.ToClient, fmt.Sprintf("-ERR 'Permissions Violation for %s to %q'\r\n", what, subject))
 		s.fence(c) // the client has read it
 	}
-
-	s.on("ids.segment.waits", silent)
-	waits := s.begin(next(c, "waits"))
-	s.waitRequests("ids.segment.waits", 1)
-	wantKind(t, "another tag", s.do(next(c, "denied")), "denied")
-	refuse("Publish", "ids.segment.wait")
-	refuse("Publish", "ids.segment.waits.not")
-	refuse("Subscription", "ids.segment.waits")
-	refuse("Subscription", "_INBOX.of.another.*")
-	s.waitRequests("ids.segment.waits", len(s.requests("ids.segment.waits"))+2)
-	s.on("ids.segment.waits", serve)
-	wantOK(t, "a call during refusals of others", s.await(waits))
-
-	refuse("Publish", "ids.segment.older")
-	s.on("ids.segment.older", silent, silent, silent, serve)
-	wantOK(t, "a call after a refusal", s.do(next(c, "older")))
-	s.onCalls("ids.segment.older", silent, silent, silent, serve)
-	wantOK(t, "another", s.do(nextN(c, "older", 2)))
+	for tag, during := range map[string]func(){
+		"denied.too":  func() { wantKind(t, "another tag", s.do(next(c, "denied")), "denied") },
+		"longer":      func() { refuse("Publish", "ids.segment.long") },
+		"short":       func() { refuse("Publish", "ids.segment.short.not") },
+		"subscribed":  func() { refuse("Subscription", "ids.segment.subscribed") },
+		"other.inbox": func() { refuse("Subscription", "_INBOX.of.another.*") },
+		"older":       func() {},
+	} {
+		refuse("Publish", "ids.segment.older")
+		s.on(segment+tag, silent)
+		one, two := s.begin(next(c, tag)), s.begin(nextN(c, tag, 2))
+		s.waitCalls(segment+tag, 2)
+		during()
+		// Calls look for refusals when a wait ends: twice at least.
+		enough := len(s.requests(segment+tag)) + 6
+		natstest.Eventually(t, "further tries", func() bool {
+			return len(s.requests(segment+tag)) >= enough || one.isDone() || two.isDone()
+		})
+		s.on(segment+tag, serve)
+		wantOK(t, tag, s.await(one))
+		wantOK(t, tag+", for two", s.await(two))
+	}
 }
 
 // deniedInbox: without replies, a client notices the refusal of its inbox, and

@@ -65,17 +65,17 @@ func lock(t testing.TB) (unlock func()) {
 
 // POM is what tests read of a module's POM.
 type POM struct {
-	Artifact     string           `xml:"artifactId"`
-	Version      string           `xml:"version"`
-	Parent       string           `xml:"parent>version"`
-	Packaging    string           `xml:"packaging"`                    // empty: jar
-	Private      bool             `xml:"properties>maven.deploy.skip"` // not published
-	Dependencies []JavaDependency `xml:"dependencies>dependency"`
-	Managed      []JavaDependency `xml:"dependencyManagement>dependencies>dependency"`
+	Artifact     string       `xml:"artifactId"`
+	Version      string       `xml:"version"`
+	Parent       string       `xml:"parent>version"`
+	Packaging    string       `xml:"packaging"`                    // empty: jar
+	Private      bool         `xml:"properties>maven.deploy.skip"` // not published
+	Dependencies []Dependency `xml:"dependencies>dependency"`
+	Managed      []Dependency `xml:"dependencyManagement>dependencies>dependency"`
 }
 
-// JavaDependency is a dependency in a POM.
-type JavaDependency struct {
+// Dependency is a dependency in a POM.
+type Dependency struct {
 	Group    string `xml:"groupId"`
 	Artifact string `xml:"artifactId"`
 	Scope    string `xml:"scope"` // empty: compile

@@ -316,7 +316,7 @@ public final class NumberFormat {
             Matcher seq = SEQ_TOKEN.matcher(inside);
             int width = !seq.matches() ? 0 : seq.group(1) == null ? 1 : Integer.parseInt(seq.group(1));
             if (width < 1 || width > MAX_PAD) {
-                throw badFormat("{" + Quote.plain(inside, MAX_FORMAT_BYTES) + "}: allowed is {seq} or {seq:N}, N from 1 to " + MAX_PAD);
+                throw badTokens(inside, "allowed is {seq} or {seq:N}, N from 1 to " + MAX_PAD);
             }
             parts.add(new Part(Field.SEQ, inside, width));
             return;
@@ -324,8 +324,8 @@ public final class NumberFormat {
         String rest = inside;
         do {
             String unread = rest;
-            Part token = DATE_TOKENS.stream().filter(t -> unread.startsWith(t.text)).findFirst().orElseThrow(() ->
-                    badFormat("{" + Quote.plain(inside, MAX_FORMAT_BYTES) + "}: allowed are yyyy or yy, MM, dd, or one {seq} or {seq:N}"));
+            Part token = DATE_TOKENS.stream().filter(t -> unread.startsWith(t.text)).findFirst().orElseThrow(
+                    () -> badTokens(inside, "allowed are yyyy or yy, MM, dd, or one {seq} or {seq:N}"));
             parts.add(token);
             rest = rest.substring(token.width);
         } while (!rest.isEmpty());
@@ -432,6 +432,10 @@ public final class NumberFormat {
 
     private DocumentNumberException badFormat(String why) {
         return new DocumentNumberException(Fault.FORMAT, Quote.of(format, MAX_FORMAT_BYTES) + ": " + why);
+    }
+
+    private DocumentNumberException badTokens(String inside, String allowed) {
+        return badFormat("{" + Quote.plain(inside, MAX_FORMAT_BYTES) + "}: " + allowed);
     }
 
     private DocumentNumberException notOfFormat(String number, String why) {

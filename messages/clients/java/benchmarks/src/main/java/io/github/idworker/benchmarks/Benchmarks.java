@@ -19,6 +19,8 @@ import org.openjdk.jmh.runner.options.VerboseMode;
  * keep. Each is the median of the ratios of short rounds, in which the subject and
  * its baseline take turns: a busy machine disturbs both. Nothing fails for being
  * slow.
+ *
+ * <pre>mvn -q -Pbenchmarks -pl benchmarks -am verify -DskipTests</pre>
  */
 public final class Benchmarks {
     private static final int ROUNDS = 3;

@@ -50,7 +50,7 @@ public class Takes {
         @Setup
         public void start() {
             installation = Installation.start("--max-batch", "" + BATCH, "--max-step", "" + BUFFER);
-            installation.createTag("order", "--step", "" + BUFFER);
+            installation.createTag("order", "--step", "" + BUFFER, "--max-step", "" + BUFFER);
             client = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url()));
             ids = client.prefetch("order", new PrefetchOptions(Duration.ofSeconds(1), BUFFER, BATCH));
         }

@@ -1,6 +1,8 @@
 package io.github.idworker.hibernate;
 
+import io.github.idworker.BadTagException;
 import io.github.idworker.RowIds;
+import io.github.idworker.Tags;
 import java.lang.reflect.Field;
 import java.lang.reflect.Member;
 import java.lang.reflect.Method;
@@ -41,7 +43,8 @@ public final class IdworkerIdGenerator implements BeforeExecutionGenerator, Anno
      * Called by Hibernate as it builds a {@code SessionFactory}.
      *
      * @throws MappingException if the annotation has a tag and snowflake, or
-     *     neither, or if the attribute is neither long nor Long
+     *     neither, if the tag is malformed, or if the attribute is neither long nor
+     *     Long
      */
     @Override
     public void initialize(IdworkerId annotation, Member member, GeneratorCreationContext context) {
@@ -53,6 +56,13 @@ public final class IdworkerIdGenerator implements BeforeExecutionGenerator, Anno
         }
         if (!tag.isEmpty() && snowflake) {
             throw new MappingException(place + ": it has a tag and snowflake = true, but must have one of them");
+        }
+        try {
+            if (!snowflake) {
+                Tags.check(tag);
+            }
+        } catch (BadTagException e) {
+            throw new MappingException(place + ": " + e.getMessage(), e);
         }
         Class<?> type = type(member, context);
         if (type != long.class && type != Long.class) {

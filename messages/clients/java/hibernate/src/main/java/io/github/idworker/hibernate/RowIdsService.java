@@ -46,7 +46,7 @@ final class RowIdsService implements Service, Stoppable {
             try {
                 return from(settings);
             } catch (IdworkerException e) {
-                throw new ServiceException("idworker's client of Hibernate: " + e.getMessage(), e);
+                throw new ServiceException("@IdworkerId has no client: " + e.getMessage(), e);
             }
         }
     };

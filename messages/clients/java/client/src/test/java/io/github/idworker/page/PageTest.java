@@ -1,0 +1,68 @@
+package io.github.idworker.page;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.github.idworker.IdClient;
+import io.github.idworker.IdClientOptions;
+import io.github.idworker.IdSequence;
+import io.github.idworker.NumberFormat;
+import io.github.idworker.OpaqueIds;
+import io.github.idworker.testkit.Installation;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Instant;
+import java.time.ZoneId;
+import java.util.Base64;
+import java.util.HashSet;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The code of docs/java.md, in a package outside the client's, as a reader's is. */
+class PageTest {
+    @Test
+    void clientOfThePage() throws Exception {
+        try (Installation installation = Installation.start()) {
+            installation.createTag("order");
+            String url = installation.url();
+            Set<Long> ids = new HashSet<>();
+
+            IdClient client = IdClient.connect(IdClientOptions.DEFAULTS.withServers(url));
+            long id = client.next("order");
+            for (long each : client.next("order", 100)) {
+                ids.add(each);
+            }
+            CompletableFuture<Long> later = client.nextAsync("order");
+            long snowflake = client.snowflake();
+
+            IdSequence orders = client.prefetch("order");
+            long buffered = orders.next();
+
+            ids.addAll(Set.of(id, later.get(), snowflake, buffered));
+            assertEquals(104, ids.size());
+            client.close();
+        }
+    }
+
+    @Test
+    void numbersOfThePage(@TempDir Path folder) throws Exception {
+        Path keys = Files.writeString(folder.resolve("keys"), "1 " + Base64.getEncoder().encodeToString(new byte[32]));
+        try (Installation installation = Installation.start()) {
+            installation.createTag("invoice.*", "--template", "--dated", "yyyyMMdd", "--order", "strict");
+            IdClient client = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url()));
+            long id = 1234;
+
+            OpaqueIds.Texts orders = OpaqueIds.load(keys).texts("order", "ord");
+            String text = orders.seal(id);
+
+            assertEquals(id, orders.open(text));
+
+            NumberFormat invoices = NumberFormat.of("invoice", "INV-{yyyyMMdd}-{seq:6}", ZoneId.of("Asia/Shanghai"));
+            String number = invoices.next(client, Instant.now());
+
+            assertEquals(1, invoices.parse(number).seq());
+            client.close();
+        }
+    }
+}
