@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.idworker.testkit.Installation;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
 import java.time.Duration;
@@ -12,6 +13,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -160,6 +162,43 @@ class RowIdsTest {
         assertTrue(calls.get() > 0);
         assertEquals(List.of("tag is strict, each row a request: tag={0}order"), log);
         assertEquals(0, open.get());
+    }
+
+    /** One thread learns that the tag is strict while another is about to take from its sequence. */
+    @Test
+    void aRowWhoseSequenceAnotherThreadClosesIsRequested() throws Exception {
+        CountDownLatch bothTake = new CountDownLatch(2);
+        CountDownLatch closed = new CountDownLatch(1);
+        AtomicInteger takes = new AtomicInteger();
+        IdSequence shared = (IdSequence) Proxy.newProxyInstance(IdClient.class.getClassLoader(),
+                new Class<?>[] {IdSequence.class}, (proxy, method, arguments) -> {
+                    if (method.getName().equals("close")) {
+                        closed.countDown();
+                        return null;
+                    }
+                    boolean learns = takes.incrementAndGet() == 1;
+                    bothTake.countDown();
+                    bothTake.await();
+                    if (learns) {
+                        throw Failure.reply(409, "the tag is strictly ordered").exception();
+                    }
+                    closed.await();
+                    throw Failure.PREFETCHER_CLOSED.exception();
+                });
+        RowIds rows = RowIds.of(fake((proxy, method, arguments) -> switch (method.getName()) {
+            case "prefetch" -> shared;
+            case "withTimeout" -> proxy;
+            default -> ids.incrementAndGet();
+        }), Installation.PATIENCE, PrefetchOptions.DEFAULTS, Set.of());
+        ExecutorService pool = Executors.newFixedThreadPool(2);
+        try {
+            Future<Long> one = pool.submit(() -> rows.next("order"));
+            Future<Long> other = pool.submit(() -> rows.next("order"));
+            assertEquals(3, one.get() + other.get());
+        } finally {
+            pool.shutdownNow();
+        }
+        assertEquals(1, log.size());
     }
 
     @Test
