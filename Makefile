@@ -57,10 +57,10 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 # each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run all tests, also with databases, a browser, Node.js and Java
-	$(TEST) $(PACKAGES) $(MORE)
+	$(TEST) $(filter-out %/testing/conformance,$(PACKAGES)) $(MORE)
 	@for fuzz in $(FUZZ); do $(TEST) -count=1 -run '^$$' ./$${fuzz%.*} -args -test.fuzz="^$${fuzz##*.}$$" -test.fuzztime=1s \
 		-test.fuzzcachedir=$(CURDIR)/bin/fuzz || exit 1; done
-	$(TEST) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/examples
+	$(TEST) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/conformance ./testing/examples
 	@$(GO) run ./testing/deps/install
 
 # RUN selects tests by name, as in: make soak RUN=NoDuplicate

@@ -93,6 +93,7 @@ func startScheduled(t *testing.T, srv virtual) *scheduled {
 	if _, err := srv.Connect(t).Subscribe("ids.segment.order", func(request *nats.Msg) { s.requests <- request }); err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // the server has the subscription
 	var err error
 	s.nc, err = nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond), nats.ReconnectJitter(0, 0))
 	if err != nil {

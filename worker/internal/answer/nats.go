@@ -168,7 +168,20 @@ func (e *endpoint) answer(req micro.Request, n int64) {
 func (e *endpoint) refuse(req micro.Request, err error) {
 	reply := e.counts.refused(err)
 	// It fails only with the connection.
-	_ = req.Error(strconv.Itoa(int(reply.Code)), reply.Text, nil)
+	_ = req.Error(strconv.Itoa(int(reply.Code)), headerText(reply.Text), nil)
+}
+
+// headerText returns the text with a question mark for each character that is
+// not printable ASCII, such as those of a database's messages in other
+// languages. The connection of some clients (jnats 2.26) receives nothing more
+// after a header with such a character.
+func headerText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 // parkedRequest is a request for IDs of a tag that gets its reply later. It
@@ -187,7 +200,7 @@ func (p *parkedRequest) Reply(ids []store.Segment, err error) {
 		reply := p.segments.refusedAfter(waited, err)
 		msg := nats.NewMsg(p.replyTo)
 		msg.Header.Set(micro.ErrorCodeHeader, strconv.Itoa(int(reply.Code)))
-		msg.Header.Set(micro.ErrorHeader, reply.Text)
+		msg.Header.Set(micro.ErrorHeader, headerText(reply.Text))
 		_ = p.cfg.Requests.PublishMsg(msg) // fails only with the connection
 		return
 	}
