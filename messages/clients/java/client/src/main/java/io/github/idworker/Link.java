@@ -344,7 +344,7 @@ final class Link implements Transport {
         private final String pattern;
         private final Dispatcher dispatcher;
         private final AtomicLong errors; // of the connection before it subscribed
-        private volatile boolean heard = true; // a reply arrived since the latest look
+        private volatile boolean heard; // a reply arrived since the latest look
         private long looked = System.nanoTime();
 
         /** @throws IllegalStateException if the connection ends */
