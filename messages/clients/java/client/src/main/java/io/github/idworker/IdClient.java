@@ -47,7 +47,9 @@ public interface IdClient extends AutoCloseable {
     }
 
     /**
-     * Returns a client on a connection that the caller closes.
+     * Returns a client on a connection that the caller closes. A connection with
+     * {@code discardMessagesWhenOutgoingQueueFull} blocks no call while its server
+     * reads nothing; the client's own connections have it.
      *
      * @param connection a connection, whose inbox prefix is used
      * @param options of which only the prefix and the time-out count
