@@ -203,7 +203,7 @@ public interface IdClient extends AutoCloseable {
      * not use it in two copies.
      *
      * @throws IllegalStateException if the client is on a caller's connection that
-     *     is not closed; nothing has changed then
+     *     is not closed; buffered IDs are dropped then, too, but calls go on
      */
     void suspend();
 

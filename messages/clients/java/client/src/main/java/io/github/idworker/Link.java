@@ -194,15 +194,14 @@ final class Link implements Transport {
         Inbox dropped;
         Connection closed;
         Thread ended;
+        boolean refused;
         lock.lock();
         try {
             if (state == State.CLOSED) {
                 return;
             }
-            if (connector == null && connection.getStatus() != Connection.Status.CLOSED) {
-                throw new IllegalStateException("suspend: the connection is the caller's, and open: close it before");
-            }
-            state = State.SUSPENDED;
+            refused = connector == null && connection.getStatus() != Connection.Status.CLOSED;
+            state = refused ? State.OPEN : State.SUSPENDED;
             dropped = inbox;
             inbox = null;
             closed = connection;
@@ -217,6 +216,9 @@ final class Link implements Transport {
         calls.values().forEach(Call::forgetTries);
         drop.run();
         end(dropped, closed, ended);
+        if (refused) { // the buffer is dropped all the same, for a framework that copies the process nevertheless
+            throw new IllegalStateException("suspend: the connection is the caller's, and open: close it before");
+        }
     }
 
     /** Ends {@link #suspend}. */

@@ -1,5 +1,6 @@
 package io.github.idworker;
 
+import io.github.idworker.testkit.Installation;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -47,7 +48,7 @@ final class FakeTransport implements Transport {
         return new Prefetcher("ids.segment.order", options, environment,
                 (n, whenDone) -> new Call(new Call.Request("ids.segment.order", n, true, false), this, environment,
                         Call.ENDLESS, whenDone),
-                NatsIdClient.nanos(IdClientOptions.DEFAULTS.timeout()), closed -> {});
+                Installation.PATIENCE.toNanos(), closed -> {});
     }
 
     @Override

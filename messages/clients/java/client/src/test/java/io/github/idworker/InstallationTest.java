@@ -129,7 +129,7 @@ class InstallationTest {
         try (IdSequence ids = client.prefetch("strict")) {
             assertEquals(409, assertThrows(StrictTagException.class, ids::next).code().orElseThrow());
         }
-        try (RowIds rows = RowIds.of(client)) {
+        try (RowIds rows = RowIds.of(client, Installation.PATIENCE, PrefetchOptions.DEFAULTS, Set.of())) {
             assertTrue(rows.next("strict") < rows.next("strict"));
         }
     }
@@ -246,7 +246,7 @@ class InstallationTest {
     @Test
     void aFirstCallInAnInterruptedThreadSubscribesForAll() throws Exception {
         Thread.currentThread().interrupt();
-        CompletableFuture<Long> first = client.withTimeout(Duration.ofMillis(400)).nextAsync("order");
+        CompletableFuture<Long> first = client.nextAsync("order");
         assertTrue(Thread.interrupted());
         assertTrue(first.get() < client.next("order"));
     }
@@ -315,9 +315,15 @@ class InstallationTest {
     @Test
     void aCheckpointIsRefusedWhileTheCallersConnectionIsOpen() throws Exception {
         Connection connection = connection();
-        try (IdClient borrows = IdClient.of(connection)) {
+        try (IdClient borrows = IdClient.of(connection, IdClientOptions.DEFAULTS.withTimeout(Installation.PATIENCE))) {
             long one = borrows.next("order");
+            Prefetcher ids =
+                    (Prefetcher) borrows.prefetch("order", new PrefetchOptions(Duration.ofSeconds(10), 1000, 1000));
+            while (ids.figures().buffered() == 0) {
+                ids.next();
+            }
             assertThrows(IllegalStateException.class, borrows::suspend);
+            assertEquals(0, ids.figures().buffered(), "a copy of the process would use them, too");
             assertTrue(borrows.next("order") > one);
             connection.close();
             borrows.suspend();

@@ -225,11 +225,11 @@ class PrefetcherTest {
     @Test
     void aTakeThatEndsHasTheReasonWhyRequestsAreUnanswered() throws Exception {
         Prefetcher ids = nats.prefetch(SMALL);
-        Future<Long> taker = pool.submit(() -> ids.next(Duration.ofSeconds(1)));
+        begin(ids);
         awaitRequests(1);
         nats.last().accept(nats, FakeTransport.error(429, "too many"));
-        CallTimeoutException error = (CallTimeoutException) assertThrows(ExecutionException.class, taker::get)
-                .getCause();
+        CallTimeoutException error =
+                assertThrows(CallTimeoutException.class, () -> ids.next(Duration.ofMillis(1)));
         assertEquals(Reason.BUSY, error.reason());
         assertEquals("request ids.segment.order: too many (429) (deadline exceeded)", error.getMessage());
     }

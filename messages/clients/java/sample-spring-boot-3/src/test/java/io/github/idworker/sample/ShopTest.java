@@ -71,10 +71,10 @@ class ShopTest {
         watcher = Nats.connect(installation.url());
         watcher.createDispatcher(ShopTest::count).subscribe("ids.segment.>");
         watcher.flush(Installation.PATIENCE);
-        // A slow machine must not need more requests: the buffer lasts for long.
+        // A slow machine must neither need more requests nor miss a deadline.
         shop = SpringApplication.run(ShopApplication.class, "--server.port=0",
                 "--idworker.servers=" + installation.url(), "--idworker.prefetch.runway=10s",
-                "--idworker.inbox-prefix=shop.replies");
+                "--idworker.row-wait=2m", "--idworker.timeout=2m", "--idworker.inbox-prefix=shop.replies");
     }
 
     private static void count(Message request) {
