@@ -36,7 +36,7 @@ build: ## Build bin/idworker
 RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
-LATER = e2e pages examples java bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
+LATER = e2e pages examples java clients bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
 FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
@@ -56,11 +56,11 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 # testing/compat rolls from 0.1.0, if the history is there. Fuzzing takes a second
 # each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
-test-all: deps ## Run all tests, also with databases, a browser, Node.js and Java
+test-all: deps ## Run all tests, also with databases, a browser, Node.js, Python and Java
 	$(TEST) $(filter-out %/testing/conformance,$(PACKAGES)) $(MORE)
 	@for fuzz in $(FUZZ); do $(TEST) -count=1 -run '^$$' ./$${fuzz%.*} -args -test.fuzz="^$${fuzz##*.}$$" -test.fuzztime=1s \
 		-test.fuzzcachedir=$(CURDIR)/bin/fuzz || exit 1; done
-	$(TEST) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/conformance ./testing/examples
+	$(TEST) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/clients ./testing/conformance ./testing/examples
 	@$(GO) run ./testing/deps/install
 
 # RUN selects tests by name, as in: make soak RUN=NoDuplicate

@@ -17,8 +17,9 @@ type client struct {
 	start func(t testing.TB) *exec.Cmd
 }
 
-// clients are all clients.
-var clients = []client{goClient, javaClient}
+// clientLibraries are all of them. Those of TypeScript and Python join with their
+// drivers.
+var clientLibraries = []client{goClient, javaClient}
 
 // testCase is a promise that every client keeps.
 type testCase struct {
@@ -39,7 +40,7 @@ var cases = slices.Concat(
 // TestConformance runs each case with each client, and prints a table of them.
 func TestConformance(t *testing.T) {
 	outcomes := make(map[string]*column)
-	for _, c := range clients {
+	for _, c := range clientLibraries {
 		outcomes[c.name] = &column{skipped: "its driver did not start, as reported above", cells: make(map[string]string)}
 		t.Run(c.name, func(t *testing.T) { runCases(t, c, outcomes[c.name]) })
 	}
@@ -95,16 +96,16 @@ func (c *column) record(t *testing.T, name string, lacksFeature bool) {
 func table(outcomes map[string]*column) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-60s", "case")
-	for _, c := range clients {
-		fmt.Fprintf(&b, " %-6s", c.name)
+	for _, c := range clientLibraries {
+		fmt.Fprintf(&b, " %-10s", c.name)
 	}
 	for _, tc := range cases {
 		fmt.Fprintf(&b, "\n%-60s", tc.name)
-		for _, c := range clients {
-			fmt.Fprintf(&b, " %-6s", outcomes[c.name].cells[tc.name])
+		for _, c := range clientLibraries {
+			fmt.Fprintf(&b, " %-10s", outcomes[c.name].cells[tc.name])
 		}
 	}
-	for _, c := range clients {
+	for _, c := range clientLibraries {
 		if why := outcomes[c.name].skipped; why != "" {
 			fmt.Fprintf(&b, "\n%s was not tested: %s", c.name, why)
 		}

@@ -28,6 +28,7 @@ type Need struct {
 	names    []string // of the program, or patterns of its path
 	packages []string // of Debian and Ubuntu
 	npm      string   // folder whose npm packages are needed
+	python   string   // folder of a Python package whose virtual environment is needed
 	all      bool     // make test-all alone needs it
 }
 
@@ -51,32 +52,35 @@ var (
 		},
 		packages: []string{"chromium"},
 	}
-	Axe  = &Need{Name: "the status page by axe-core", npm: "testing/browser", all: true}
-	Node = &Need{Name: "the Node.js client", npm: "docs/clients/node", all: true}
+	Axe = &Need{Name: "the status page by axe-core", npm: "testing/browser", all: true}
 
 	Noble = &Need{Name: "opaque IDs by @noble/ciphers", npm: "testing/noble", all: true}
+
+	TypeScript = &Need{Name: "the TypeScript client", npm: "messages/clients/typescript", all: true}
+	Python     = &Need{Name: "the Python client", python: "messages/clients/python", packages: []string{"python3-venv"}, all: true}
 
 	JDK   = &Need{Name: "the Java client", names: []string{"javac"}, packages: []string{"default-jdk-headless"}, all: true}
 	Maven = &Need{Name: "the Java client", names: []string{"mvn"}, packages: []string{"maven"}, all: true}
 )
 
 // All are all of them.
-var All = []*Need{MySQL, Postgres, Browser, Axe, Node, Noble, JDK, Maven}
+var All = []*Need{MySQL, Postgres, Browser, Axe, Noble, TypeScript, Python, JDK, Maven}
 
 // ErrMissing means that a program is not on this machine.
 var ErrMissing = errors.New("not found")
 
 // foundVariable is the environment variable in which make passes [Found], so
-// that go test keeps no result from before something was installed. npm packages
-// are in the repository, where go test itself notices which files tests look for.
+// that go test keeps no result from before something was installed. npm and
+// Python packages are in the repository, where go test itself notices which files
+// tests look for.
 const foundVariable = "IDWORKER_FOUND"
 
-// Found lists the programs found on this machine, without npm packages, on a
-// single line.
+// Found lists the programs found on this machine, without npm and Python
+// packages, on a single line.
 func Found() string {
 	var paths []string
 	for _, n := range All {
-		if path, err := n.Find(); err == nil && n.npm == "" {
+		if path, err := n.Find(); err == nil && n.npm+n.python == "" {
 			paths = append(paths, path)
 		}
 	}
@@ -84,10 +88,13 @@ func Found() string {
 }
 
 // Find returns the path of the program, the newest of several, or of the folder
-// with the npm packages. The error is ErrMissing.
+// with the npm packages or the virtual environment. The error is ErrMissing.
 func (n *Need) Find() (string, error) {
-	if n.npm != "" {
+	switch {
+	case n.npm != "":
 		return n.findPackages()
+	case n.python != "":
+		return n.findEnvironment()
 	}
 	_ = os.Getenv(foundVariable) // go test notes who read it
 	for _, name := range n.names {
@@ -114,6 +121,18 @@ func (n *Need) findPackages() (string, error) {
 	}
 	return modules, nil
 }
+
+// findEnvironment needs the file that [Need.Install] writes last.
+func (n *Need) findEnvironment() (string, error) {
+	environment := filepath.Join(repository(), n.python, ".venv")
+	if _, err := os.Stat(filepath.Join(environment, installed)); err != nil {
+		return "", fmt.Errorf("%w: %s", ErrMissing, filepath.Join(n.python, ".venv"))
+	}
+	return environment, nil
+}
+
+// installed is the file of a virtual environment that is complete.
+const installed = "installed"
 
 // Require returns the path of the program, or skips the test. In CI, where make
 // deps has run before make test-all, the test fails.
@@ -174,17 +193,45 @@ func docker() bool {
 	return exec.CommandContext(ctx, "docker", "info").Run() == nil
 }
 
-// Install installs missing programs: npm packages, and as root Debian's
-// packages.
+// Install installs missing programs: npm and Python packages, and as root
+// Debian's packages.
 func (n *Need) Install() error {
 	if _, err := n.Find(); err == nil {
 		return nil
 	}
-	if n.npm != "" {
+	switch {
+	case n.npm != "":
 		return run(filepath.Join(repository(), n.npm), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	case n.python != "":
+		return n.installEnvironment()
 	}
+	return n.installPackages()
+}
+
+// installEnvironment makes a virtual environment, and installs the Python
+// package in it with all that its tests need.
+func (n *Need) installEnvironment() error {
+	folder := filepath.Join(repository(), n.python)
+	environment := filepath.Join(folder, ".venv")
+	// Debian's Python comes without the module venv.
+	if run(folder, "python3", "-m", "venv", environment) != nil {
+		if err := n.installPackages(); err != nil {
+			return err
+		}
+		if err := run(folder, "python3", "-m", "venv", environment); err != nil {
+			return err
+		}
+	}
+	if err := run(folder, filepath.Join(environment, "bin", "pip"), "install", "-q", "--disable-pip-version-check", "-e", ".[test]"); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(environment, installed), nil, 0o600)
+}
+
+// installPackages installs Debian's packages.
+func (n *Need) installPackages() error {
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return fmt.Errorf("install %s: not root on Debian or Ubuntu", n.names[0])
+		return fmt.Errorf("install %s: not root on Debian or Ubuntu", n.packages[0])
 	}
 	install := append([]string{"-q", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends"}, n.packages...)
 	if run("", "apt-get", install...) == nil {

@@ -1,4 +1,4 @@
-package java
+package clients
 
 import (
 	"os"
@@ -7,20 +7,25 @@ import (
 	"testing"
 )
 
-// quoted is a block of Java on a page, with the file that it's from.
-var quoted = regexp.MustCompile("(?s)<!-- from: (\\S+) -->\n *```java\n(.*?)\n *```")
+// TestPages: the code on the pages of clients is from files that their tests
+// compile and run. A page may leave out lines, where it has an empty line.
+func TestPages(t *testing.T) {
+	for _, language := range []string{"java"} {
+		t.Run(language, func(t *testing.T) { checkPage(t, language) })
+	}
+}
 
-// TestPage: the Java on the page is from files that the reactor compiles and
-// tests. The page may leave out lines, where it has an empty line.
-func TestPage(t *testing.T) {
+func checkPage(t *testing.T, language string) {
 	const root = "../../"
-	page, err := os.ReadFile(root + "docs/java.md")
+	page, err := os.ReadFile(root + "docs/" + language + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A block of code, with the file that it's from.
+	quoted := regexp.MustCompile("(?s)<!-- from: (\\S+) -->\n *```" + language + "\n(.*?)\n *```")
 	blocks := quoted.FindAllStringSubmatch(string(page), -1)
-	if n := strings.Count(string(page), "```java"); n == 0 || n != len(blocks) {
-		t.Errorf("%d of %d blocks of Java have a comment with the file they are from", len(blocks), n)
+	if n := strings.Count(string(page), "```"+language); n == 0 || n != len(blocks) {
+		t.Errorf("%d of %d blocks of code have a comment with the file they are from", len(blocks), n)
 	}
 	for _, b := range blocks {
 		source, err := os.ReadFile(root + b[1])

@@ -1,0 +1,137 @@
+"""Errors of the client."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Reason = Literal["busy", "unavailable", "no_reply", "no_responders", "disconnected"]
+"""Why a call repeated its requests until its time was over.
+
+busy: code 429, the workers have too many requests. unavailable: code 503, the
+worker has no IDs at the moment. no_reply: requests were sent, and nothing
+replied. no_responders: the NATS server says that no worker runs, or none with
+this prefix. disconnected: the connection was lost, so nothing could be sent.
+"""
+
+
+class IdworkerError(Exception):
+    """Why a call got no ID. Its subclasses are the kinds of errors.
+
+    The message names the subject of the request, and the reason.
+    """
+
+    retryable: ClassVar[bool] = False
+    """Whether the same call may succeed later."""
+
+    code: int | None
+    """The code of the error reply that decided the call, 0 to 999."""
+
+    subject: str | None
+    """The subject of the requests, such as ids.segment.order."""
+
+    tries: int
+    """The number of requests that the call sent. 0 for a wait of a prefetcher."""
+
+    reason: Reason | None
+    """Why the call was still waiting when its time was over."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        subject: str | None = None,
+        tries: int = 0,
+        reason: Reason | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.subject = subject
+        self.tries = tries
+        self.reason = reason
+
+
+class BadArgumentError(IdworkerError):
+    """An argument is malformed. Nothing was sent."""
+
+
+class BadPrefixError(BadArgumentError):
+    """A prefix is malformed."""
+
+
+class BadTagError(BadArgumentError):
+    """A tag is malformed."""
+
+
+class BadCountError(BadArgumentError):
+    """A count is not an int from 1 to 2^63−1."""
+
+
+class BadConfigError(BadArgumentError):
+    """An option is malformed."""
+
+
+class ErrorReplyError(IdworkerError):
+    """A worker's refusal. This class itself is that of codes without a class of their own."""
+
+
+class MalformedRequestError(ErrorReplyError):
+    """Code 400: the request asks for more IDs than the worker's limit, 10,000 by default."""
+
+
+class NoSuchTagError(ErrorReplyError):
+    """Code 404: the tag does not exist."""
+
+
+class StrictTagError(ErrorReplyError):
+    """Code 409: a strict tag cannot be prefetched."""
+
+
+class ExhaustedError(ErrorReplyError):
+    """Code 507: the tag's numbers are used up."""
+
+
+class BusyError(ErrorReplyError):
+    """Code 429: too many requests. It is the cause of a time-out, never raised alone."""
+
+    retryable = True
+
+
+class UnavailableError(ErrorReplyError):
+    """Code 503: no IDs at the moment. It is the cause of a time-out, never raised alone."""
+
+    retryable = True
+
+
+class BadReplyError(IdworkerError):
+    """A reply is not what a worker sends."""
+
+
+class PermissionDeniedError(IdworkerError):
+    """The NATS server refused the request, or the inbox of its reply."""
+
+
+class ConnectFailedError(IdworkerError):
+    """No server at the URLs, or it refused the login."""
+
+    retryable = True
+
+
+class ConnectionEndedError(IdworkerError):
+    """The connection was closed or is being drained."""
+
+
+class ClosedError(IdworkerError):
+    """The client or the prefetcher was closed."""
+
+
+class CallTimeoutError(IdworkerError, TimeoutError):
+    """No ID came in time. reason says why."""
+
+    retryable = True
+
+
+class BufferEmptyError(IdworkerError):
+    """take found no buffered ID. A refill is on its way."""
+
+    retryable = True

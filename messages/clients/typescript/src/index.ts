@@ -1,0 +1,6 @@
+export { checkPrefix, checkTag } from "./arguments.js"
+export { IdBatch, type IdRange } from "./batch.js"
+export { type CallOptions, Idworker, type IdworkerOptions } from "./client.js"
+export { decode } from "./decode.js"
+export * from "./errors.js"
+export { Prefetcher, type PrefetchOptions } from "./prefetch.js"
