@@ -40,6 +40,7 @@
 //
 //	threads     callers of many and take are threads
 //	sync        calls block a thread
+//	cancel      cancel, and calls that are cancelled before they begin
 //	close       a client can be closed apart from its connection
 //	coalescing  concurrent calls of next for a tag share requests
 //	ready       ready, and take with the mode now
