@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from ._buffer import Fetch, PrefetchConfig
+
 
 class Prefetcher:
     """A buffer of IDs in this process, which refills itself ahead of its use.
 
     It belongs to the event loop of its client.
     """
+
+    def __init__(self, subject: str, fetch: Fetch, config: PrefetchConfig, timeout: float) -> None:
+        """Make an empty one. The timeout is that of waits without one of their own, in seconds.
+
+        Clients call this; see Idworker.prefetch.
+        """
+        raise NotImplementedError
 
     def take(self) -> int:
         """Return a buffered ID at once.
