@@ -10,6 +10,7 @@ from typing import Any
 
 import idworker
 from idworker import IdworkerError
+from idworker._decode import NoRespondersError
 
 Operations = Mapping[str, Callable[..., Any]]
 """Functions by the names of operations. Their keyword parameters are the fields; they
@@ -36,11 +37,8 @@ _KINDS: dict[type[BaseException], str] = {
     idworker.CallTimeoutError: "timeout",
     idworker.BufferEmptyError: "empty",
     asyncio.CancelledError: "cancelled",
+    NoRespondersError: "no_responders",  # a client never raises it
 }
-
-
-class NoRespondersError(Exception):
-    """The server's reply that no process responds, which a client never raises."""
 
 
 def hello(features: list[str]) -> dict[str, Any]:
@@ -51,8 +49,6 @@ def hello(features: list[str]) -> dict[str, Any]:
 
 def kind_of(error: BaseException) -> str:
     """The kind of an error; one that is none of the client's is the driver's."""
-    if isinstance(error, NoRespondersError):
-        return "no_responders"
     return next((kind for type, kind in _KINDS.items() if isinstance(error, type)), "driver")
 
 
