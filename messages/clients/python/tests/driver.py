@@ -20,7 +20,7 @@ from typing import Any
 
 import driver_offline
 from driver_async import AsyncClients
-from driver_results import describe
+from driver_results import Operations, describe
 from driver_sync import SyncClients
 
 
@@ -65,7 +65,7 @@ def drive_tasks(answers: Answers) -> None:
 
     # What needs no server may take long.
     offline = {op: functools.partial(asyncio.to_thread, f) for op, f in driver_offline.OPERATIONS.items()}
-    operations = {**offline, **AsyncClients().operations(), "cancel": cancel}
+    operations: Operations = {**offline, **AsyncClients().operations(), "cancel": cancel}
 
     async def perform(op: str, fields: dict[str, Any]) -> Any:
         result = operations[op](**fields)

@@ -48,7 +48,8 @@ def run(main: Coroutine[Any, Any, T], *, random: float = 1.0) -> T:
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            if left:
+                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             loop.close()
 
 
