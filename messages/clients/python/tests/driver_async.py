@@ -25,8 +25,8 @@ async def log(error: Exception) -> None:
     print(repr(error), file=sys.stderr)
 
 
-# A connection reconnects without end.
-CONNECTION: dict[str, Any] = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.05, "error_cb": log}
+CONNECTION: dict[str, Any] = {"reconnect_time_wait": 0.05, "error_cb": log}
+ENDLESS = {"allow_reconnect": True, "max_reconnect_attempts": -1}
 
 
 def kill(connection: Client) -> None:
@@ -78,11 +78,11 @@ class AsyncClients:
         **options: str,
     ) -> None:
         try:
-            # Only so, a failure ends nats.connect at once.
+            # With reconnects, nats-py would not report the failure of the first attempt.
             connection = await nats.connect(url, allow_reconnect=False, **CONNECTION, **options)
         except Exception as error:
             raise ConnectFailedError(str(error) or repr(error)) from error
-        connection.options["allow_reconnect"] = True
+        connection.options.update(ENDLESS)
         self.connections[client] = connection
         self.clients[client] = Idworker(connection, prefix=prefix, timeout=timeout_ms / 1000)
 

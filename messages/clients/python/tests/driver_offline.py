@@ -60,12 +60,12 @@ def _count(*, n: str) -> dict[str, Any]:
 
 def _pace(*, runway_ms: float, limit: int, steps: list[tuple[float, int]]) -> dict[str, Any]:
     pace = Buffer(PrefetchConfig(runway_ms / 1000, limit, 1))._pace
+    pace._runway *= 1000  # in ms, whose sums are exact
     pace.restart(0, 0)
-    now, taken = 0.0, 0
-    targets = []
+    now, taken, targets = 0.0, 0, []
     for passed, more in steps:
         now, taken = now + passed, taken + more
-        targets.append(pace.update(now / 1000, taken))
+        targets.append(pace.update(now, taken))
     return {"targets": targets}
 
 
