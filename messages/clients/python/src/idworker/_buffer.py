@@ -23,6 +23,7 @@ from ._errors import (
     Reason,
     UnavailableError,
 )
+from ._fork import this_process
 
 MOST_REQUESTS = 16  # enough to hide the round trip, and few compared with what a worker parks
 MOST_AGE = 60.0  # s; an older buffer may be that of a copied process
@@ -142,6 +143,8 @@ class Buffer:
     """Why requests are unanswered, if they are."""
 
     def __init__(self, config: PrefetchConfig) -> None:
+        self.alive = this_process().alive
+        """alive[0] is 0 in a fork. Who took an ID looks afterwards."""
         self._config = config
         self._range: Range | None = None  # that of current
         self._stock: deque[Range] = deque()  # the ranges after it
