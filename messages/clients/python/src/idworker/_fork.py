@@ -7,7 +7,7 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 
 _WIPE_ON_FORK = 18  # of madvise, since Linux 4.14; Python has no name for it
 
@@ -25,7 +25,7 @@ class Process:
         self.lock = threading.RLock()  # an inherited one may be locked for ever
 
 
-def _make_mark() -> MutableSequence[int]:
+def _make_mark() -> mmap.mmap | bytearray:
     """Return a mark that forks see as 0.
 
     Linux wipes it. So it holds in servers that fork without Python's hooks, too, as

@@ -21,6 +21,8 @@ from ._errors import (
 
 AGE_CHECK = 1.0  # s
 
+_REASONS: dict[type[IdworkerError], Reason] = {BusyError: "busy", UnavailableError: "unavailable"}
+
 
 class Prefetcher:
     """A buffer of IDs in this process, which refills itself ahead of its use.
@@ -66,7 +68,8 @@ class Prefetcher:
         self._refill()
         self.buffer.waiting -= 1
         raise BufferEmptyError(
-            f"prefetch {self._subject}: no ID is buffered, await ready(n) before n takes", subject=self._subject
+            f"prefetch {self._subject}: no ID is buffered, await ready(n) before n takes",
+            subject=self._subject,
         ) from self._failure
 
     async def next(self, *, timeout: float | None = None) -> int:
@@ -148,7 +151,7 @@ class Prefetcher:
         self._loop = self._loop or running
         if not running or running is not self._loop:
             raise RuntimeError(
-                f"prefetch {self._subject}: only the client's event loop may use it, threads have SyncIdworker"
+                f"prefetch {self._subject}: only its event loop may use it, threads have SyncIdworker"
             )
 
     def _closed_error(self) -> ClosedError:
@@ -185,13 +188,13 @@ class Prefetcher:
     def _timeout_error(self) -> CallTimeoutError:
         why = self.buffer.reason or "no_reply"
         if isinstance(why, IdworkerError):
-            reason, text, cause = _reason(why), str(why), why
+            text, reason = str(why), _REASONS.get(type(why))
         else:
-            reason, text, cause = why, why.replace("_", " "), None
+            text, reason = why.replace("_", " "), why
         error = CallTimeoutError(
             f"prefetch {self._subject}: {text} (deadline exceeded)", subject=self._subject, reason=reason
         )
-        error.__cause__ = cause
+        error.__cause__ = why if isinstance(why, IdworkerError) else None
         return error
 
     def _refill(self) -> None:
@@ -242,13 +245,6 @@ class Prefetcher:
 def _wake(wait: asyncio.Future[IdworkerError | None], error: IdworkerError | None) -> None:
     if not wait.done():
         wait.set_result(error)
-
-
-def _reason(error: IdworkerError) -> Reason | None:
-    """Return the reason that a transient error is."""
-    if isinstance(error, BusyError):
-        return "busy"
-    return "unavailable" if isinstance(error, UnavailableError) else error.reason
 
 
 def _unexpected(subject: str, error: Exception) -> IdworkerError:
