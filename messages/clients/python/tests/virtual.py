@@ -7,12 +7,12 @@ import selectors
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from unittest import mock
 
 from nats.aio.msg import Msg
 
-from idworker import _clock
+from idworker import Idworker, _clock
 
 T = TypeVar("T")
 
@@ -48,7 +48,8 @@ def run(main: Coroutine[Any, Any, T], *, random: float = 1.0) -> T:
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            if left:
+                loop.run_until_complete(asyncio.wait(left))
             loop.close()
 
 
@@ -179,3 +180,8 @@ class Counter:
         first = self.granted + 2
         self.granted = first + request.n - 1
         request.serve(b"%d" % first if request.n == 1 else b"%d-%d" % (first, self.granted))
+
+
+def make(connection: FakeConnection, **options: Any) -> Idworker:
+    """Make a client on a connection. Its calls last an hour if not told otherwise."""
+    return Idworker(cast("Any", connection), **{"timeout": 3600, **options})
