@@ -16,13 +16,12 @@ from . import _clock
 from ._batch import IdBatch
 from ._errors import (
     BadConfigError,
-    BusyError,
     CallTimeoutError,
     IdworkerError,
     MalformedRequestError,
     Reason,
-    UnavailableError,
 )
+from ._fork import this_process
 
 MOST_REQUESTS = 16  # enough to hide the round trip, and few compared with what a worker parks
 MOST_AGE = 60.0  # s; an older buffer may be that of a copied process
@@ -36,8 +35,8 @@ Why = Reason | IdworkerError
 class Fetch(Protocol):
     """A call for n IDs without a deadline, with the header Ids-Prefetch. Cancelling its task ends it.
 
-    A call for more than one snowflake ID raises BusyError, UnavailableError or
-    CallTimeoutError at the first transient reply; silence does not end it.
+    A call for more than one snowflake ID raises CallTimeoutError at the first transient
+    reply; silence does not end it.
     """
 
     async def __call__(self, n: int, on_transient: Callable[[Why], None]) -> IdBatch: ...
@@ -142,6 +141,8 @@ class Buffer:
     """Why requests are unanswered, if they are."""
 
     def __init__(self, config: PrefetchConfig) -> None:
+        self.alive = this_process().alive
+        """alive[0] is 0 in a fork. Who took an ID looks afterwards."""
         self._config = config
         self._range: Range | None = None  # that of current
         self._stock: deque[Range] = deque()  # the ranges after it
@@ -212,10 +213,8 @@ class Buffer:
         if n > 1 and isinstance(error, MalformedRequestError):
             self._max_batch = min(self._max_batch, n // 2)  # the workers allow smaller ones
             return False
-        if n > 1 and isinstance(error, BusyError | UnavailableError | CallTimeoutError):
-            # A batch may have more snowflake IDs than a worker makes ahead of its clock.
-            self._batch = 1
-            self.reason = error
+        if n > 1 and isinstance(error, CallTimeoutError):
+            self._batch = 1  # it may have more snowflake IDs than a worker makes ahead of its clock
             return False
         self._failing = True
         if isinstance(error, MalformedRequestError):
