@@ -43,7 +43,7 @@ class Link:
 
     @classmethod
     def find(cls, connection: Client) -> Link | None:
-        """Return the link of a connection. There is none before its first request, or if it connected again."""
+        """Return the link of a connection, None before its first request. Connecting again ends it."""
         link = getattr(connection._error_cb, "__self__", None)
         return link if isinstance(link, Link) else None
 
