@@ -7,12 +7,12 @@ import selectors
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from unittest import mock
 
 from nats.aio.msg import Msg
 
-from idworker import _clock
+from idworker import Idworker, _clock
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def run(main: Coroutine[Any, Any, T], *, random: float = 1.0) -> T:
             for task in left:
                 task.cancel()
             if left:
-                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+                loop.run_until_complete(asyncio.wait(left))
             loop.close()
 
 
@@ -180,3 +180,8 @@ class Counter:
         first = self.granted + 2
         self.granted = first + request.n - 1
         request.serve(b"%d" % first if request.n == 1 else b"%d-%d" % (first, self.granted))
+
+
+def make(connection: FakeConnection, **options: Any) -> Idworker:
+    """Make a client on a connection. Its calls last an hour if not told otherwise."""
+    return Idworker(cast("Any", connection), **{"timeout": 3600, **options})
