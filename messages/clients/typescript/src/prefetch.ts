@@ -67,8 +67,6 @@ interface Chunk {
 
 /** Somebody who waits. */
 interface Waiter {
-  /** The number of IDs that it waits for. */
-  readonly n: number
   /** Ends the wait if what is buffered permits it. */
   wake(): void
   fail(error: unknown): void
@@ -312,7 +310,6 @@ export class Prefetcher {
         signal?.removeEventListener("abort", cancel)
       }
       const waiter: Waiter = {
-        n,
         wake: () => {
           const got = attempt()
           if (got === undefined) return
