@@ -42,6 +42,7 @@
 //	sync        calls block a thread
 //	cancel      cancel, and calls that are cancelled before they begin
 //	close       a client can be closed apart from its connection
+//	borrow      connect with "own": false; close_connection and drain
 //	coalescing  concurrent calls of next for a tag share requests
 //	ready       ready, and take with the mode now
 //	fork        fork

@@ -13,12 +13,13 @@ from driver_results import Operations, Taken, hello, ranges_of
 from nats.aio.client import Client
 
 from idworker import ConnectFailedError, IdBatch, Idworker, IdworkerError, Prefetcher
+from idworker._buffer import Buffer
 
 T = TypeVar("T")
 Call = Callable[[Idworker, "float | None"], Coroutine[Any, Any, T]]
 """A call of a client, with its timeout in seconds."""
 
-FEATURES = ["close", "coalescing", "ready", "statuses", "cancel"]
+FEATURES = ["cancel", "close", "borrow", "coalescing", "ready", "statuses"]
 
 
 async def log(error: Exception) -> None:
@@ -164,10 +165,20 @@ class AsyncClients:
         await self.prefetchers[name].ready(n, timeout=seconds(timeout_ms))
 
     def buffer(self, *, name: str) -> dict[str, int]:
-        raise NotImplementedError
+        return figures(self.prefetchers[name].buffer)
 
     async def close_prefetch(self, *, name: str) -> None:
         await self.prefetchers[name].aclose()
+
+
+def figures(buffer: Buffer) -> dict[str, int]:
+    """The result of buffer."""
+    return {
+        "buffered": buffer.buffered,
+        "in_flight": buffer.in_flight,
+        "target": buffer.target,
+        "batch": buffer.batch,
+    }
 
 
 def seconds(ms: float | None) -> float | None:

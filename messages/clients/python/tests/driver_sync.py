@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from driver_async import CONNECTION, seconds
+from driver_async import CONNECTION, figures, kill, seconds
 from driver_results import Operations, Taken, hello, ranges_of
 
 from idworker import IdworkerError, SyncIdworker, SyncPrefetcher
@@ -28,8 +28,6 @@ class SyncClients:
             "hello": lambda: hello(FEATURES),
             "connect": self.connect,
             "close": self.close,
-            "close_connection": self.close_connection,
-            "drain": self.drain,
             "kill_link": self.kill_link,
             "next": self.next,
             "next_n": self.next_n,
@@ -53,19 +51,16 @@ class SyncClients:
         **options: str,
     ) -> None:
         made = SyncIdworker(url, timeout=timeout_ms / 1000, **options, **CONNECTION)
+        made.connect()
         self.clients[client] = made
 
     def close(self, *, client: str) -> None:
         self.clients[client].close()
 
-    def close_connection(self, *, client: str) -> None:
-        raise NotImplementedError
-
-    def drain(self, *, client: str) -> None:
-        raise NotImplementedError
-
     def kill_link(self, *, client: str) -> None:
-        raise NotImplementedError
+        home = self.clients[client]._home
+        assert home and home.connection
+        kill(home.connection)
 
     def next(self, *, client: str, tag: str, timeout_ms: float | None = None) -> dict[str, Any]:
         id = self.clients[client].next(tag, timeout=seconds(timeout_ms))
@@ -113,7 +108,7 @@ class SyncClients:
         return at_once(callers, n, lambda: prefetcher.take(timeout)).result_of_take()
 
     def buffer(self, *, name: str) -> dict[str, int]:
-        raise NotImplementedError
+        return figures(self.prefetchers[name]._buffer)
 
     def close_prefetch(self, *, name: str) -> None:
         self.prefetchers[name].close()
