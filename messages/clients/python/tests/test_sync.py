@@ -343,6 +343,7 @@ SCRIPTS = {
         """,
     "taken at exit": """
         import atexit
+        orders.take()
         atexit.register(lambda: print(orders.take()))
         """,
 }
@@ -362,8 +363,8 @@ orders = ids.prefetch("order")
         ended = subprocess.run(
             [
                 sys.executable,
-                "-X",
-                "dev",
+                "-W",
+                "always::ResourceWarning",
                 "-W",
                 "ignore::DeprecationWarning",
                 "-c",
