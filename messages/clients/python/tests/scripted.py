@@ -45,7 +45,7 @@ class Connection:
                     if words[0] == b"HPUB":
                         body = body[int(words[-2]) :]
                     self._server.request(
-                        Request(self, words[1].decode(), words[2].decode(), int(body or b"1"))
+                        Request(self, words[1].decode(), words[2].decode(), int(body.strip() or b"1"))
                     )
         except OSError:
             pass
@@ -58,11 +58,13 @@ class Connection:
         with contextlib.suppress(OSError):
             self._sock.sendall(data)
 
-    def deliver(self, subject: str, body: bytes) -> None:
+    def deliver(self, subject: str, body: bytes, headers: bytes = b"") -> None:
         """Send a message to who subscribed to its subject."""
         for prefix, id in self._subscriptions.items():
             if subject.startswith(prefix):
-                self.send(b"MSG %s %s %d\r\n%s\r\n" % (subject.encode(), id.encode(), len(body), body))
+                verb, sizes = (b"HMSG", b"%d " % len(headers)) if headers else (b"MSG", b"")
+                head = b"%s %s %s %s%d" % (verb, subject.encode(), id.encode(), sizes, len(headers + body))
+                self.send(head + b"\r\n" + headers + body + b"\r\n")
 
     def cut(self) -> None:
         """End the connection as a broken link does."""
@@ -78,21 +80,23 @@ class Request:
         self.reply = reply
         self.n = n
 
+    def refuse(self, code: int, text: str) -> None:
+        """Reply with an error."""
+        headers = f"NATS/1.0\r\nNats-Service-Error-Code: {code}\r\nNats-Service-Error: {text}\r\n\r\n"
+        self.connection.deliver(self.reply, b"", headers.encode())
+
 
 class Server:
-    """A NATS server on a port of its own, with one responder for all subjects.
+    """A NATS server with one responder for all subjects. It grants ascending IDs, each once."""
 
-    It grants ascending IDs, each once. respond may be replaced; silence is nothing.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.connections: list[Connection] = []
         self.requests: list[Request] = []
         self.granted = 0
         """The last ID granted."""
         self.respond: Callable[[Request], None] = self.grant
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.url = f"nats://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
