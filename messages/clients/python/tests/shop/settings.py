@@ -1,0 +1,12 @@
+"""Settings of a Django project for tests."""
+
+import os
+
+INSTALLED_APPS = ["shop"]
+DATABASES = {
+    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("SHOP_DATABASE", ":memory:")}
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+
+IDWORKER = {"URL": "nats://127.0.0.1:4222"}
