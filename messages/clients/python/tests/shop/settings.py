@@ -1,10 +1,12 @@
 """Settings of a Django project for tests."""
 
-import os
-
 INSTALLED_APPS = ["shop"]
 DATABASES = {
-    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("SHOP_DATABASE", ":memory:")}
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": ":memory:",
+        "OPTIONS": {"timeout": 120, "transaction_mode": "IMMEDIATE"},
+    }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
