@@ -138,3 +138,17 @@ test("nothing of an ended call keeps a process alive", async () => {
   await new Promise((resolve) => setImmediate(resolve)) // the token of the lane is back
   assert.equal(process.getActiveResourcesInfo().length, before)
 })
+
+test("many calls may share a signal, of which Node warns as a leak otherwise", async () => {
+  const { signal } = new AbortController()
+  const warnings: Error[] = []
+  const keep = (warning: Error) => warnings.push(warning)
+  process.on("warning", keep)
+  const { ids } = served()
+  await Promise.all(
+    Array.from({ length: 20 }, () => [ids.next("a", { signal }), ids.snowflakeN(1, { signal })]).flat(),
+  )
+  await settled()
+  process.off("warning", keep)
+  assert.deepEqual(warnings, [])
+})

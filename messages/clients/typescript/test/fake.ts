@@ -42,8 +42,8 @@ export class FakeConnection {
     return this.ended === "draining"
   }
 
-  publish(subject: string, body: string, options: { reply: string; headers?: MsgHdrs }): void {
-    const sent = { subject, body, reply: options.reply, headers: options.headers }
+  publish(subject: string, body: string | undefined, options: { reply: string; headers?: MsgHdrs }): void {
+    const sent = { subject, body: body ?? "", reply: options.reply, headers: options.headers }
     this.sent.push(sent)
     this.onSent(sent)
   }
