@@ -18,7 +18,7 @@ type client struct {
 }
 
 // clientLibraries are all of them.
-var clientLibraries = []client{goClient, javaClient, pythonClient, pythonSyncClient}
+var clientLibraries = []client{goClient, javaClient, typescriptClient, pythonClient, pythonSyncClient}
 
 // testCase is a promise that every client keeps.
 type testCase struct {
