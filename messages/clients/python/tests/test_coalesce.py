@@ -78,6 +78,11 @@ def test_the_token_sends_a_batch() -> None:
         assert sizes(connection) == [1, 3] and connection.requests[1].at < 0.001
         connection.requests[1].serve(b"7-9")
         assert await asyncio.gather(*calls) == [5, 7, 8, 9]
+        await settle()
+        connection.respond = Counter()
+        began = asyncio.get_running_loop().time()
+        assert await client.next("order") == 2  # the token is back
+        assert connection.requests[2].at == began
 
     run(main())
 
@@ -357,8 +362,7 @@ def test_members_leave() -> None:
             assert await first == 5
             await asyncio.sleep(5)
             assert len(connection.requests) == sent
-        connection.respond = Counter()
-        assert await client.next("order") == 2
+            assert not client._coalescer.lanes
 
     run(main())
 
