@@ -13,7 +13,7 @@ import (
 const repository = "../.."
 
 // made are folders and files that are no part of the repository.
-var made = []string{".git", "bin", "node_modules", "target", "nats-data", "idworker-data", "idworker-data.witness"}
+var made = []string{".git", "bin", "dist", "node_modules", ".driver", ".venv", "target", "nats-data", "idworker-data", "idworker-data.witness"}
 
 // copyRepository copies the repository without build products.
 func copyRepository(to string) error {
