@@ -68,7 +68,8 @@ class Connection:
 
     def cut(self) -> None:
         """End the connection as a broken link does."""
-        self._sock.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # it has ended
+            self._sock.shutdown(socket.SHUT_RDWR)
 
 
 class Request:
