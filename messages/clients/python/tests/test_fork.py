@@ -206,10 +206,23 @@ def test_a_fork_while_other_threads_hold_locks() -> None:
                 mine.append(ids.next("order"))
             taken.append(mine)
 
+        def hold() -> None:
+            assert ids._home
+            with _fork.this_process().lock, ids._home._lock:
+                holds.set()
+                released.wait()
+
+        ids.connect()
+        holds, released = threading.Event(), threading.Event()
+        holder = threading.Thread(target=hold)
+        holder.start()
+        holds.wait()
+        children = [Child(lambda: [orders.take(PATIENCE)])]
+        released.set()
+        holder.join()
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
-        children = []
         for _ in range(20):
             server.await_requests(len(server.requests) + 5)
             children.append(Child(lambda: [orders.take(PATIENCE), ids.next("order"), orders.take(PATIENCE)]))
