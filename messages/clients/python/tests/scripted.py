@@ -68,7 +68,7 @@ class Connection:
 
     def cut(self) -> None:
         """End the connection as a broken link does."""
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
 
@@ -125,8 +125,7 @@ class Server:
         """End all connections."""
         self._listener.close()
         for connection in self.connections:
-            if not connection.ended:
-                connection.cut()
+            connection.cut()
 
     def __enter__(self) -> Server:
         return self
