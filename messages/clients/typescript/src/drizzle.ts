@@ -1,1 +1,111 @@
-export {}
+/**
+ * IDs for rows of Drizzle. Its defaults are synchronous, so they take IDs from a
+ * buffer, which {@link whenReady} fills first.
+ *
+ * @module
+ */
+import { Column, getTableName, is, Param, Placeholder, type SQL, sql } from "drizzle-orm"
+import type { CallOptions } from "./client.js"
+import { BadConfigError, BufferEmptyError } from "./errors.js"
+import type { Prefetcher } from "./prefetch.js"
+
+/**
+ * A default that gives each row an ID of its own, also if a prepared insert runs
+ * many times:
+ *
+ * ```ts
+ * id: bigint({ mode: "bigint" }).primaryKey().$defaultFn(rowId(orders))
+ * ```
+ *
+ * `$defaultFn(orders.take)` would take an ID when Drizzle builds the statement,
+ * so a prepared insert would repeat it. `rowId` takes it as the statement runs.
+ * The column holds bigint (SQLite: `numeric`, mode `bigint`) or text.
+ *
+ * The statement must be run by Drizzle: the parameters of `toSQL()` and of a
+ * driver's `batch` have no ID yet. Not so with MySQL and SingleStore, whose
+ * `$returningId` needs the ID before: there the ID is taken as the statement is
+ * built, and the column's key refuses a prepared insert that runs again.
+ *
+ * `insert … select` uses no defaults, so Drizzle or the key refuses it.
+ *
+ * As an insert runs, it throws {@link BufferEmptyError} if the buffer is empty,
+ * and {@link BadConfigError} if the column holds numbers.
+ *
+ * @param ids a buffer of the IDs
+ */
+export function rowId<Id extends bigint | string | SQL = bigint>(ids: Pick<Prefetcher, "take">): () => Id {
+  // Drizzle calls a default as the method of its column.
+  return function (this: unknown): Id {
+    if (!is(this, Column)) {
+      throw new BadConfigError("rowId makes a function for $defaultFn of a column")
+    }
+    const place = `${getTableName(this.table)}.${this.name}`
+    if (this.dataType !== "bigint" && this.dataType !== "string") {
+      throw new BadConfigError(`${place}: the column holds ${this.dataType}, but must hold bigint or string`)
+    }
+    const take = () => (this.dataType === "string" ? ids.take().toString() : ids.take())
+    if (/^(MySql|SingleStore)/.test(this.columnType)) {
+      if (!this.primary && !this.isUnique) {
+        throw new BadConfigError(
+          `${place}: the column must have primaryKey() or unique(), so that a prepared insert cannot repeat its ID`,
+        )
+      }
+      return take() as Id
+    }
+    return sql`${new TakenWhenRun(place, () => this.mapToDriverValue(take()))}` as Id
+  }
+}
+
+/**
+ * A parameter whose value Drizzle asks for each time that the statement runs.
+ *
+ * Drizzle fills a placeholder with the value of its name, which must be in the
+ * caller's object, and passes that to the parameter's encoder. All objects have
+ * a toString, and this encoder ignores it.
+ */
+class TakenWhenRun extends Param {
+  constructor(
+    private readonly place: string,
+    value: () => unknown,
+  ) {
+    super(new Placeholder("toString"), { mapToDriverValue: value })
+  }
+
+  /** Drivers encode unknown parameters as JSON: no row may get that as its ID. */
+  toJSON(): never {
+    throw new BadConfigError(
+      `${this.place}: rowId has no ID for toSQL() and batch(): use $defaultFn(orders.take)`,
+    )
+  }
+}
+
+/**
+ * Runs an insert once n IDs are buffered, and again if others took them: an
+ * insert that finds too few sends nothing.
+ *
+ * ```ts
+ * await whenReady(orders, rows.length, () => db.insert(order).values(rows))
+ * ```
+ *
+ * A transaction within `insert` is rolled back and repeated as a whole.
+ *
+ * @param ids the buffer that the defaults take from
+ * @param n the number of IDs that the insert takes, at most the buffer's limit
+ * @param insert may be called more than once
+ * @throws what {@link Prefetcher.ready} and insert throw
+ */
+export async function whenReady<Result>(
+  ids: Pick<Prefetcher, "ready">,
+  n: number,
+  insert: () => PromiseLike<Result> | Result,
+  options: CallOptions = {},
+): Promise<Result> {
+  for (;;) {
+    await ids.ready(n, options)
+    try {
+      return await insert()
+    } catch (error) {
+      if (!(error instanceof BufferEmptyError)) throw error
+    }
+  }
+}
