@@ -45,7 +45,7 @@
 //	ready       ready, and take with the mode now
 //	fork        fork
 //	checkpoint  checkpoint and restore
-//	workers     callers of take run in worker threads, each with a client
+//	workers     take with workers
 //	statuses    a reply with a status keeps its body (jnats drops it)
 //	doubles     counts are doubles: a count above 2^53−1 may be refused
 //

@@ -159,16 +159,24 @@ func restored(t *testing.T, d *driver) {
 	}
 }
 
-// workerThreads: each thread has a client of its own.
+// workerThreads: a thread has a client of its own, so it takes none of the IDs
+// that the main thread has buffered, and ends no call of it.
 func workerThreads(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
-	s.on(orderSubject, serve)
-	r := s.do(take(s.prefetch(c, "order", nil), 4, 1000))
-	if wantOK(t, "takes", r); countIDs(t, r) != 4000 {
+	p, _ := s.fill(c, "order")
+	s.on(segment+"held", silent)
+	held := s.begin(nextN(c, "held", 1))
+	s.waitCalls(segment+"held", 1)
+	threads, main := s.begin(take(p, 4, 1000).with("workers", true)), s.begin(take(p, 2, 1000))
+	r := s.await(threads)
+	if wantOK(t, "takes of threads", r); countIDs(t, r) != 4000 {
 		t.Errorf("%d IDs, want 4000", countIDs(t, r))
 	}
-	if n := len(s.inboxes(orderSubject)); n != 4 {
-		t.Errorf("4 threads have %d inboxes, want 4", n)
+	wantOK(t, "takes of the main thread", s.await(main))
+	if n := len(s.inboxes(orderSubject)); n != 5 {
+		t.Errorf("4 threads and the main thread have %d inboxes, want 5", n)
 	}
+	s.on(segment+"held", serve)
+	wantOK(t, "a call of the main thread, after the threads have ended", s.await(held))
 }
