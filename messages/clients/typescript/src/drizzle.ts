@@ -1,12 +1,11 @@
 /**
  * IDs for rows of Drizzle. Its defaults are synchronous, so they take IDs from a
- * buffer, which {@link whenReady} fills first.
+ * buffer: await `ready(n)` directly before an insert of n rows.
  *
  * @module
  */
 import { Column, getTableName, is, Param, Placeholder, type SQL, sql } from "drizzle-orm"
-import type { CallOptions } from "./client.js"
-import { BadConfigError, BufferEmptyError } from "./errors.js"
+import { BadConfigError } from "./errors.js"
 import type { Prefetcher } from "./prefetch.js"
 
 /**
@@ -76,36 +75,5 @@ class TakenWhenRun extends Param {
     throw new BadConfigError(
       `${this.place}: rowId has no ID for toSQL() and batch(): use $defaultFn(orders.take)`,
     )
-  }
-}
-
-/**
- * Runs an insert once n IDs are buffered, and again if others took them: an
- * insert that finds too few sends nothing.
- *
- * ```ts
- * await whenReady(orders, rows.length, () => db.insert(order).values(rows))
- * ```
- *
- * A transaction within `insert` is rolled back and repeated as a whole.
- *
- * @param ids the buffer that the defaults take from
- * @param n the number of IDs that the insert takes, at most the buffer's limit
- * @param insert may be called more than once
- * @throws what {@link Prefetcher.ready} and insert throw
- */
-export async function whenReady<Result>(
-  ids: Pick<Prefetcher, "ready">,
-  n: number,
-  insert: () => PromiseLike<Result> | Result,
-  options: CallOptions = {},
-): Promise<Result> {
-  for (;;) {
-    await ids.ready(n, options)
-    try {
-      return await insert()
-    } catch (error) {
-      if (!(error instanceof BufferEmptyError)) throw error
-    }
   }
 }
