@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { Column, getTableName, is, Param, Placeholder, type SQL, sql } from "drizzle-orm"
+import { Column, getTableName, is, Param, Placeholder, sql } from "drizzle-orm"
 import { BadConfigError } from "./errors.js"
 import type { Prefetcher } from "./prefetch.js"
 
@@ -32,7 +32,7 @@ import type { Prefetcher } from "./prefetch.js"
  *
  * @param ids a buffer of the IDs
  */
-export function rowId<Id extends bigint | string | SQL = bigint>(ids: Pick<Prefetcher, "take">): () => Id {
+export function rowId<Id extends bigint | string = bigint>(ids: Pick<Prefetcher, "take">): () => Id {
   // Drizzle calls a default as the method of its column.
   return function (this: unknown): Id {
     if (!is(this, Column)) {
@@ -51,7 +51,7 @@ export function rowId<Id extends bigint | string | SQL = bigint>(ids: Pick<Prefe
       }
       return take() as Id
     }
-    return sql`${new TakenWhenRun(place, () => this.mapToDriverValue(take()))}` as Id
+    return sql`${new TakenWhenRun(place, () => this.mapToDriverValue(take()))}` as unknown as Id
   }
 }
 
