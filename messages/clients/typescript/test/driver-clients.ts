@@ -250,6 +250,10 @@ export const clients: Operations = {
   ready: on({ name: "string", n: "number", timeout_ms: "number?" }, (f, signal) =>
     found(prefetchers, f.name).ids.ready(f.n, callOptions(f.timeout_ms, signal)),
   ),
+  buffer: on({ name: "string" }, (f) => {
+    const { buffered, inFlight, target, batch } = found(prefetchers, f.name).ids._figures
+    return { buffered, in_flight: inFlight, target, batch }
+  }),
   close_prefetch: on({ name: "string" }, (f) => found(prefetchers, f.name).ids.close()),
 
   wall: on({ ms: "number" }, (f) => {

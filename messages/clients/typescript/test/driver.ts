@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events"
 import { readFileSync } from "node:fs"
 import { createInterface } from "node:readline"
 import * as errors from "../src/errors.js"
@@ -27,6 +28,7 @@ const operations: Operations = {
 
 async function perform({ id, op, ...fields }: { id: number; op: string }): Promise<void> {
   const controller = new AbortController()
+  setMaxListeners(0, controller.signal) // of all callers
   underWay.set(id, controller)
   let answer: object
   try {
