@@ -159,8 +159,7 @@ class RowSubscriber implements EntitySubscriberInterface {
 
   beforeInsert({ entity, metadata }: InsertEvent<ObjectLiteral>): Promise<unknown> | undefined {
     const columns = this.columns.get(metadata)
-    // A row of a join table has no entity.
-    if (!entity || !columns) return undefined
+    if (!columns) return undefined
     return Promise.all(
       columns.map(async ({ column, source, text }) => {
         if (isSet(column, entity)) return

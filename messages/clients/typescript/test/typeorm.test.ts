@@ -309,6 +309,33 @@ test("a rounded ID is refused as it is read", async () => {
   )
 })
 
+class Place {
+  @PrimaryColumn({ type: "varchar" })
+  tenant!: string
+
+  @PrimaryColumn({ type: "varchar", transformer: [bigintId, { to: (id) => id, from: (id) => `${id}` }] })
+  @IdworkerId("shelf")
+  number!: bigint
+}
+
+@Entity()
+class Shelf {
+  @Column(() => Place)
+  place!: Place
+}
+
+test("an ID may be a part of a key, in an object, read by two transformers", async () => {
+  const source = await open([Shelf])
+  attachIdworker(source, new FakeIds(large).client)
+  const shelves = source.getRepository(Shelf)
+  await shelves.save([{ place: { tenant: "a" } }, { place: { tenant: "b" } }])
+  const found = await shelves.find({ order: { place: { tenant: "ASC" } } })
+  assert.deepEqual(
+    found.map(({ place }) => place.number),
+    [large, large + 1n],
+  )
+})
+
 /** Attaches entities, and returns the message of the refusal. */
 async function refusal(entities: unknown[], options?: AttachOptions, times = 1): Promise<string> {
   const source = await open(entities as DataSourceOptions["entities"])
