@@ -244,8 +244,7 @@ function markedColumns(
   }
   for (const metadata of dataSource.entityMetadatas) {
     for (const column of metadata.columns) {
-      const owner = column.embeddedMetadata?.type ?? metadata.target
-      const source = markOf(owner, column.propertyName)
+      const source = markOf(ownerOf(column), column.propertyName)
       if (source) add(metadata, column, source, `IdworkerId of ${metadata.name}.${column.propertyPath}`)
     }
   }
@@ -264,6 +263,11 @@ function markedColumns(
     throw new BadConfigError("no entity of the data source has a column with IdworkerId")
   }
   return found
+}
+
+/** The class with the column's property, or a name if there is none. */
+function ownerOf(column: Column): unknown {
+  return column.embeddedMetadata?.type ?? column.entityMetadata.target
 }
 
 /** The mark of a property, which may be that of a class that this one extends. */
@@ -340,7 +344,7 @@ function refuses(read: (value: unknown) => unknown): boolean {
 
 /** The property's type, if the compiler wrote it down (emitDecoratorMetadata). */
 function propertyType(column: Column): { name: string } | undefined {
-  const owner = column.embeddedMetadata?.type ?? column.target
+  const owner = ownerOf(column)
   if (typeof owner !== "function") return undefined
   const { getMetadata } = Reflect as {
     getMetadata?: (key: string, target: object, property: string) => unknown

@@ -309,6 +309,32 @@ test("a rounded ID is refused as it is read", async () => {
   )
 })
 
+abstract class Keyed {
+  @PrimaryColumn({ type: "varchar" })
+  id!: string
+}
+
+@Entity()
+class Invoice extends Keyed {
+  @IdworkerId("invoice")
+  declare id: string
+}
+
+@Entity()
+class Payment extends Keyed {
+  @IdworkerId("payment")
+  declare id: string
+}
+
+test("entities that share a column may have IDs of their own tags", async () => {
+  const ids = new FakeIds(1n)
+  const source = await open([Invoice, Payment])
+  attachIdworker(source, ids.client)
+  await source.getRepository(Invoice).save({})
+  await source.getRepository(Payment).save({})
+  assert.deepEqual([...new Set(ids.requests.map(({ tag }) => tag))], ["invoice", "payment"])
+})
+
 class Place {
   @PrimaryColumn({ type: "varchar" })
   tenant!: string
