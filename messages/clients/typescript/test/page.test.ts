@@ -117,7 +117,7 @@ test("Drizzle's rows of the page", async () => {
 })
 
 // Prisma's client is generated, and its generator downloads a program. So this
-// has the shape of what $extends takes.
+// has the types of what $extends takes.
 interface Query<Data> {
   args: { data: Data }
   query: (args: { data: Data }) => Promise<unknown>
@@ -128,17 +128,26 @@ interface OrderData {
   name: string
 }
 
+interface Extension {
+  query: {
+    order: {
+      create(call: Query<OrderData>): Promise<unknown>
+      createMany(call: Query<OrderData | OrderData[]>): Promise<unknown>
+    }
+  }
+}
+
 function extended(orders: { next(): Promise<bigint> }) {
-  const prisma = { $extends: <Extension>(extension: Extension) => extension }
+  const prisma = { $extends: (extension: Extension) => extension }
 
   const db = prisma.$extends({
     query: {
       order: {
-        async create({ args, query }: Query<OrderData>) {
+        async create({ args, query }) {
           args.data.id ??= await orders.next()
           return query(args)
         },
-        async createMany({ args, query }: Query<OrderData[]>) {
+        async createMany({ args, query }) {
           for (const row of [args.data].flat()) row.id ??= await orders.next()
           return query(args)
         },
