@@ -159,16 +159,18 @@ func restored(t *testing.T, d *driver) {
 	}
 }
 
-// workerThreads: a thread has a client of its own, so it takes none of the IDs
-// that the main thread has buffered, and ends no call of it.
+// workerThreads: a thread has a client of its own, so it takes no ID that the
+// main thread has buffered, and reads no reply to another thread.
 func workerThreads(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
 	p, _ := s.fill(c, "order")
-	s.on(segment+"held", silent)
-	held := s.begin(nextN(c, "held", 1))
-	s.waitCalls(segment+"held", 1)
-	threads, main := s.begin(take(p, 4, 1000).with("workers", true)), s.begin(take(p, 2, 1000))
+	before := len(s.calls(orderSubject))
+	s.on(orderSubject, silent)
+	threads := s.begin(take(p, 4, 1000).with("workers", true))
+	s.waitCalls(orderSubject, before+4) // all wait at once
+	main := s.begin(take(p, 2, 1000))
+	s.on(orderSubject, serve)
 	r := s.await(threads)
 	if wantOK(t, "takes of threads", r); countIDs(t, r) != 4000 {
 		t.Errorf("%d IDs, want 4000", countIDs(t, r))
@@ -177,6 +179,5 @@ func workerThreads(t *testing.T, d *driver) {
 	if n := len(s.inboxes(orderSubject)); n != 5 {
 		t.Errorf("4 threads and the main thread have %d inboxes, want 5", n)
 	}
-	s.on(segment+"held", serve)
-	wantOK(t, "a call of the main thread, after the threads have ended", s.await(held))
+	wantOK(t, "a call of the main thread, after the others have ended", s.do(next(c, "order")))
 }

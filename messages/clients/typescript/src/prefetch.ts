@@ -67,8 +67,6 @@ interface Chunk {
 
 /** Somebody who waits. */
 interface Waiter {
-  /** The number of IDs that it waits for. */
-  readonly n: number
   /** Ends the wait if what is buffered permits it. */
   wake(): void
   fail(error: unknown): void
@@ -114,7 +112,7 @@ export class Prefetcher {
 
   readonly #pace: Pace
   #used = 0 // IDs taken from the ranges before the one in use
-  #ageTimer: NodeJS.Timeout | undefined
+  #ages = false // the timer runs
 
   readonly #requests = new Set<Promise<void>>()
   #requestedIds = 0
@@ -219,7 +217,6 @@ export class Prefetcher {
     if (!this.#isClosed) {
       this.#end.abort()
       this.#discard()
-      clearTimeout(this.#ageTimer)
       this.#failWaiters(this.#closedError())
       this.#onClose(this)
     }
@@ -313,7 +310,6 @@ export class Prefetcher {
         signal?.removeEventListener("abort", cancel)
       }
       const waiter: Waiter = {
-        n,
         wake: () => {
           const got = attempt()
           if (got === undefined) return
@@ -414,9 +410,10 @@ export class Prefetcher {
   }
 
   #startAgeTimer(): void {
-    if (this.#ageTimer !== undefined || this.#buffered === 0) return
-    this.#ageTimer = setTimeout(() => {
-      this.#ageTimer = undefined
+    if (this.#ages || this.#buffered === 0) return
+    this.#ages = true
+    setTimeout(() => {
+      this.#ages = false
       this.#dropIfOld()
       this.#startAgeTimer()
     }, ageCheck).unref()

@@ -98,7 +98,7 @@ afterEach(() => {
   Object.assign(clock, real)
 })
 
-/** A prefetcher that has IDs 1 to 100 in three ranges, and has handed out the first. */
+/** A prefetcher that got IDs 1 to 100 in three ranges, and has handed out 1 and 2. */
 async function filled(options: PrefetchOptions = { limit: 1000, maxBatch: 100 }): Promise<Prefetcher> {
   const ids = source.prefetch(options)
   const ready = ids.ready(100)
@@ -106,7 +106,7 @@ async function filled(options: PrefetchOptions = { limit: 1000, maxBatch: 100 })
   source.granted = 100n
   source.last.serve([1n, 1n], [2n, 50n], [51n, 100n])
   await ready
-  assert.equal(ids.take(), 1n)
+  assert.deepEqual([ids.take(), ids.take()], [1n, 2n])
   return ids
 }
 
@@ -317,22 +317,25 @@ test("options out of bounds are refused", async () => {
 })
 
 test("an error that no retry cures ends all waits, and one request finds out when it is over", async () => {
-  const ids = source.prefetch()
+  const ids = source.prefetch({ maxBatch: 1 })
   const waits = Promise.allSettled([ids.next(), ids.ready(2), ids.next()])
   const refusal = new StrictTagError("the tag is strict (409)")
   for (const request of source.requests.splice(0)) request.refuse(refusal)
   for (const wait of await waits) assert.deepEqual(wait, { status: "rejected", reason: refusal })
   const again = [ids.next(), ids.next(), ids.next()]
   assert.equal(source.requests.length, 1)
-  source.script = source.grant
   source.grant(source.last)
-  assert.deepEqual(await Promise.all(again), [1n, 2n, 3n])
+  assert.equal(await again[0], 1n)
+  assert.equal(source.requests.length, 3, "as many as before")
+  source.script = source.grant
+  for (const request of source.requests) source.grant(request)
+  await Promise.all(again)
 })
 
 test("an error is not noticed while IDs are buffered", async () => {
   const ids = await filled()
   const before = source.requests.length
-  for (let id = 2n; id <= 100n; id++) {
+  for (let id = 3n; id <= 100n; id++) {
     assert.equal(ids.take(), id)
     for (const request of source.requests.splice(before)) request.refuse(new ExhaustedError("used up (507)"))
     await Promise.resolve()
@@ -402,7 +405,17 @@ test("close ends waits; what is buffered and what comes later is never used", as
 
 test("close waits for requests, and drops a reply that comes all the same", async () => {
   let serve: (ids: IdBatch) => void = () => {}
-  const ids = new Prefetcher(subject, () => new Promise((resolve) => (serve = resolve)))
+  const reported: Prefetcher[] = []
+  const ids = new Prefetcher(
+    subject,
+    () =>
+      new Promise((resolve) => {
+        serve = resolve
+      }),
+    {},
+    5000,
+    (prefetcher) => reported.push(prefetcher),
+  )
   const wait = assert.rejects(ids.next(), ClosedError)
   let closed = false
   const closing = ids.close().then(() => {
@@ -413,6 +426,8 @@ test("close waits for requests, and drops a reply that comes all the same", asyn
   assert.equal(closed, false)
   serve(batchOf([{ first: 7n, last: 7n }]))
   await closing
+  await ids.close()
+  assert.deepEqual(reported, [ids])
   assert.throws(ids.take, ClosedError)
   assert.equal(ids._figures.buffered, 0)
 })
@@ -430,7 +445,8 @@ for (const [why, step] of [
   test(`the timer drops a buffer that is ${why}`, async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] })
     const ids = await filled()
-    assert.equal(ids._figures.buffered, 99)
+    await second(t)
+    assert.equal(ids._figures.buffered, 98)
     wall += step
     await second(t)
     assert.equal(ids._figures.buffered, 0)
@@ -446,7 +462,7 @@ for (const [why, step] of [
 
   test(`a range that is ${why} does not begin`, async () => {
     const ids = await filled()
-    for (const id of upTo(2, 50)) assert.equal(ids.take(), id)
+    for (const id of upTo(3, 50)) assert.equal(ids.take(), id)
     wall += step
     assert.throws(ids.take, BufferEmptyError)
     assert.equal(ids._figures.buffered, 0)
@@ -473,7 +489,7 @@ test("IDs are used for a minute", async (t) => {
   const ids = await filled()
   wall += 60_000
   await second(t)
-  assert.deepEqual(drain(ids.take), upTo(2, 100))
+  assert.deepEqual(drain(ids.take), upTo(3, 100))
   await ids.close()
 })
 
@@ -513,7 +529,9 @@ test("a wait that ends has the reason why requests are unanswered", async () => 
   }
   source.script = source.grant
   for (const request of source.requests) source.grant(request)
-  assert.equal(await ids.next(), 1n)
+  await ids.next()
+  source.script = undefined
+  await assert.rejects(ids.ready(1000), { reason: "no_reply" }, "the reason before the reply counts no more")
 })
 
 test("a reply that has arrived counts more than the end of the wait", async () => {
@@ -554,6 +572,45 @@ test("the target follows the use", async () => {
   const { target } = ids._figures
   assert.ok(target > 1000 && target < 4000, `the target is ${target} at 1000 IDs a second`)
   assert.ok(source.requests.length < 200, `${source.requests.length} requests`)
+  wall += 60_001
+  await ids.ready(1)
+  assert.equal(source.last.n, 1, "a buffer that became too old was too large")
+  assert.equal(ids._figures.target, 1)
+})
+
+test("the last range is refilled when it begins", async () => {
+  for (const take of ["take", "next"] as const) {
+    const ids = await filled()
+    source.requests.length = 0
+    for (const id of upTo(3, 50)) assert.equal(await ids[take](), id)
+    assert.equal(source.requests.length, 0)
+    assert.equal(await ids[take](), 51n)
+    assert.equal(source.requests.length, 1)
+  }
+})
+
+test("a wait goes on when what was announced to another is dropped", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] })
+  const ids = source.prefetch({ limit: 3 })
+  const both = [ids.ready(3), ids.ready(3)]
+  source.grant(source.last)
+  await both[0]
+  wall += 60_001
+  await second(t)
+  assert.equal(source.requests.length, 1)
+  await turn()
+  assert.equal(source.requests.length, 2)
+  source.grant(source.last)
+  await both[1]
+  assert.equal(ids.take(), 4n)
+})
+
+test("no timer keeps the process alive", async () => {
+  const timers = (): number => process.getActiveResourcesInfo().filter((what) => what === "Timeout").length
+  const before = timers()
+  const ids = await filled()
+  assert.equal(timers(), before)
+  await ids.close()
 })
 
 test("no copy of a prefetcher can be made", async () => {
@@ -575,7 +632,9 @@ test("a wait is over once, whatever ends it", async () => {
   assert.equal(await wait, 1n)
   controller.abort()
   await assert.rejects(ids.next({ timeout: 1 }), CallTimeoutError)
-  source.script = source.grant
   source.grant(source.last)
   assert.equal(await ids.next(), 2n)
+  void ids.ready(5).catch(() => {})
+  assert.equal(ids._figures.inFlight, 5)
+  await ids.close()
 })
