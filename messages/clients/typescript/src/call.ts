@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto"
+import { setMaxListeners } from "node:events"
 import { headers, type Msg, type NatsConnection, type Status, type Subscription } from "@nats-io/nats-core"
 import type { IdBatch } from "./batch.js"
 import { type Clock, clock as systemClock } from "./clock.js"
@@ -30,6 +31,10 @@ const longestSilence = 250
 
 /** Timers count whole ms, and may end by that much before their time. */
 const timerError = 1
+
+/** Says that IDs are for later. */
+const forLater = headers()
+forLater.set("Ids-Prefetch", "1")
 
 /** A failure after which a call tries again. */
 export type Transient = BusyError | UnavailableError | "no_reply" | "no_responders" | "disconnected"
@@ -86,7 +91,7 @@ export class Call implements Progress {
   readonly #link: Link
   readonly #deadline: number
   readonly #caller: Caller
-  #abort: (() => void) | undefined
+  #ignoreSignal: (() => void) | undefined
   #timer: unknown // undefined while none runs
   #first = true // the first try's wait
   #silent = true // no transient reply in this wait
@@ -110,8 +115,7 @@ export class Call implements Progress {
         this.cancel(signal.reason)
         return
       }
-      this.#abort = () => this.cancel(signal.reason)
-      signal.addEventListener("abort", this.#abort)
+      this.#ignoreSignal = onAbort(signal, () => this.cancel(signal.reason))
     }
     this.#link.add(this)
     this.#await(firstTry)
@@ -219,9 +223,19 @@ export class Call implements Progress {
     this.#ended = true
     this.#link.clock.stop(this.#timer)
     this.#link.remove(this)
-    if (this.#abort !== undefined) this.#caller.signal?.removeEventListener("abort", this.#abort)
+    this.#ignoreSignal?.()
     return true
   }
+}
+
+/**
+ * Calls a function when a signal is aborted, until the function that it returns
+ * is called. Many calls may share a signal, which Node would take for a leak.
+ */
+export function onAbort(signal: AbortSignal, run: () => void): () => void {
+  if (signal instanceof EventTarget) setMaxListeners(0, signal)
+  signal.addEventListener("abort", run)
+  return () => signal.removeEventListener("abort", run)
 }
 
 /** The error at the deadline. */
@@ -321,8 +335,8 @@ export class Link {
       this.#inbox ??= this.#subscribe(newInboxName(connection))
       const reply = this.#inbox.base + call.token
       call.tries++
-      const body = n === 1 ? "" : String(n)
-      connection.publish(subject, body, prefetched ? { reply, headers: forLater() } : { reply })
+      const body = n === 1 ? undefined : String(n)
+      connection.publish(subject, body, prefetched ? { reply, headers: forLater } : { reply })
       return undefined
     } catch (cause) {
       return { kind: ConnectionEndedError, text: `cannot be sent: ${(cause as Error).message}`, cause }
@@ -331,8 +345,10 @@ export class Link {
 
   /** Subscribes again if the server may have ignored the subscription, as it does above a limit. */
   renew(): void {
-    if (!this.#doubtful || this.#lost || this.#inbox === undefined || this.#connection.isDraining()) return
+    const connection = this.#connection
+    if (!this.#doubtful || this.#lost || connection.isClosed() || connection.isDraining()) return
     this.#doubtful = false
+    if (this.#inbox === undefined) return
     this.#inbox.subscription.unsubscribe()
     this.#inbox = this.#subscribe(this.#inbox.base)
   }
@@ -417,10 +433,4 @@ function newInboxName(connection: NatsConnection): string {
   const { options } = connection as { options?: { inboxPrefix?: string } }
   const random = randomBytes(randomCharacters).toString("base64url").slice(0, randomCharacters)
   return `${options?.inboxPrefix || "_INBOX"}.${random}.`
-}
-
-function forLater() {
-  const header = headers()
-  header.set("Ids-Prefetch", "1")
-  return header
 }

@@ -9,17 +9,17 @@ import { type Fetch, Prefetcher, type PrefetchOptions } from "./prefetch.js"
 /** Options of an {@link Idworker}. */
 export interface IdworkerOptions {
   /** First token of the installation's subjects: `a-z 0-9 _ -`, 1 to 32 bytes. Default: `ids`. */
-  prefix?: string
+  prefix?: string | undefined
   /** The longest call, in ms, above 0, at most 2^31−1. More than the workers' `--wait`, 2 s, is best. Default: 5000. */
-  timeout?: number
+  timeout?: number | undefined
 }
 
 /** Options of a call. */
 export interface CallOptions {
   /** The longest call, in ms, above 0, at most 2^31−1. Default: the client's. */
-  timeout?: number
+  timeout?: number | undefined
   /** Ends the call with {@link CancelledError}. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
 }
 
 /**

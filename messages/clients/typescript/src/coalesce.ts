@@ -5,6 +5,7 @@ import {
   cancelledError,
   firstTry,
   type Link,
+  onAbort,
   type Progress,
   timeoutError,
 } from "./call.js"
@@ -264,7 +265,7 @@ class Member {
   readonly #batch: Batch
   readonly #single: Single
   readonly #link: Link
-  readonly #abort: (() => void) | undefined
+  readonly #ignoreSignal: (() => void) | undefined
   #timer: unknown
   #settled = false
 
@@ -278,8 +279,7 @@ class Member {
     )
     const { signal } = single
     if (signal !== undefined) {
-      this.#abort = () => this.#leave(cancelledError(batch.progress, signal.reason))
-      signal.addEventListener("abort", this.#abort)
+      this.#ignoreSignal = onAbort(signal, () => this.#leave(cancelledError(batch.progress, signal.reason)))
     }
   }
 
@@ -307,7 +307,7 @@ class Member {
     if (this.#settled) return false
     this.#settled = true
     this.#link.clock.stop(this.#timer)
-    if (this.#abort !== undefined) this.#single.signal?.removeEventListener("abort", this.#abort)
+    this.#ignoreSignal?.()
     return true
   }
 }

@@ -84,7 +84,7 @@ export function decodeReply(
     throw bad(`error code ${quote(code)}, allowed is three digits`, reader)
   }
   const number = Number(code)
-  const text = `${plain(headers.get(textHeader), mostText)} (${code})`
+  const text = `${plain(headers.get(textHeader), mostText) || "error reply"} (${code})`
   const details = { code: number, subject: reader?.subject, tries: reader?.tries }
   throw new (classes[number] ?? ErrorReplyError)(inRequest(reader, text), details)
 }

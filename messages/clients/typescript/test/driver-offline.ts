@@ -6,6 +6,7 @@ import { decode, decodeReply } from "../src/decode.js"
 import { Pace } from "../src/pace.js"
 import { rangesOf } from "./driver-clients.js"
 import { DriverError, type Operations, on } from "./driver-protocol.js"
+import { checkVectors } from "./vectors.js"
 import { VirtualTime } from "./virtual-time.js"
 
 // The operations without a server.
@@ -133,4 +134,5 @@ export const offline: Operations = {
     targets: targets(f.runway_ms, f.limit, f.steps as [number, number][]),
   })),
   schedule: on({ events: "object" }, (f) => ({ waits: waits(f.events as string[]) })),
+  vectors: on({ file: "string" }, (f) => checkVectors(f.file)),
 }
