@@ -20,4 +20,6 @@ test("each entry of the package needs only its own peer", async () => {
   assert.deepEqual(await of("index"), ["@nats-io/nats-core"])
   assert.deepEqual(await of("typeorm"), [])
   assert.deepEqual(await of("drizzle"), ["drizzle-orm"])
+  assert.deepEqual(await of("opaque"), ["@noble/ciphers/ff1.js"])
+  assert.deepEqual(await of("number"), [])
 })

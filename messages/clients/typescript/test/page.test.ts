@@ -2,12 +2,15 @@
 import assert from "node:assert/strict"
 import { execFile } from "node:child_process"
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { after, before, test } from "node:test"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { CallTimeoutError, Idworker } from "@idworker/client"
 import { rowId } from "@idworker/client/drizzle"
+import { NumberFormat } from "@idworker/client/number"
+import { OpaqueIds } from "@idworker/client/opaque"
 import { attachIdworker, bigintId, IdworkerId } from "@idworker/client/typeorm"
 import { connect } from "@nats-io/transport-node"
 import { placeholder } from "drizzle-orm"
@@ -169,6 +172,28 @@ test("Prisma's rows of the page", async () => {
     inserted.map(({ id }) => id),
     [1n, 7n, 2n, 3n],
   )
+})
+
+test("opaque IDs and numbers of the page", async () => {
+  await installation.createTag("invoice.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
+  const nc = await connect({ servers: installation.url })
+  const ids = new Idworker(nc, { timeout: patience })
+  const folder = await mkdtemp(join(tmpdir(), "page-"))
+  const keys = join(folder, "keys")
+  await writeFile(keys, `1 ${Buffer.alloc(32).toString("base64")}`)
+  const id = 1234n
+
+  const orders = (await OpaqueIds.load(keys)).texts("order", "ord")
+  const text = orders.seal(id)
+
+  const invoices = new NumberFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
+  const number = await invoices.next(ids, new Date())
+
+  assert.equal(orders.open(text), id)
+  assert.match(number, /^INV-\d{8}-\d{6}$/)
+  await rm(folder, { recursive: true })
+  await ids.close()
+  await nc.close()
 })
 
 test("the program of the README", async () => {
