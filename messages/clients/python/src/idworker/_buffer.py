@@ -1,12 +1,13 @@
 """The state of a prefetcher: what it has, and what it should request.
 
-There is no I/O here, and no lock. All but ``next(buffer.current, 0)`` belongs to
-one thread.
+There is no I/O here. All but ``next(buffer.current, 0)`` belongs to one thread.
 """
 
 from __future__ import annotations
 
 import operator
+import sysconfig
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ from ._errors import (
     MalformedRequestError,
     Reason,
 )
-from ._fork import this_process
+from ._fork import Mark, this_process
 
 MOST_REQUESTS = 16  # enough to hide the round trip, and few compared with what a worker parks
 MOST_AGE = 60.0  # s; an older buffer may be that of a copied process
 LONGEST_RUNWAY = 10.0  # s; an ID waits four runways at most, the rest of its age is for rates that fall
 MOST_PREFETCHED = 1_000_000_000
+
+WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # at times, even if there is one now
 
 Why = Reason | IdworkerError
 """Why a request is repeated. An error is a BusyError or UnavailableError, whose text lacks the subject."""
@@ -122,6 +125,28 @@ class Range:
         return 0 <= _clock.wall() - self.arrived <= MOST_AGE
 
 
+class LockedIds:
+    """The IDs of a range without a GIL, where two threads may get one ID of the range's own iterator."""
+
+    def __init__(self, ids: Iterator[int], alive: Mark) -> None:
+        self._ids = ids
+        self._alive = alive
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        if not self._alive[0]:
+            raise StopIteration  # a fork's lock may be locked for ever
+        with self._lock:
+            return next(self._ids)
+
+    def __length_hint__(self) -> int:
+        with self._lock:
+            return operator.length_hint(self._ids)
+
+
 class Buffer:
     """Buffered IDs, requests in flight, and callers that wait.
 
@@ -131,8 +156,7 @@ class Buffer:
     """
 
     current: Iterator[int]
-    """The IDs of the range in use. With a GIL its next is atomic, so any thread may take one: it is never
-    an iterator written in Python."""
+    """The IDs of the range in use. Its next is atomic, so any thread may take one."""
 
     waiting: int
     """The number of IDs that callers wait for."""
@@ -171,7 +195,9 @@ class Buffer:
             self.discard()
             return 0
         self._used = self.taken()
-        ids = iter(range(following.first, following.last + 1))
+        ids: Iterator[int] = iter(range(following.first, following.last + 1))
+        if WITHOUT_GIL:
+            ids = LockedIds(ids, self.alive)
         id = next(ids)  # before other threads can take it
         self._range, self.current = following, ids
         return id

@@ -9,6 +9,10 @@ import sys
 import threading
 from collections.abc import Callable
 
+Mark = mmap.mmap | bytearray
+"""A byte of a process: 1 where it was made, 0 in forks. Who takes what may be a copy looks at it afterwards,
+since the handler of a signal may fork between two lines."""
+
 _WIPE_ON_FORK = 18  # of madvise, since Linux 4.14; Python has no name for it
 
 
@@ -17,15 +21,10 @@ class Process:
 
     def __init__(self) -> None:
         self.alive = _make_mark()
-        """alive[0] is 1 in the process that made it, and 0 in its forks.
-
-        Who takes an ID from what may be a copy looks here afterwards: a signal's
-        handler may fork between two lines.
-        """
         self.lock = threading.RLock()  # an inherited one may be locked for ever
 
 
-def _make_mark() -> mmap.mmap | bytearray:
+def _make_mark() -> Mark:
     """Return a mark that forks see as 0.
 
     Linux wipes it. So it holds in servers that fork without Python's hooks, too, as
