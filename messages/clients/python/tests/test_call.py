@@ -53,6 +53,7 @@ def test_silence() -> None:
         connection = FakeConnection()
         error = await failure(make(connection).next_n("order", 2, timeout=1.2), CallTimeoutError)
         assert times(connection) == [0, 0.05, 0.1, 0.2, 0.4, 0.65, 0.9, 1.15]
+        assert round(asyncio.get_running_loop().time(), 3) == 1.2
         assert str(error) == "request ids.segment.order: no reply (deadline exceeded after 8 tries)"
         assert (error.reason, error.tries, error.subject) == ("no_reply", 8, "ids.segment.order")
         assert error.retryable and isinstance(error, TimeoutError) and error.__cause__ is None
@@ -194,15 +195,19 @@ def test_reply_that_waits_to_be_read() -> None:
         client = make(connection)
         call = await begin(client.next_n("order", 1, timeout=0.03))
         loop = asyncio.get_running_loop()
+        await begin(client.next("batch"))
+        member = await begin(client.next("batch", timeout=0.04))
 
-        def read(turns: int) -> None:
+        def read(turns: int, k: int, body: bytes) -> None:
             if turns:
-                loop.call_soon(read, turns - 1)
+                loop.call_soon(read, turns - 1, k, body)
             else:
-                connection.requests[0].serve(b"7")
+                connection.requests[k].serve(body)
 
-        loop.call_at(0.03, read, 3)
+        loop.call_at(0.03, read, 3, 0, b"7")
         assert (await call).ranges == ((7, 7),)
+        loop.call_at(0.04, read, 3, 2, b"8")
+        assert await member == 8
 
     run(main())
 
@@ -267,6 +272,7 @@ def test_end_of_the_connection() -> None:
         ]
         before = asyncio.get_running_loop().time()
         await connection.close()
+        assert connection.owner_knows_end
         calls += [await begin(client.next("order")), await begin(client.next_n("order", 2))]
         for call in calls:
             error = await failure(call, ConnectionEndedError)
@@ -384,6 +390,7 @@ def test_closed() -> None:
         before = asyncio.get_running_loop().time()
         await client.aclose()
         await client.aclose()
+        await asyncio.sleep(0.002)
         calls.append(await begin(client.next("order")))
         for call in calls:
             error = await failure(call, ClosedError)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import tracemalloc
+from pathlib import Path
+from typing import Any
 
 import pytest
 from nats.aio.client import Client
@@ -20,10 +24,30 @@ from idworker import (
 )
 from idworker._decode import NoRespondersError, decode_reply
 
+VECTORS = Path(__file__).resolve().parents[3] / "testdata" / "vectors.json"
+
 
 def test_bodies() -> None:
-    assert decode(b"9-10\n21\n22", 4).ranges == ((9, 10), (21, 21), (22, 22))
-    assert decode(b"1-9223372036854775807", 2**63 - 1).ranges == ((1, 2**63 - 1),)
+    """The contract as data: good bodies, and bad ones."""
+    for case in json.loads(VECTORS.read_text("utf-8"))["bodies"]["cases"]:
+        body, n = _bytes(case["body"]), int(case["n"])
+        if "error" in case:
+            with pytest.raises(BadReplyError):
+                decode(body, n)
+            continue
+        ranges = (line.partition("-") for line in case["ranges"])
+        assert decode(body, n).ranges == tuple((int(first), int(last or first)) for first, _, last in ranges)
+
+
+def _bytes(field: Any) -> bytes:
+    """Read a field of bytes of vectors.json."""
+    if isinstance(field, str):
+        return field.encode()
+    if isinstance(field, list):
+        return b"".join(_bytes(part) for part in field)
+    if "base64" in field:
+        return base64.b64decode(field["base64"])
+    return _bytes(field["repeat"]) * int(field["times"])
 
 
 def test_bodies_that_python_would_read() -> None:

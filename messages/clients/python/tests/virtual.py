@@ -122,10 +122,14 @@ class FakeConnection:
         self.pending_data_size = 0
         self._inbox_prefix = inbox_prefix
         self._error_cb = self._owners_error_cb
-        self._closed_cb: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._closed_cb: Callable[[], Coroutine[Any, Any, None]] | None = self._owners_closed_cb
+        self.owner_knows_end = False
 
     async def _owners_error_cb(self, error: Exception) -> None:
         self.errors.append(error)
+
+    async def _owners_closed_cb(self) -> None:
+        self.owner_knows_end = True
 
     def new_inbox(self) -> str:
         return f"{self._inbox_prefix}.NUID"

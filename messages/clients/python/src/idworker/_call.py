@@ -167,8 +167,6 @@ class Call:
 
     def accept(self, headers: Mapping[str, str] | None, body: bytes) -> None:
         """Read a reply to any of the tries."""
-        if self.outcome is not None:
-            return
         try:
             self._settle(read_reply(headers, body, self.n))
         except NoRespondersError:

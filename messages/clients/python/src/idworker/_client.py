@@ -90,7 +90,6 @@ class Idworker:
         Closing it again does nothing.
         """
         self._calls.close()
-        self._coalescer.close()
         await asyncio.gather(*(prefetcher.aclose() for prefetcher in list(self._prefetchers)))
         link = Link.find(self._connection)
         if link:

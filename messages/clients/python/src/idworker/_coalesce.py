@@ -6,7 +6,7 @@ import asyncio
 
 from ._call import FIRST_TRY, Call, Calls, again, read_arrived, wake
 from ._decode import Ranges
-from ._errors import CallTimeoutError, ClosedError, ExhaustedError, IdworkerError, MalformedRequestError
+from ._errors import CallTimeoutError, ExhaustedError, IdworkerError, MalformedRequestError
 
 MOST_JOINED = 256
 """The most calls in a batch. More gain little, and a lost reply would lose more IDs."""
@@ -57,40 +57,41 @@ class Coalescer:
         lane = self.lanes.get(subject)
         if lane is None:
             lane = self.lanes[subject] = _Lane(self, subject)
-            return await lane.send_first(deadline)
-        return await lane.join(deadline)
+        if lane.busy:
+            return await lane.join(deadline)
+        return await lane.send_first(deadline)
 
     def lower_limit(self, limit: int) -> None:
         """Keep batches within the limit of workers that refused one."""
         self.limit, self._limited = min(self.limit, limit), asyncio.get_running_loop().time()
 
-    def close(self) -> None:
-        """End the calls that have not been sent."""
-        for lane in list(self.lanes.values()):
-            lane.close()
-
 
 class _Lane:
-    """The requests for a subject while its token is out."""
+    """The requests for a subject."""
 
     def __init__(self, coalescer: Coalescer, subject: str) -> None:
-        """Make the lane of a call that takes the token."""
         self.subject = subject
+        self.busy = False
+        """Whether a request has the token."""
         self._coalescer = coalescer
         self._calls = coalescer.calls
         self._loop = asyncio.get_running_loop()
-        self._taken = self._loop.time()
-        self._took = 0.0  # how long the token is out, as _release estimates
+        self._users = 0  # requests under way and the batch that gathers; with the last one the lane ends
+        self._taken = 0.0  # when the token was taken
+        self._took = 0.0  # how long it is out, as _release estimates
         self._gathering: _Batch | None = None
 
     async def send_first(self, deadline: float) -> int:
         """Make the call that has the token."""
         call = Call(self._calls, self.subject, 1, deadline)
+        self._users += 1
+        self._take()
         try:
             try:
                 await call.try_first()
             finally:
                 self._release()
+                self._leave()
             await call.try_on()
         finally:
             call.end()
@@ -123,6 +124,7 @@ class _Lane:
 
     def _gather(self) -> _Batch:
         batch = self._gathering = _Batch(self._loop)
+        self._users += 1
         if self._took > DISTANT:
             batch.timer = self._loop.call_soon(self._seal, batch, False)  # calls that begin in this turn join
         else:
@@ -134,10 +136,12 @@ class _Lane:
         self._gathering = None
         batch.timer.cancel()
         batch.has_token = has_token
+        if has_token:
+            self._take()
         batch.task = self._loop.create_task(self._send(batch))
         # In the turn after the calls have returned, so that those that their callers make
         # next share a batch. Otherwise batches of one and of all others alternate.
-        batch.task.add_done_callback(lambda _: self._give_back(batch))
+        batch.task.add_done_callback(lambda _: self._end(batch))
 
     async def _send(self, batch: _Batch) -> None:
         deadline = self._loop.time() + FIRST_TRY + MOST_TOGETHER
@@ -158,30 +162,34 @@ class _Lane:
         if self._gathering is batch:
             self._gathering = None
             batch.timer.cancel()
+            self._leave()
         elif batch.task:
             batch.task.cancel()
 
-    def close(self) -> None:
-        """End the calls that gather."""
-        batch, self._gathering = self._gathering, None
-        if batch:
-            batch.timer.cancel()
-            batch.settle(ClosedError(f"request {self.subject}: client is closed", subject=self.subject))
+    def _end(self, batch: _Batch) -> None:
+        self._give_back(batch)
+        self._leave()
 
     def _give_back(self, batch: _Batch) -> None:
         if batch.has_token:
             batch.has_token = False
             self._release()
 
+    def _take(self) -> None:
+        self.busy = True
+        self._taken = self._loop.time()
+
     def _release(self) -> None:
         """Take the token back, and give it to the batch that gathers."""
-        now = self._loop.time()
+        self.busy = False
         # One slow request does not make a worker distant.
-        self._took = min(now - self._taken, max(2 * self._took, MOST_GATHER))
-        self._taken = now
+        self._took = min(self._loop.time() - self._taken, max(2 * self._took, MOST_GATHER))
         if self._gathering:
             self._seal(self._gathering, has_token=True)
-        else:
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if not self._users:
             del self._coalescer.lanes[self.subject]
 
 

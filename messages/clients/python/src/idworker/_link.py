@@ -100,7 +100,6 @@ class Link:
         await self._error_cb(error)
 
     async def _on_closed(self) -> None:
-        self._inbox = None
         for call in list(self.calls.values()):
             call.fail(ConnectionEndedError, "connection closed")
         if self._closed_cb:
