@@ -40,12 +40,14 @@
 //
 //	threads     callers of many and take are threads
 //	sync        calls block a thread
+//	cancel      cancel, and calls that are cancelled before they begin
 //	close       a client can be closed apart from its connection
+//	borrow      connect with "own": false; close_connection and drain
 //	coalescing  concurrent calls of next for a tag share requests
 //	ready       ready, and take with the mode now
 //	fork        fork
 //	checkpoint  checkpoint and restore
-//	workers     callers of take run in worker threads, each with a client
+//	workers     take with workers
 //	statuses    a reply with a status keeps its body (jnats drops it)
 //	doubles     counts are doubles: a count above 2^53−1 may be refused
 //

@@ -8,7 +8,7 @@
 // makes a client by that name, with the client's defaults for what is absent.
 // timeout_ms is how long its calls last that have none of their own. With "own":
 // true the client makes its connection; otherwise, and if the client never does,
-// the driver makes it, and the client borrows it. A connection reconnects
+// the driver makes it, and the client borrows it, unless it has no such feature. A connection reconnects
 // without end, at least every 100 ms. connect returns when it is connected. If
 // that fails, it returns the error at once, of the kind connection; bad options
 // are errors of the kinds prefix and config.
@@ -40,7 +40,7 @@
 // # Prefetchers
 //
 //	prefetch {client, name, tag?, runway_ms?, limit?, max_batch?}
-//	take {name, n?, callers?, mode?, timeout_ms?}  ranges, errors, descents
+//	take {name, n?, callers?, mode?, workers?, timeout_ms?}  ranges, errors, descents
 //	ready {name, n, timeout_ms?}                   waits for n buffered IDs
 //	buffer {name}                                  buffered, in_flight, target, batch
 //	close_prefetch {name}                          closes it
@@ -49,9 +49,11 @@
 // a tag, a prefetcher is of snowflake IDs. In take, so many callers (by default
 // 1) each take n IDs (by default 1), and end at their first error; timeout_ms is
 // that of each ID. A lone caller's error is the error of the operation. The mode
-// is wait, the default, or now, which does not wait. buffered counts all IDs
-// that a take could return now, in_flight those requested; target and batch are
-// numbers of IDs, too.
+// is wait, the default, or now, which does not wait. With "workers": true, each
+// caller is a worker thread of the language, which waits at a connection, a client
+// and a prefetcher of its own, made with the fields of those of the name. buffered
+// counts all IDs that a take could return now, in_flight those requested; target
+// and batch are numbers of IDs, too.
 //
 //	wall {ms}        moves the wall clock that all prefetchers read, on or back
 //	fork {name, n}   forks; the child takes n IDs from the prefetcher, and ends: ranges

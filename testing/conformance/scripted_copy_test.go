@@ -15,7 +15,7 @@ var copyCases = []testCase{
 	{name: "20 an old buffer is dropped", run: oldBuffer},
 	{name: "20 a buffer below a minute is kept", run: freshBuffer},
 	{name: "20 fork", needs: []string{"fork"}, run: forked},
-	{name: "20 checkpoint and restore", needs: []string{"checkpoint"}, run: restored},
+	{name: "20 checkpoint and restore", needs: []string{"checkpoint", "cancel"}, run: restored},
 	{name: "20 worker threads", needs: []string{"workers"}, run: workerThreads},
 }
 
@@ -159,16 +159,25 @@ func restored(t *testing.T, d *driver) {
 	}
 }
 
-// workerThreads: each thread has a client of its own.
+// workerThreads: a thread has a client of its own, so it takes no ID that the
+// main thread has buffered, and reads no reply to another thread.
 func workerThreads(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
+	p, _ := s.fill(c, "order")
+	before := len(s.calls(orderSubject))
+	s.on(orderSubject, silent)
+	threads := s.begin(take(p, 4, 1000).with("workers", true))
+	s.waitCalls(orderSubject, before+4) // all wait at once
+	main := s.begin(take(p, 2, 1000))
 	s.on(orderSubject, serve)
-	r := s.do(take(s.prefetch(c, "order", nil), 4, 1000))
-	if wantOK(t, "takes", r); countIDs(t, r) != 4000 {
+	r := s.await(threads)
+	if wantOK(t, "takes of threads", r); countIDs(t, r) != 4000 {
 		t.Errorf("%d IDs, want 4000", countIDs(t, r))
 	}
-	if n := len(s.inboxes(orderSubject)); n != 4 {
-		t.Errorf("4 threads have %d inboxes, want 4", n)
+	wantOK(t, "takes of the main thread", s.await(main))
+	if n := len(s.inboxes(orderSubject)); n != 5 {
+		t.Errorf("4 threads and the main thread have %d inboxes, want 5", n)
 	}
+	wantOK(t, "a call of the main thread, after the others have ended", s.do(next(c, "order")))
 }

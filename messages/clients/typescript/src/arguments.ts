@@ -1,20 +1,67 @@
+import { BadConfigError, BadCountError, BadPrefixError, BadTagError } from "./errors.js"
+
+const mostTagBytes = 128
+const mostPrefixBytes = 32
+const mostQuoted = 40
+const longestTimeout = 2 ** 31 - 1
+
+const dot = 0x2e
+
 /**
- * Checks a tag: 1 to 128 characters, letters, digits, `_`, `-` and dots between
- * them.
+ * Checks a tag: tokens of `A-Z a-z 0-9 _ -`, joined by single dots, 1 to 128
+ * bytes in all.
  *
  * @throws {BadTagError} with what is wrong and what is allowed
  */
-export function checkTag(_tag: string): void {
-  throw new Error("not yet")
+export function checkTag(tag: string): void {
+  if (typeof tag !== "string") {
+    throw new BadTagError(`malformed tag: ${show(tag)}, allowed is a string`)
+  }
+  if (tag.length === 0 || tag.length > mostTagBytes) {
+    throw new BadTagError(`malformed tag: ${Buffer.byteLength(tag)} bytes, allowed is 1 to ${mostTagBytes}`)
+  }
+  let token = 0 // characters in the token so far
+  for (let i = 0; i < tag.length; i++) {
+    const c = tag.charCodeAt(i)
+    if (isTokenCharacter(c)) {
+      token++
+    } else if (c === dot && token > 0 && i < tag.length - 1) {
+      token = 0
+    } else if (c === dot) {
+      throw new BadTagError(
+        `malformed tag: empty token at byte ${i}, allowed are tokens joined by single dots`,
+      )
+    } else {
+      throw new BadTagError(
+        `malformed tag: ${quoteCharacter(tag, i)} at byte ${i}, allowed are A-Z a-z 0-9 _ - and dots between tokens`,
+      )
+    }
+  }
 }
 
 /**
- * Checks the prefix of an installation's subjects.
+ * Checks the prefix of an installation's subjects: a token of `a-z 0-9 _ -`, 1
+ * to 32 bytes.
  *
  * @throws {BadPrefixError} with what is wrong and what is allowed
  */
-export function checkPrefix(_prefix: string): void {
-  throw new Error("not yet")
+export function checkPrefix(prefix: string): void {
+  if (typeof prefix !== "string") {
+    throw new BadPrefixError(`bad prefix: ${show(prefix)}, allowed is a string`)
+  }
+  if (prefix.length === 0 || prefix.length > mostPrefixBytes) {
+    throw new BadPrefixError(
+      `bad prefix: ${Buffer.byteLength(prefix)} bytes, allowed is 1 to ${mostPrefixBytes}`,
+    )
+  }
+  for (let i = 0; i < prefix.length; i++) {
+    const c = prefix.charCodeAt(i)
+    if (!isTokenCharacter(c) || isUpperCase(c)) {
+      throw new BadPrefixError(
+        `bad prefix: ${quote(prefix)} has ${quoteCharacter(prefix, i)} at byte ${i}, allowed are a-z 0-9 _ -`,
+      )
+    }
+  }
 }
 
 /**
@@ -23,6 +70,80 @@ export function checkPrefix(_prefix: string): void {
  *
  * @throws {BadCountError}
  */
-export function checkCount(_n: number): void {
-  throw new Error("not yet")
+export function checkCount(n: number): void {
+  if (!Number.isSafeInteger(n) || n < 1) {
+    throw new BadCountError(`bad count: ${show(n)}, allowed is an integer from 1 to 2^53-1`)
+  }
+}
+
+/**
+ * Checks a time-out, in ms: above 0, at most 2^31−1, the longest timer of Node.
+ *
+ * @throws {BadConfigError}
+ */
+export function checkTimeout(timeout: number): void {
+  if (typeof timeout !== "number" || !(timeout > 0 && timeout <= longestTimeout)) {
+    throw new BadConfigError(
+      `bad timeout: ${show(timeout)}, allowed is above 0 ms, up to ${longestTimeout} ms`,
+    )
+  }
+}
+
+/**
+ * Checks the signal of a call.
+ *
+ * @throws {BadConfigError}
+ */
+export function checkSignal(signal: AbortSignal): void {
+  if (typeof signal?.aborted !== "boolean" || typeof signal.addEventListener !== "function") {
+    throw new BadConfigError(`bad signal: ${show(signal)}, allowed is an AbortSignal`)
+  }
+}
+
+/** Quotes at most 40 characters of a text, on one line whatever the text is. */
+export function quote(text: string): string {
+  return `"${plain(text, mostQuoted)}"`
+}
+
+/** Shows at most so many characters of a text: the invisible ones as escapes. */
+export function plain(text: string, most: number): string {
+  let shown = ""
+  let left = most
+  for (const c of text) {
+    if (left-- === 0) break
+    shown += invisible.test(c) ? `\\u${c.codePointAt(0)!.toString(16).padStart(4, "0")}` : c
+  }
+  return shown
+}
+
+/** Characters that show nothing, change how others are shown, or are half of one. */
+export const invisible = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
+
+/** Shows a value of an unknown type in a message. */
+export function show(value: unknown): string {
+  switch (typeof value) {
+    case "string":
+      return quote(value)
+    case "bigint":
+      return plain(`${value}n`, mostQuoted)
+    case "object":
+      return value === null ? "null" : "an object"
+    case "function":
+    case "symbol":
+      return `a ${typeof value}`
+    default:
+      return String(value)
+  }
+}
+
+function quoteCharacter(text: string, index: number): string {
+  return `'${plain(text.slice(index, index + 2), 1)}'`
+}
+
+function isTokenCharacter(c: number): boolean {
+  return (c >= 0x61 && c <= 0x7a) || isUpperCase(c) || (c >= 0x30 && c <= 0x39) || c === 0x5f || c === 0x2d
+}
+
+function isUpperCase(c: number): boolean {
+  return c >= 0x41 && c <= 0x5a
 }

@@ -1,61 +1,184 @@
 import type { NatsConnection } from "@nats-io/nats-core"
+import { checkCount, checkPrefix, checkSignal, checkTag, checkTimeout, show } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
-import type { Prefetcher, PrefetchOptions } from "./prefetch.js"
+import { Call, Link } from "./call.js"
+import { Coalescer } from "./coalesce.js"
+import { BadConfigError } from "./errors.js"
+import { type Fetch, Prefetcher, type PrefetchOptions } from "./prefetch.js"
 
 /** Options of an {@link Idworker}. */
 export interface IdworkerOptions {
-  /** First tokens of the installation's subjects. Default: `ids`. */
-  prefix?: string
-  /** The longest call, in ms, above 0. Default: 5000. */
-  timeout?: number
+  /** First token of the installation's subjects: `a-z 0-9 _ -`, 1 to 32 bytes. Default: `ids`. */
+  prefix?: string | undefined
+  /** The longest call, in ms, above 0, at most 2^31−1. More than the workers' `--wait`, 2 s, is best. Default: 5000. */
+  timeout?: number | undefined
 }
 
 /** Options of a call. */
 export interface CallOptions {
-  /** The longest call, in ms, above 0. Default: the client's. */
-  timeout?: number
+  /** The longest call, in ms, above 0, at most 2^31−1. Default: the client's. */
+  timeout?: number | undefined
   /** Ends the call with {@link CancelledError}. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
 }
 
-/** A client of idworker on a NATS connection, which it never closes. */
+/**
+ * A client of idworker on a NATS connection, which it never closes.
+ *
+ * A call repeats its request while no worker replies with IDs: after silence, if
+ * the workers are busy, have no IDs or are missing, and while the connection is
+ * lost. It ends with IDs, with an error that no retry cures, or after its
+ * time-out. IDs whose reply comes too late are lost: a gap, never a duplicate.
+ *
+ * Concurrent calls of {@link Idworker.next} for a tag travel together: a call
+ * sends its request at once, and those that come before its reply join into one
+ * request, for up to 256 IDs. The same holds for {@link Idworker.snowflake}.
+ *
+ * All methods reject with an {@link IdworkerError}: {@link BadArgumentError} if
+ * nothing was sent; {@link ErrorReplyError} if a worker refused;
+ * {@link BadReplyError}, {@link PermissionDeniedError},
+ * {@link ConnectionEndedError} and {@link ClosedError} at once;
+ * {@link CallTimeoutError} and {@link CancelledError} with the reason why the call
+ * was still waiting.
+ */
 export class Idworker {
-  constructor(_connection: NatsConnection, _options: IdworkerOptions = {}) {
-    throw new Error("not yet")
+  readonly #link: Link
+  readonly #coalescer: Coalescer
+  readonly #prefix: string
+  readonly #timeout: number
+  readonly #prefetchers = new Set<Prefetcher>()
+
+  /**
+   * Sends nothing. Set `maxReconnectAttempts: -1` on the connection: nats-core
+   * closes it after 10 attempts otherwise.
+   *
+   * @throws {BadPrefixError} if the prefix is malformed
+   * @throws {BadConfigError} if the connection or the time-out is
+   */
+  constructor(connection: NatsConnection, options: IdworkerOptions = {}) {
+    if (typeof connection?.publish !== "function" || typeof connection.status !== "function") {
+      throw new BadConfigError(`bad connection: ${show(connection)}, allowed is one of @nats-io/nats-core`)
+    }
+    checkOptions(options)
+    const { prefix = "ids", timeout = 5000 } = options
+    checkPrefix(prefix)
+    checkTimeout(timeout)
+    this.#prefix = prefix
+    this.#timeout = timeout
+    this.#link = new Link(connection)
+    this.#coalescer = new Coalescer(this.#link)
   }
 
   /** Returns a new ID of a tag, from 1 to 2^63−1. */
-  next(_tag: string, _options: CallOptions = {}): Promise<bigint> {
-    throw new Error("not yet")
+  next(tag: string, options?: CallOptions): Promise<bigint> {
+    return this.#one(() => this.#segment(tag), options)
   }
 
-  /** Returns n new IDs of a tag. The worker's limit is 10,000 by default. */
-  nextN(_tag: string, _n: number, _options: CallOptions = {}): Promise<IdBatch> {
-    throw new Error("not yet")
+  /**
+   * Returns n new IDs of a tag. n is an integer of at least 1; the workers' limit
+   * is 10,000 by default.
+   */
+  nextN(tag: string, n: number, options?: CallOptions): Promise<IdBatch> {
+    return this.#many(() => this.#segment(tag), n, options)
   }
 
-  /** Returns a new snowflake ID. */
-  snowflake(_options: CallOptions = {}): Promise<bigint> {
-    throw new Error("not yet")
+  /** Returns a new snowflake ID, from 1 to 2^63−1. */
+  snowflake(options?: CallOptions): Promise<bigint> {
+    return this.#one(() => this.#snowflakes(), options)
   }
 
-  /** Returns n new snowflake IDs. */
-  snowflakeN(_n: number, _options: CallOptions = {}): Promise<IdBatch> {
-    throw new Error("not yet")
+  /** Returns n new snowflake IDs. n as for {@link Idworker.nextN}. */
+  snowflakeN(n: number, options?: CallOptions): Promise<IdBatch> {
+    return this.#many(() => this.#snowflakes(), n, options)
   }
 
-  /** Makes a buffer of a tag's IDs. It requests nothing before its first use. */
-  prefetch(_tag: string, _options: PrefetchOptions = {}): Prefetcher {
-    throw new Error("not yet")
+  /**
+   * Makes a buffer of a tag's IDs. It requests nothing before its first use.
+   *
+   * @throws {BadTagError} if the tag is malformed
+   * @throws {BadConfigError} if an option is out of its bounds
+   */
+  prefetch(tag: string, options: PrefetchOptions = {}): Prefetcher {
+    return this.#prefetcher(this.#segment(tag), options, false)
   }
 
-  /** Makes a buffer of snowflake IDs. */
-  prefetchSnowflake(_options: PrefetchOptions = {}): Prefetcher {
-    throw new Error("not yet")
+  /**
+   * Makes a buffer of snowflake IDs. It requests nothing before its first use.
+   *
+   * @throws {BadConfigError} if an option is out of its bounds
+   */
+  prefetchSnowflake(options: PrefetchOptions = {}): Prefetcher {
+    return this.#prefetcher(this.#snowflakes(), options, true)
   }
 
-  /** Ends all calls and prefetchers with {@link ClosedError}. The connection stays. */
-  close(): Promise<void> {
-    throw new Error("not yet")
+  /**
+   * Ends all calls and prefetchers with {@link ClosedError}. The connection stays.
+   * Closing again does nothing.
+   */
+  async close(): Promise<void> {
+    const prefetchers = [...this.#prefetchers]
+    this.#link.close()
+    this.#coalescer.flush()
+    await Promise.all(prefetchers.map((prefetcher) => prefetcher.close()))
+  }
+
+  #segment(tag: string): string {
+    checkTag(tag)
+    return `${this.#prefix}.segment.${tag}`
+  }
+
+  #snowflakes(): string {
+    return `${this.#prefix}.snowflake`
+  }
+
+  /** Makes a call for one ID. What the executor throws rejects the promise. */
+  #one(subject: () => string, options: CallOptions | undefined): Promise<bigint> {
+    return new Promise((resolve, reject) => {
+      const to = subject()
+      const { deadline, signal } = this.#limits(options)
+      this.#coalescer.next({ subject: to, deadline, signal, resolve, reject })
+    })
+  }
+
+  #many(subject: () => string, n: number, options: CallOptions | undefined): Promise<IdBatch> {
+    return new Promise((resolve, reject) => {
+      const request = { subject: subject(), n }
+      checkCount(n)
+      const { deadline, signal } = this.#limits(options)
+      new Call(this.#link, request, deadline, { signal, served: resolve, failed: reject }).start()
+    })
+  }
+
+  /** What ends a call before its reply. */
+  #limits(options: CallOptions | undefined): { deadline: number; signal: AbortSignal | undefined } {
+    const now = this.#link.clock.now()
+    if (options === undefined) return { deadline: now + this.#timeout, signal: undefined }
+    checkOptions(options)
+    const { timeout = this.#timeout, signal } = options
+    checkTimeout(timeout)
+    if (signal !== undefined) checkSignal(signal)
+    return { deadline: now + timeout, signal }
+  }
+
+  #prefetcher(subject: string, options: PrefetchOptions, snowflakes: boolean): Prefetcher {
+    checkOptions(options)
+    // A worker refuses a batch of snowflake IDs for as long as it reaches too far
+    // ahead of the clock. So such a call does not go on, and the next asks for fewer.
+    const fetch: Fetch = (n, signal, transient) =>
+      new Promise((served, failed) => {
+        const request = { subject, n, prefetched: true, hasty: snowflakes && n > 1 }
+        new Call(this.#link, request, Number.POSITIVE_INFINITY, { signal, served, failed, transient }).start()
+      })
+    const made = new Prefetcher(subject, fetch, options, this.#timeout, (closed) =>
+      this.#prefetchers.delete(closed),
+    )
+    this.#prefetchers.add(made)
+    return made
+  }
+}
+
+function checkOptions(options: object): void {
+  if (typeof options !== "object" || options === null) {
+    throw new BadConfigError(`bad options: ${show(options)}, allowed is an object`)
   }
 }

@@ -449,8 +449,9 @@ class _Server:
             if failures is None:
                 if application:
                     await application(error)
-                else:
-                    _logger.warning("NATS connection: %s", _text(error))
+                else:  # the loss, not each attempt after it
+                    level = logging.WARNING if connection.is_connected else logging.DEBUG
+                    _logger.log(level, "NATS connection: %s", _text(error))
                 return
             failures.append(error)
             if len(failures) >= len(self._urls):

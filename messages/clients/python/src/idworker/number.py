@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo
 from ._arguments import check_tag
 from ._batch import IdBatch
 from ._errors import BadArgumentError
-from ._quote import is_invisible, plain, quote
+from ._quote import is_invisible, number, plain, quote
 
 __all__ = ["MAX_FORMAT_BYTES", "DocumentNumberError", "Fault", "NumberFormat", "ParsedNumber"]
 
@@ -225,7 +225,7 @@ class NumberFormat:
         """
         digits = self._digits(at)
         if not isinstance(id, int) or isinstance(id, bool) or not 1 <= id <= _MAX_ID:
-            raise DocumentNumberError("seq", f"{plain(repr(id))}, allowed is 1 to 2^63-1")
+            raise DocumentNumberError("seq", f"an ID {number(id)}, allowed is 1 to 2^63-1")
         shown = {"seq": str(id), **digits}
         return "".join(
             p.text if p.field == "literal" else shown[p.field].rjust(p.width, "0") for p in self._parts

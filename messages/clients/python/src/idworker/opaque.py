@@ -38,7 +38,7 @@ from typing import Literal, NamedTuple
 
 from ._arguments import check_tag
 from ._errors import BadArgumentError
-from ._quote import plain, quote
+from ._quote import number, quote
 
 try:
     from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
@@ -106,10 +106,10 @@ class OpaqueKeys:
         in CRLF. Raises OpaqueIdError, which names the line, and shows no key.
         """
         self._masters: dict[str, bytes] = {}  # in the file's order
-        for number, line in enumerate(key_file.split("\n"), start=1):
+        for i, line in enumerate(key_file.split("\n"), start=1):
             fields = re.split("[ \t\r]+", line.strip(" \t\r"))
             if fields != [""] and not fields[0].startswith("#"):
-                self._add(f"line {number}", fields)
+                self._add(f"line {i}", fields)
         if not self._masters:
             raise OpaqueIdError("keys", "no keys")
 
@@ -137,7 +137,7 @@ class OpaqueKeys:
         OpaqueIdError (bits, no_key), BadTagError.
         """
         if bits not in (_FULL_BITS, _DOUBLE_BITS):
-            raise OpaqueIdError("bits", f"{bits!r} bits, allowed are {_FULL_BITS} and {_DOUBLE_BITS}")
+            raise OpaqueIdError("bits", f"width {number(bits)}, allowed are {_FULL_BITS} and {_DOUBLE_BITS}")
         check_tag(tag)
         if "number" not in self._masters:
             raise OpaqueIdError("no_key", "the key file has no line number")
@@ -221,8 +221,8 @@ class TextCodec:
         _check_range("ID", id, _FULL_BITS)
         generation = self._generations[-1]
         sealed = generation.cipher.seal(id)
-        number = "".join(_DIGITS[sealed >> shift & 31] for shift in range(5 * (_NUMBER_LENGTH - 1), -1, -5))
-        text = self._prefix + generation.digit + number
+        digits = "".join(_DIGITS[sealed >> shift & 31] for shift in range(5 * (_NUMBER_LENGTH - 1), -1, -5))
+        text = self._prefix + generation.digit + digits
         return text + generation.check_digit(text)
 
     def open(self, text: str) -> int:
@@ -353,4 +353,4 @@ def _decode_key(text: str) -> bytes | None:
 
 def _check_range(what: str, n: int, bits: int) -> None:
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 1 << bits:
-        raise OpaqueIdError("range", f"{what} {plain(repr(n))}, allowed is 1 to 2^{bits}-1")
+        raise OpaqueIdError("range", f"{what} {number(n)}, allowed is 1 to 2^{bits}-1")

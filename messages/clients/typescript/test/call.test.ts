@@ -1,0 +1,347 @@
+import assert from "node:assert/strict"
+import { getEventListeners } from "node:events"
+import { beforeEach, test } from "node:test"
+import type { IdBatch } from "../src/batch.js"
+import { Call, Link, type Request, type Transient } from "../src/call.js"
+import {
+  BadReplyError,
+  BusyError,
+  CallTimeoutError,
+  CancelledError,
+  ClosedError,
+  ConnectionEndedError,
+  type IdworkerError,
+  NoSuchTagError,
+  PermissionDeniedError,
+  UnavailableError,
+} from "../src/errors.js"
+import { FakeConnection, pass, settled } from "./fake.js"
+import { VirtualTime } from "./virtual-time.js"
+
+const subject = "ids.segment.order"
+
+let time: VirtualTime
+let connection: FakeConnection
+let link: Link
+
+function begin(random = 1): void {
+  time = new VirtualTime(random)
+  connection = new FakeConnection()
+  link = new Link(connection.nats, time)
+}
+
+beforeEach(() => begin())
+
+interface Begun {
+  readonly call: Call
+  readonly ids: Promise<IdBatch>
+  readonly transients: Transient[]
+}
+
+function call(request: Partial<Request> = {}, timeout = 5000, signal?: AbortSignal): Begun {
+  const transients: Transient[] = []
+  let begun!: Call
+  const ids = new Promise<IdBatch>((served, failed) => {
+    begun = new Call(link, { subject, n: 1, ...request }, time.now() + timeout, {
+      signal,
+      served,
+      failed,
+      transient: (reason) => transients.push(reason),
+    })
+    begun.start()
+  })
+  ids.catch(() => {}) // the test looks later
+  return { call: begun, ids, transients }
+}
+
+/** The error of a call, of this class. */
+async function failure<E extends IdworkerError>(
+  { ids }: Begun,
+  kind: abstract new (...args: never[]) => E,
+): Promise<E> {
+  const error = await ids.then(
+    () => assert.fail("the call was served"),
+    (error: unknown) => error,
+  )
+  assert.ok(error instanceof kind, `${error}`)
+  return error
+}
+
+/** When each request was sent. */
+function recordTimes(): number[] {
+  const times: number[] = []
+  const before = connection.onSent
+  connection.onSent = (sent) => {
+    times.push(time.now())
+    before(sent)
+  }
+  return times
+}
+
+test("a request is its subject and its count, without a header", async () => {
+  const one = call()
+  const many = call({ n: 10_000, prefetched: true })
+  const [first, second] = connection.sent
+  assert.deepEqual([first!.subject, first!.body, first!.headers], [subject, "", undefined])
+  assert.deepEqual([second!.body, second!.headers!.keys()], ["10000", ["Ids-Prefetch"]])
+  assert.equal(second!.headers!.get("Ids-Prefetch"), "1")
+  connection.serve(first!, "7")
+  connection.serve(second!, "10001-20000")
+  assert.deepEqual([...(await one.ids)], [7n])
+  assert.equal((await many.ids).length, 10_000)
+})
+
+test("all calls share a subscription with a name from the random source, below the inbox prefix", async () => {
+  connection.options.inboxPrefix = "_INBOX_caller"
+  for (let i = 0; i < 3; i++) call()
+  assert.equal(connection.subscribed.length, 1)
+  assert.match(connection.subscribed[0]!, /^_INBOX_caller\.[0-9A-Za-z_-]{22}\.\*$/)
+  assert.equal(new Set(connection.sent.map(({ reply }) => reply)).size, 3)
+  const { subscribed } = connection
+  begin()
+  call()
+  assert.match(connection.subscribed[0]!, /^_INBOX\.[0-9A-Za-z_-]{22}\.\*$/)
+  assert.notEqual(connection.subscribed[0], subscribed[0])
+})
+
+for (const [what, trouble, waits] of [
+  ["silence", () => {}, [50, 50, 100, 200, 250, 250]],
+  ["refusals", (to) => connection.refuseRequest(to, 503), [50, 50, 100, 200, 400, 800, 1000, 1000]],
+] as [string, (to: { reply: string }) => void, number[]][]) {
+  test(`the waits after ${what} have these bounds`, () => {
+    for (const random of [0, 1]) {
+      begin(random)
+      connection.onSent = trouble
+      const times = recordTimes()
+      call({}, Number.POSITIVE_INFINITY)
+      while (times.length <= waits.length) time.runNext()
+      const least = waits.map((ms, i) => (i === 0 && what === "silence" ? ms : ms / 2))
+      assert.deepEqual(
+        times.slice(1).map((at, i) => at - times[i]!),
+        random === 0 ? least : waits,
+      )
+    }
+  })
+}
+
+test("while the connection is lost nothing is sent, and pauses grow no further", async () => {
+  await connectOnce()
+  await connection.report({ type: "disconnect", server: "" })
+  const waiting = call()
+  pass(time, 500)
+  assert.equal(connection.sent.length, 1)
+  assert.deepEqual(waiting.transients, Array(11).fill("disconnected"))
+  await connection.report({ type: "reconnect", server: "" })
+  pass(time, 50)
+  connection.serve(connection.sent[1]!, "8")
+  assert.deepEqual([...(await waiting.ids)], [8n])
+  assert.equal(waiting.call.tries, 1)
+})
+
+/** Makes a call that is served. */
+async function connectOnce(): Promise<void> {
+  const first = call()
+  connection.serve(connection.sent.at(-1)!, "1")
+  await first.ids
+}
+
+test("a client that begins on a lost connection waits for it", async () => {
+  connection.info = undefined
+  const waiting = call()
+  assert.equal(connection.sent.length, 0)
+  await connection.report({ type: "reconnect", server: "" })
+  pass(time, 50)
+  assert.equal(connection.sent.length, 1)
+  connection.serve(connection.sent[0]!, "8")
+  assert.deepEqual([...(await waiting.ids)], [8n])
+})
+
+test("the error at the deadline has the latest reason, the tries and the subject", async () => {
+  const silent = call({}, 175)
+  const parked = call({}, 25)
+  pass(time, 175)
+  const error = await failure(silent, CallTimeoutError)
+  assert.equal(error.message, "request ids.segment.order: no reply (deadline exceeded after 3 tries)")
+  assert.deepEqual(
+    [error.reason, error.tries, error.subject, error.retryable],
+    ["no_reply", 3, subject, true],
+  )
+  assert.match(
+    (await failure(parked, CallTimeoutError)).message,
+    /no reply \(deadline exceeded after 1 try\)$/,
+  )
+
+  const busy = call({}, 400)
+  connection.refuseRequest(connection.sent.at(-1)!, 429)
+  pass(time, 400)
+  const why = await failure(busy, CallTimeoutError)
+  assert.match(
+    why.message,
+    /^request ids.segment.order: text of 429 \(429\) \(deadline exceeded after \d tries\)$/,
+  )
+  assert.deepEqual([why.reason, why.code], ["busy", undefined])
+  assert.ok(why.cause instanceof BusyError)
+  const lonely = call({}, 40)
+  connection.noResponders(connection.sent.at(-1)!)
+  pass(time, 40)
+  assert.equal((await failure(lonely, CallTimeoutError)).reason, "no_responders")
+  assert.throws(() => time.runNext()) // no timer is left
+})
+
+test("a reply that has arrived counts, although a busy process reads it after the deadline", async () => {
+  const late = call({}, 50)
+  time.after(50, () => connection.serve(connection.sent[0]!, "7")) // after the call's timer
+  pass(time, 50)
+  assert.deepEqual([...(await late.ids)], [7n])
+  assert.equal(connection.sent.length, 1)
+})
+
+test("replies to all tries count, and the first that decides does", async () => {
+  const parked = call({ n: 2 })
+  pass(time, 200)
+  assert.equal(connection.sent.length, 4)
+  connection.refuseRequest(connection.sent[3]!, 503)
+  connection.serve(connection.sent[0]!, "5-6")
+  connection.serve(connection.sent[1]!, "7-8")
+  connection.refuseRequest(connection.sent[2]!, 404)
+  assert.deepEqual([...(await parked.ids)], [5n, 6n])
+
+  const refused = call()
+  connection.refuseRequest(connection.sent.at(-1)!, 404, "9")
+  connection.serve(connection.sent.at(-1)!, "9")
+  const error = await failure(refused, NoSuchTagError)
+  assert.equal(error.message, "request ids.segment.order: text of 404 (404)")
+  assert.deepEqual([error.code, error.tries, error.subject, error.retryable], [404, 1, subject, false])
+})
+
+test("a reply to no call, and one to a call that ended, are dropped", async () => {
+  await connectOnce()
+  const next = call()
+  const { reply } = connection.sent.at(-1)!
+  connection.serve(connection.sent[0]!, "1")
+  connection.serve({ reply: `${reply.slice(0, reply.lastIndexOf("."))}.unknown` }, "2")
+  connection.serve({ reply }, "3")
+  assert.deepEqual([...(await next.ids)], [3n])
+})
+
+test("a malformed reply ends a call, and never stops the library's reading", async () => {
+  const call1 = call()
+  connection.serve(connection.sent.at(-1)!, "1\n")
+  assert.equal(
+    (await failure(call1, BadReplyError)).message,
+    'request ids.segment.order: malformed reply: "" is not a range of IDs',
+  )
+  const call2 = call()
+  const unreadable = { data: Buffer.from("1") }
+  Object.defineProperty(unreadable, "headers", {
+    get: () => {
+      throw new Error("'é' is not a valid character in a header name")
+    },
+  })
+  connection.deliver(connection.sent.at(-1)!.reply, unreadable)
+  assert.match((await failure(call2, BadReplyError)).message, /malformed reply: its headers cannot be read$/)
+})
+
+test("a refused subject ends its calls, and no others", async () => {
+  await connectOnce()
+  await connection.refuse("publish", subject) // older than the calls
+  const [denied, other] = [call(), call({ subject: `${subject}.not` })]
+  await connection.refuse("subscription", subject)
+  await connection.refuse("publish", "ids.segment.orde")
+  pass(time, 1000)
+  await connection.refuse("publish", subject)
+  const error = await failure(denied, PermissionDeniedError)
+  assert.match(error.message, /^request ids.segment.order: Permissions Violation for publish/)
+  assert.equal(error.retryable, false)
+  connection.serve(connection.sent.at(-1)!, "7")
+  assert.deepEqual([...(await other.ids)], [7n])
+})
+
+test("a refused inbox ends all calls, and the next call asks for another", async () => {
+  const calls = [call(), call({ subject: "ids.snowflake" })]
+  await connection.refuse("subscription", connection.subscribed[0]!)
+  for (const each of calls) await failure(each, PermissionDeniedError)
+  const next = call()
+  assert.equal(new Set(connection.subscribed).size, 2)
+  connection.serve(connection.sent.at(-1)!, "7")
+  assert.deepEqual([...(await next.ids)], [7n])
+})
+
+test("after an error of the server a silent call subscribes again, in case its subscription was ignored", async () => {
+  const waiting = call()
+  pass(time, 200)
+  assert.equal(connection.subscribed.length, 1)
+  await connection.report({ type: "error", error: new Error("maximum subscriptions exceeded") })
+  pass(time, 200)
+  assert.equal(connection.subscribed.length, 2)
+  assert.equal(connection.subscribed[0], connection.subscribed[1])
+  connection.serve(connection.sent[0]!, "7")
+  assert.deepEqual([...(await waiting.ids)], [7n])
+})
+
+test("the end of the connection ends calls, present and future", async () => {
+  for (const how of ["closed", "draining"] as const) {
+    begin()
+    const waiting = call()
+    await connection.end(how)
+    for (const ended of [waiting, call()]) {
+      const error = await failure(ended, ConnectionEndedError)
+      assert.match(error.message, new RegExp(`^request ids.segment.order: connection ${how}$`))
+      assert.equal(error.retryable, false)
+    }
+    assert.throws(() => time.runNext())
+  }
+  assert.equal(connection.sent.length, 1)
+})
+
+test("closing a link ends calls and its loop, and closing again does nothing", async () => {
+  const waiting = call()
+  await settled()
+  assert.equal(connection.watchers, 1)
+  link.close()
+  link.close()
+  await settled()
+  for (const closed of [waiting, call()]) await failure(closed, ClosedError)
+  assert.equal(connection.watchers, 0)
+  assert.deepEqual(connection.unsubscribed, connection.subscribed)
+  assert.equal(connection.sent.length, 1)
+  assert.throws(() => time.runNext())
+})
+
+test("a signal cancels a call, before it begins and at any time", async () => {
+  const before = await failure(call({}, 5000, AbortSignal.abort("why")), CancelledError)
+  assert.deepEqual([before.tries, before.cause, before.name], [0, "why", "AbortError"])
+  assert.equal(connection.sent.length, 0)
+
+  const controller = new AbortController()
+  const [inTry, served] = [
+    call({}, 5000, controller.signal),
+    call({ subject: "ids.snowflake" }, 5000, controller.signal),
+  ]
+  connection.serve(connection.sent[1]!, "7")
+  await served.ids
+  pass(time, 60)
+  const sent = connection.sent.length
+  controller.abort(new Error("enough"))
+  const error = await failure(inTry, CancelledError)
+  assert.equal(error.message, "request ids.segment.order: no reply (cancelled after 2 tries)")
+  assert.deepEqual([(error.cause as Error).message, error.retryable], ["enough", false])
+  assert.equal(getEventListeners(controller.signal, "abort").length, 0)
+  connection.serve(connection.sent[0]!, "1") // dropped
+  assert.throws(() => time.runNext())
+  assert.equal(connection.sent.length, sent)
+})
+
+test("a hasty call ends with the first refusal, but not with silence", async () => {
+  const refused = call({ n: 2, hasty: true })
+  pass(time, 200)
+  assert.equal(connection.sent.length, 4)
+  connection.refuseRequest(connection.sent[1]!, 503)
+  assert.equal((await failure(refused, UnavailableError)).retryable, true)
+  const lonely = call({ n: 2, hasty: true })
+  connection.noResponders(connection.sent.at(-1)!)
+  assert.deepEqual(
+    [(await failure(lonely, CallTimeoutError)).reason, (await failure(lonely, CallTimeoutError)).retryable],
+    ["no_responders", true],
+  )
+})

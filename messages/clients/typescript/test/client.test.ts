@@ -1,0 +1,154 @@
+import assert from "node:assert/strict"
+import { test } from "node:test"
+import {
+  BadConfigError,
+  BadCountError,
+  BadPrefixError,
+  BadTagError,
+  type CallOptions,
+  ClosedError,
+  type IdBatch,
+  Idworker,
+  type IdworkerError,
+  type IdworkerOptions,
+} from "../src/index.js"
+import { FakeConnection, settled } from "./fake.js"
+
+// biome-ignore lint/suspicious/noExplicitAny: no type stops callers in JavaScript
+type Anything = any
+
+/** A client, and a connection that serves each request with the IDs from 7 on. */
+function served(options?: IdworkerOptions): { ids: Idworker; connection: FakeConnection } {
+  const connection = new FakeConnection()
+  connection.onSent = (sent) => {
+    const n = Number(sent.body || 1)
+    queueMicrotask(() => connection.serve(sent, n === 1 ? "7" : `7-${6 + n}`))
+  }
+  return { ids: new Idworker(connection.nats, options), connection }
+}
+
+test("IDs are bigints, and no type lets them become numbers", async () => {
+  const { ids } = served()
+  const id: bigint = await ids.next("order")
+  const batch: IdBatch = await ids.nextN("order", 3)
+  assert.deepEqual([id, await ids.snowflake(), ...batch], [7n, 7n, 7n, 8n, 9n])
+  assert.equal((await ids.snowflakeN(2)).length, 2)
+  // @ts-expect-error: an ID is never a number
+  const number: number = await ids.next("order")
+  // @ts-expect-error: nor is a snowflake ID
+  const flake: number = await ids.snowflake()
+  // @ts-expect-error: nor are those of a batch
+  const numbers: number[] = [...batch]
+  // @ts-expect-error: nor is the end of a range
+  const first: number = batch.ranges[0]!.first
+  // @ts-expect-error: nor is a buffered ID
+  const take: () => number = ids.prefetch("order").take
+  // @ts-expect-error: numbers and IDs do not mix
+  assert.throws(() => id + 1, TypeError)
+  assert.ok([number, flake, first, ...numbers].every((each) => typeof each === "bigint"))
+  assert.equal(typeof take, "function")
+})
+
+test("a subject has the prefix of the client", async () => {
+  const { ids, connection } = served({ prefix: "other_1" })
+  await ids.next("a.b")
+  await ids.nextN("order", 1)
+  await ids.snowflake()
+  assert.deepEqual(
+    connection.sent.map(({ subject }) => subject),
+    ["other_1.segment.a.b", "other_1.segment.order", "other_1.snowflake"],
+  )
+})
+
+test("bad arguments reject, say what is allowed, and send nothing", async () => {
+  const { ids, connection } = served()
+  const order = "order" as Anything
+  const bad = async (call: () => Promise<unknown>, kind: Anything, text: RegExp) => {
+    const error: IdworkerError = await call().then(
+      () => assert.fail("it was served"),
+      (e) => e,
+    )
+    assert.ok(error instanceof kind, `${error}`)
+    assert.match(error.message, text)
+    assert.deepEqual([error.tries, error.retryable], [0, false])
+  }
+  await bad(() => ids.next(""), BadTagError, /^malformed tag: 0 bytes, allowed is 1 to 128$/)
+  await bad(() => ids.nextN("a b", 0), BadTagError, /^malformed tag: ' ' at byte 1/)
+  // @ts-expect-error: a count is a number
+  await bad(() => ids.nextN("order", 5n), BadCountError, /^bad count: 5n, allowed is an integer/)
+  // @ts-expect-error: nor is it a text
+  await bad(() => ids.snowflakeN("5"), BadCountError, /^bad count: "5"/)
+  // @ts-expect-error: a time-out is a number
+  const text: CallOptions = { timeout: "5s" }
+  await bad(() => ids.next("order", text), BadConfigError, /^bad timeout: "5s", allowed is above 0 ms/)
+  await bad(() => ids.next(order, { timeout: 0 }), BadConfigError, /^bad timeout: 0/)
+  await bad(() => ids.nextN(order, 1, { timeout: Number.NaN }), BadConfigError, /^bad timeout: NaN/)
+  await bad(() => ids.snowflake({ signal: {} as Anything }), BadConfigError, /^bad signal: an object/)
+  await bad(
+    () => ids.next(order, 5000 as Anything),
+    BadConfigError,
+    /^bad options: 5000, allowed is an object$/,
+  )
+  assert.equal(connection.sent.length, 0)
+})
+
+test("a bad client is refused when it is made", () => {
+  const { nats } = new FakeConnection()
+  assert.throws(() => new Idworker(nats, { prefix: "Ids" }), BadPrefixError)
+  assert.throws(() => new Idworker(nats, { timeout: -1 }), BadConfigError)
+  assert.throws(() => new Idworker(nats, null as Anything), BadConfigError)
+  for (const connection of [undefined, Promise.resolve(nats), "nats://127.0.0.1"] as Anything[]) {
+    assert.throws(() => new Idworker(connection), {
+      message: /^bad connection: .*, allowed is one of @nats-io\/nats-core$/,
+    })
+  }
+})
+
+test("close ends calls and prefetchers, leaves the connection, and does nothing twice", async () => {
+  const connection = new FakeConnection()
+  const ids = new Idworker(connection.nats)
+  const buffer = ids.prefetch("order")
+  const calls = [
+    ids.next("order"),
+    ids.next("order"),
+    ids.nextN("order", 2),
+    ids.snowflake(),
+    buffer.next(),
+    ids.prefetchSnowflake().ready(5),
+  ]
+  const ended = Promise.allSettled(calls)
+  await settled()
+  const { length } = connection.sent
+  await Promise.all([ids.close(), ids.close()])
+  await ids.close()
+  for (const each of await ended) {
+    assert.ok(each.status === "rejected" && each.reason instanceof ClosedError, `${each.status}`)
+  }
+  await assert.rejects(ids.next("order"), ClosedError)
+  await assert.rejects(ids.prefetch("order").next(), ClosedError)
+  assert.throws(buffer.take, ClosedError)
+  await settled()
+  assert.deepEqual([connection.sent.length, connection.watchers, connection.ended], [length, 0, undefined])
+})
+
+test("nothing of an ended call keeps a process alive", async () => {
+  const { ids } = served()
+  const before = process.getActiveResourcesInfo().length
+  await Promise.all([ids.next("order"), ids.next("order"), ids.nextN("order", 2)])
+  await new Promise((resolve) => setImmediate(resolve)) // the token of the lane is back
+  assert.equal(process.getActiveResourcesInfo().length, before)
+})
+
+test("many calls may share a signal, of which Node warns as a leak otherwise", async () => {
+  const { signal } = new AbortController()
+  const warnings: Error[] = []
+  const keep = (warning: Error) => warnings.push(warning)
+  process.on("warning", keep)
+  const { ids } = served()
+  await Promise.all(
+    Array.from({ length: 20 }, () => [ids.next("a", { signal }), ids.snowflakeN(1, { signal })]).flat(),
+  )
+  await settled()
+  process.off("warning", keep)
+  assert.deepEqual(warnings, [])
+})
