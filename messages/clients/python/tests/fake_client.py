@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 from idworker import (
     BufferEmptyError,
@@ -26,6 +27,8 @@ class Source:
         self.waits: list[float | None] = []
         self.strict = strict
         self.error: IdworkerError | None = None
+        self.meeting: threading.Barrier | None = None
+        """Where threads meet before they hear that a tag is strict."""
         self._numbers = itertools.count(2**53 + 1)  # a float would lose it
 
     def give(self) -> int:
@@ -37,6 +40,8 @@ class Source:
 
     def refuse_strict(self, tag: str) -> None:
         if tag in self.strict:
+            if self.meeting:
+                self.meeting.wait(120)
             raise StrictTagError("request ids.segment.order: strict (409)", code=409)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -164,15 +166,28 @@ def ctes() -> dict[str, Any]:
 def test_insert_from_select_is_refused_in_a_cte(way: str) -> None:
     compiled = ctes()[way].compile(dialect=postgresql.dialect())  # type: ignore[no-untyped-call]
     (column,) = compiled.insert_prefetch
-    options = {"idworker": RowIds(FakeClient(Source()))}
-
-    class Context:
-        current_column = column
-        execution_options = options
-
-    Context.compiled = compiled  # type: ignore[attr-defined]
     with pytest.raises(RowIdError, match="insert from select would give all rows one ID"):
-        column.default.arg(Context)
+        column.default.arg(Context(compiled, column))
+
+
+def test_insert_from_select_of_rows_in_a_cte_is_not_refused() -> None:
+    log = Table("log", MetaData(), Column("number", BigInteger))
+    inner = insert(ORDERS).values(ROWS).returning(ORDERS.c.id).cte("inner")
+    statement = insert(log).from_select(["number"], select(inner.c.id))
+    compiled: Any = statement.compile(dialect=postgresql.dialect())  # type: ignore[no-untyped-call]
+    ids = [c.default.arg(Context(compiled, c)) for c in compiled.insert_prefetch]
+    assert len(set(ids)) == len(NAMES)
+
+
+class Context:
+    """What a default sees of a statement that runs."""
+
+    source = Source()
+
+    def __init__(self, compiled: Any, column: Any) -> None:
+        self.compiled = compiled
+        self.current_column = column
+        self.execution_options = {"idworker": RowIds(FakeClient(self.source))}
 
 
 def test_insert_from_select_that_lists_the_ids_is_not_refused(engine: Engine, source: Source) -> None:
@@ -258,6 +273,18 @@ def test_the_first_strict_row_is_logged_and_each_is_a_request(
     assert [r.getMessage() for r in caplog.records] == ["tag is strict, each row a request: tag=order"]
     with engine.connect() as connection:
         check_rows(connection, source, len(NAMES))
+
+
+def test_threads_that_learn_of_a_strict_tag_at_once_log_it_once(
+    source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.strict = ("order",)
+    source.meeting = threading.Barrier(8)
+    ids = RowIds(FakeClient(source))
+    with caplog.at_level(logging.WARNING, "idworker"), ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(ids.next, ["order"] * 8))
+    assert sorted(taken) == source.given
+    assert len(caplog.records) == 1
 
 
 def test_a_wait_in_a_transaction_is_short(engine: Engine, source: Source) -> None:

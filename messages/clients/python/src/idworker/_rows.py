@@ -31,12 +31,12 @@ def check_source(what: str, tag: str | None, snowflake: bool) -> None:
         check_tag(tag)
 
 
-class _Strict(set[str]):
+class _Strict(dict[str, object]):
     """The tags that have no buffer, as long as the process lives."""
 
     def learn(self, tag: str) -> None:
-        if tag not in self:
-            self.add(tag)
+        mine = object()
+        if self.setdefault(tag, mine) is mine:  # only one of several threads logs it
             _logger.warning("tag is strict, each row a request: tag=%s", tag)
 
 
