@@ -151,11 +151,11 @@ class Lane {
     if (this.#gathering.add(single) >= limit) this.seal()
   }
 
-  /** Sends the batch that gathers, although the token is out. */
-  seal(): void {
-    const batch = this.#gathering
+  /** Sends a batch, although the token is out, if it still gathers. */
+  seal(batch = this.#gathering): void {
+    if (batch === undefined || batch !== this.#gathering) return
     this.#gathering = undefined
-    batch?.send(false)
+    batch.send(false)
   }
 
   /** Drops a batch that all calls have left. */
@@ -188,8 +188,8 @@ class Batch implements Caller {
     this.lane = lane
     const { clock } = lane.coalescer.link
     // After a turn, since calls that are about to begin may join.
-    if (wait === 0) clock.turn(() => this.#sealIfGathering())
-    else this.#timer = clock.after(wait, () => this.#sealIfGathering())
+    if (wait === 0) clock.turn(() => lane.seal(this))
+    else this.#timer = clock.after(wait, () => lane.seal(this))
   }
 
   get progress(): Progress {
@@ -253,10 +253,6 @@ class Batch implements Caller {
    */
   #releaseLater(): void {
     if (this.#hasToken) this.lane.coalescer.link.clock.turn(() => this.goesOn())
-  }
-
-  #sealIfGathering(): void {
-    if (this.#call === undefined && this.#members.length > 0) this.lane.seal()
   }
 }
 
