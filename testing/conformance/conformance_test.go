@@ -17,9 +17,8 @@ type client struct {
 	start func(t testing.TB) *exec.Cmd
 }
 
-// clientLibraries are all of them. Those of TypeScript and Python join with their
-// drivers.
-var clientLibraries = []client{goClient, javaClient}
+// clientLibraries are all of them.
+var clientLibraries = []client{goClient, javaClient, typescriptClient, pythonClient, pythonSyncClient}
 
 // testCase is a promise that every client keeps.
 type testCase struct {

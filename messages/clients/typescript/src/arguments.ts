@@ -117,7 +117,7 @@ export function plain(text: string, most: number): string {
 }
 
 /** Characters that show nothing, change how others are shown, or are half of one. */
-const invisible = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
+export const invisible = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
 
 /** Shows a value of an unknown type in a message. */
 export function show(value: unknown): string {

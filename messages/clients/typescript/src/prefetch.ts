@@ -1,6 +1,8 @@
 import { setMaxListeners } from "node:events"
 import { startupSnapshot } from "node:v8"
+import { checkSignal, checkTimeout, show } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
+import type { Transient } from "./call.js"
 import type { CallOptions } from "./client.js"
 import { clock } from "./clock.js"
 import {
@@ -40,18 +42,12 @@ export type Fetch = (
   onTransient: (reason: Transient) => void,
 ) => Promise<IdBatch>
 
-/** Why a request is repeated: a refusal, or what happened instead of a reply. */
-export type Transient = IdworkerError | "no_reply" | "no_responders" | "disconnected"
-
 /** Enough requests in flight to hide the round trip, and few compared with what a worker parks. */
 const mostRequests = 16
 
 /** How old a buffered ID may be, and how often the age is checked, in ms. */
 const mostAge = 60_000
 const ageCheck = 1000
-
-/** What a timer can hold, in ms. */
-const longestTimeout = 2 ** 31 - 1
 
 const longestRunway = 3_600_000
 const mostIds = 1_000_000_000
@@ -178,7 +174,7 @@ export class Prefetcher {
    * @throws {IdworkerError} as a call does
    */
   async next(options: CallOptions = {}): Promise<bigint> {
-    checkTimeout(options.timeout ?? this.#timeout)
+    checkWait(options)
     if (this.#left > 0) return this.take()
     this.#checkOpen()
     const id = this.#takeBuffered()
@@ -197,11 +193,11 @@ export class Prefetcher {
    * @throws {IdworkerError} as a call does
    */
   async ready(n: number, options: CallOptions = {}): Promise<void> {
-    checkTimeout(options.timeout ?? this.#timeout)
+    checkWait(options)
     if (!Number.isInteger(n) || n < 1 || n > this.#limit) {
       throw this.#error(
         BadCountError,
-        `ready(${n}), allowed is an integer from 1 to the limit, ${this.#limit}`,
+        `ready(${show(n)}), allowed is an integer from 1 to the limit, ${this.#limit}`,
       )
     }
     this.#checkOpen()
@@ -288,7 +284,7 @@ export class Prefetcher {
     const spokenFor = Math.max(this.#spokenFor, taken)
     if (taken + this.#buffered - spokenFor < n) return false
     if (this.#spokenFor === 0) {
-      setImmediate(() => {
+      clock.turn(() => {
         this.#spokenFor = 0
         this.#wakeWaiters()
       })
@@ -306,7 +302,7 @@ export class Prefetcher {
       const end = (): void => {
         this.#waiters.delete(waiter)
         this.#awaited -= n
-        clearTimeout(timer)
+        clock.stop(timer)
         signal?.removeEventListener("abort", cancel)
       }
       const waiter: Waiter = {
@@ -323,10 +319,8 @@ export class Prefetcher {
       }
       this.#waiters.add(waiter)
       this.#awaited += n
-      // A reply that has arrived is read before the immediate runs.
-      const timer = setTimeout(
-        () => setImmediate(() => this.#waiters.has(waiter) && waiter.fail(this.#timeoutError())),
-        options.timeout ?? this.#timeout,
+      const timer = clock.after(options.timeout ?? this.#timeout, () =>
+        clock.turn(() => this.#waiters.has(waiter) && waiter.fail(this.#timeoutError())),
       )
       if (signal?.aborted) {
         cancel()
@@ -444,15 +438,15 @@ export class Prefetcher {
 
   #timeoutError(): CallTimeoutError {
     const { reason = "no_reply", cause } = this.#why
-    const text = cause === undefined ? reason.replace("_", " ") : cause.message.replace(this.#about, "")
-    return this.#error(CallTimeoutError, `${text} (deadline exceeded)`, { reason, cause })
+    const why = cause?.message ?? `${this.#about}${reason.replace("_", " ")}`
+    return new CallTimeoutError(`${why} (deadline exceeded)`, { reason, cause, subject: this.#subject })
   }
 
   /** Why requests are unanswered. */
   get #why(): { reason?: Reason; cause?: IdworkerError } {
     const why = this.#transient
     if (why === undefined) return {}
-    if (!(why instanceof IdworkerError)) return { reason: why }
+    if (typeof why === "string") return { reason: why }
     return { reason: why instanceof BusyError ? "busy" : "unavailable", cause: why }
   }
 
@@ -477,11 +471,11 @@ function isFresh(arrived: number): boolean {
 function checked(option: string, value: number, most: number): number {
   if (Number.isInteger(value) && value >= 1 && value <= most) return value
   throw new BadConfigError(
-    `bad prefetch options: ${option} ${value}, allowed is an integer from 1 to ${most}`,
+    `bad prefetch options: ${option} ${show(value)}, allowed is an integer from 1 to ${most}`,
   )
 }
 
-function checkTimeout(timeout: number): void {
-  if (timeout > 0 && timeout <= longestTimeout) return
-  throw new BadConfigError(`timeout ${timeout}, allowed is above 0 ms, up to ${longestTimeout}`)
+function checkWait({ timeout, signal }: CallOptions): void {
+  if (timeout !== undefined) checkTimeout(timeout)
+  if (signal !== undefined) checkSignal(signal)
 }

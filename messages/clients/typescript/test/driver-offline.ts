@@ -1,4 +1,4 @@
-import { type Msg, type NatsConnection, headers as newHeaders } from "@nats-io/transport-node"
+import { type Msg, headers as newHeaders } from "@nats-io/transport-node"
 import { checkPrefix, checkTag } from "../src/arguments.js"
 import { Call, Link } from "../src/call.js"
 import { Idworker } from "../src/client.js"
@@ -6,6 +6,8 @@ import { decode, decodeReply } from "../src/decode.js"
 import { Pace } from "../src/pace.js"
 import { rangesOf } from "./driver-clients.js"
 import { DriverError, type Operations, on } from "./driver-protocol.js"
+import { FakeConnection } from "./fake.js"
+import { checkVectors } from "./vectors.js"
 import { VirtualTime } from "./virtual-time.js"
 
 // The operations without a server.
@@ -25,25 +27,19 @@ function reply(status: number, headers: Record<string, readonly string[]>, body:
 }
 
 /** The body of a request for n IDs. */
-async function requestBody(n: number): Promise<Buffer> {
-  const never = new Promise<never>(() => {})
-  let ids: Idworker | undefined
-  const published = new Promise<Uint8Array | string>((resolve) => {
-    const connection: Partial<NatsConnection> = {
-      isClosed: () => false,
-      isDraining: () => false,
-      status: () => ({ [Symbol.asyncIterator]: () => ({ next: () => never }) }),
-      subscribe: () => ({ closed: never, unsubscribe: () => {} }) as never,
-      publish: (_subject, body) => resolve(body ?? ""),
-    }
-    ids = new Idworker({ info: {}, ...connection } as NatsConnection)
+async function requestBody(n: number): Promise<string> {
+  const connection = new FakeConnection()
+  const ids = new Idworker(connection.nats)
+  const published = new Promise<void>((resolve) => {
+    connection.onSent = () => resolve()
   })
-  const call = ids!.snowflakeN(n)
+  const call = ids.snowflakeN(n)
+  call.catch(() => {}) // closing ends it
   try {
-    return Buffer.from((await Promise.race([published, call])) as string)
+    await Promise.race([published, call])
+    return connection.sent[0]!.body
   } finally {
-    call.catch(() => {}) // closing ends it
-    await ids!.close()
+    await ids.close()
   }
 }
 
@@ -74,7 +70,7 @@ class Meetings extends Link {
   readonly #events: readonly string[]
 
   constructor(events: readonly string[], clock: VirtualTime) {
-    super({} as NatsConnection, clock)
+    super(new FakeConnection().nats, clock)
     this.#events = events
   }
 
@@ -125,7 +121,7 @@ export const offline: Operations = {
     return { ranges: rangesOf(decoded) }
   }),
   count: on({ n: "string" }, async (f) => ({
-    body: (await requestBody(countOf(f.n))).toString("base64"),
+    body: Buffer.from(await requestBody(countOf(f.n))).toString("base64"),
   })),
   tag: on({ tag: "string" }, (f) => checkTag(f.tag)),
   prefix: on({ prefix: "string" }, (f) => checkPrefix(f.prefix)),
@@ -133,4 +129,5 @@ export const offline: Operations = {
     targets: targets(f.runway_ms, f.limit, f.steps as [number, number][]),
   })),
   schedule: on({ events: "object" }, (f) => ({ waits: waits(f.events as string[]) })),
+  vectors: on({ file: "string" }, (f) => checkVectors(f.file)),
 }

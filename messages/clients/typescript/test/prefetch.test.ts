@@ -2,6 +2,7 @@ import assert from "node:assert/strict"
 import { afterEach, beforeEach, type TestContext, test } from "node:test"
 import { setImmediate as turn } from "node:timers/promises"
 import { startupSnapshot } from "node:v8"
+import type { Transient } from "../src/call.js"
 import { clock } from "../src/clock.js"
 import {
   BadConfigError,
@@ -22,7 +23,7 @@ import {
   StrictTagError,
 } from "../src/index.js"
 import { Pace } from "../src/pace.js"
-import type { Transient } from "../src/prefetch.js"
+import { randomOf } from "./random.js"
 
 const subject = "ids.segment.order"
 const real = { ...clock }
@@ -170,19 +171,8 @@ test("a take from an empty buffer has the last error as its cause", async () => 
   assert.throws(ids.take, { name: "BufferEmptyError", reason: "no_responders" })
 })
 
-/** A linear congruential generator, since a run must be repeatable. */
-function randomFrom(seed: number): () => number {
-  let state = BigInt(seed)
-  return () => {
-    state = BigInt.asUintN(64, state * 6364136223846793005n + 1442695040888963407n)
-    return Number(state >> 11n) / 2 ** 53
-  }
-}
-
 test("each ID once: takes, waits and announcements at random, over many replies", async (t) => {
-  const seed = Number(process.env.IDWORKER_SEED ?? Math.floor(Math.random() * 2 ** 32))
-  t.diagnostic(`IDWORKER_SEED=${seed}`)
-  const random = randomFrom(seed)
+  const random = randomOf(t)
   source.script = (request) => {
     if (random() < 0.1) {
       setImmediate(() => request.refuse(new NoSuchTagError("no such tag (404)")))
