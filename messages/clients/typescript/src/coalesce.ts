@@ -82,11 +82,6 @@ export class Coalescer {
     }
   }
 
-  /** Sends all batches that gather. */
-  flush(): void {
-    for (const lane of [...this.#lanes.values()]) lane.seal()
-  }
-
   /** Keeps batches within the limit of workers that refused one. */
   lowerLimit(limit: number): void {
     this.#limit = Math.min(this.#limit, limit)
@@ -145,15 +140,13 @@ class Lane {
 
   /** Adds a call to the batch that gathers. */
   join(single: Single, limit: number): void {
-    if (this.#gathering === undefined) {
-      this.#gathering = new Batch(this, this.#took > distant ? 0 : longestGathering)
-    }
-    if (this.#gathering.add(single) >= limit) this.seal()
+    this.#gathering ??= new Batch(this, this.#took > distant ? 0 : longestGathering)
+    if (this.#gathering.add(single) >= limit) this.seal(this.#gathering)
   }
 
   /** Sends a batch, although the token is out, if it still gathers. */
-  seal(batch = this.#gathering): void {
-    if (batch === undefined || batch !== this.#gathering) return
+  seal(batch: Batch): void {
+    if (this.#gathering !== batch) return
     this.#gathering = undefined
     batch.send(false)
   }

@@ -288,7 +288,6 @@ test("a batch that all have left is not sent", async () => {
 test("closing the link ends calls that gather, too", async () => {
   const ids = begin(3)
   link.close()
-  coalescer.flush()
   for (const id of ids) await failure(id, ClosedError)
   pass(time, 1)
   assert.deepEqual(counts(), [1])
