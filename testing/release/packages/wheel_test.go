@@ -72,11 +72,7 @@ func TestWheelInstalled(t *testing.T) {
 	python := filepath.Join(environment, "bin", "python")
 	output(t, environment, python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", absolute(t, one(t, "idworker-*.whl")))
 
-<<<<<<< HEAD
-	// A link to the package of the client's tests needs no network.
-=======
 	// Packages of the client's own environment need no network.
->>>>>>> py-orm
 	const packages = `import sysconfig; print(sysconfig.get_path("purelib"))`
 	to, from := output(t, environment, python, "-c", packages), output(t, environment, clientPython, "-c", packages)
 	if err := os.Symlink(filepath.Join(from, "nats"), filepath.Join(to, "nats")); err != nil {
