@@ -10,7 +10,7 @@ import (
 // TestPages: the code on the pages of clients is from files that their tests
 // compile and run. A page may leave out lines, where it has an empty line.
 func TestPages(t *testing.T) {
-	for _, language := range []string{"java"} {
+	for _, language := range []string{"java", "typescript", "python"} {
 		t.Run(language, func(t *testing.T) { checkPage(t, language) })
 	}
 }

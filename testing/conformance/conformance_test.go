@@ -17,8 +17,8 @@ type client struct {
 	start func(t testing.TB) *exec.Cmd
 }
 
-// clientLibraries are all of them. That of Python joins with its driver.
-var clientLibraries = []client{goClient, javaClient, typescriptClient}
+// clientLibraries are all of them.
+var clientLibraries = []client{goClient, javaClient, typescriptClient, pythonClient, pythonSyncClient}
 
 // testCase is a promise that every client keeps.
 type testCase struct {

@@ -40,7 +40,9 @@
 //
 //	threads     callers of many and take are threads
 //	sync        calls block a thread
+//	cancel      cancel, and calls that are cancelled before they begin
 //	close       a client can be closed apart from its connection
+//	borrow      connect with "own": false; close_connection and drain
 //	coalescing  concurrent calls of next for a tag share requests
 //	ready       ready, and take with the mode now
 //	fork        fork

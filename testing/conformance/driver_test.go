@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -215,6 +216,12 @@ func (p *pending) wait(t testing.TB) result {
 		t.Fatalf("%v: no answer after %v: %s", p.op, natstest.Patience, p.d.stderr.String())
 	}
 	return result{}
+}
+
+// has reports whether the driver has a feature.
+func (d *driver) has(t testing.TB, feature string) bool {
+	t.Helper()
+	return slices.Contains(d.must(t, op{"op": "hello"}).Features, feature)
 }
 
 // newName returns a name that no other client or prefetcher of the driver has.

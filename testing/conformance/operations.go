@@ -8,7 +8,7 @@
 // makes a client by that name, with the client's defaults for what is absent.
 // timeout_ms is how long its calls last that have none of their own. With "own":
 // true the client makes its connection; otherwise, and if the client never does,
-// the driver makes it, and the client borrows it. A connection reconnects
+// the driver makes it, and the client borrows it, unless it has no such feature. A connection reconnects
 // without end, at least every 100 ms. connect returns when it is connected. If
 // that fails, it returns the error at once, of the kind connection; bad options
 // are errors of the kinds prefix and config.

@@ -25,7 +25,7 @@ var callCases = []testCase{
 	{name: "08 a second reply is dropped", run: secondReplies},
 	{name: "08 a reply to another call is dropped", run: strayReplies},
 	{name: "08 a storm of replies", run: storm},
-	{name: "09 cancelled calls", run: cancelledCalls},
+	{name: "09 cancelled calls", needs: []string{"cancel"}, run: cancelledCalls},
 	{name: "09 a deadline that is past", run: pastDeadline},
 }
 

@@ -7,7 +7,7 @@ var coalesceCases = []testCase{
 	{name: "21 a call alone is sent at once, alone", run: aloneAtOnce},
 	{name: "21 calls share requests", needs: []string{"coalescing"}, run: shared},
 	{name: "21 members of a refused batch call alone", needs: []string{"coalescing"}, run: refusedBatch},
-	{name: "21 a member leaves", needs: []string{"coalescing"}, run: memberLeaves},
+	{name: "21 a member leaves", needs: []string{"coalescing", "cancel"}, run: memberLeaves},
 	{name: "21 no call joins a request that was sent", run: joinsNoneSent},
 }
 

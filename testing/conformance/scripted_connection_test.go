@@ -19,7 +19,7 @@ var connectionCases = []testCase{
 	{name: "11 a thousand calls use one subscription", run: thousandCalls},
 	{name: "12 a lost link delays calls", run: lostLink},
 	{name: "12 a link is cut in the first try", run: killedLink},
-	{name: "12 the end of the connection ends calls", run: endedConnection},
+	{name: "12 the end of the connection ends calls", needs: []string{"borrow"}, run: endedConnection},
 	{name: "12 closing the client ends calls", needs: []string{"close"}, run: closedClient},
 	{name: "15 connecting fails at once", run: badConnect},
 	{name: "15 an inbox that gets no replies", run: foreignInbox},

@@ -15,7 +15,7 @@ var copyCases = []testCase{
 	{name: "20 an old buffer is dropped", run: oldBuffer},
 	{name: "20 a buffer below a minute is kept", run: freshBuffer},
 	{name: "20 fork", needs: []string{"fork"}, run: forked},
-	{name: "20 checkpoint and restore", needs: []string{"checkpoint"}, run: restored},
+	{name: "20 checkpoint and restore", needs: []string{"checkpoint", "cancel"}, run: restored},
 	{name: "20 worker threads", needs: []string{"workers"}, run: workerThreads},
 }
 

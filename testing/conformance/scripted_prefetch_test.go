@@ -20,6 +20,7 @@ var prefetchCases = []testCase{
 	{name: "18 a final error ends all waits", run: errorWhileWaiting},
 	{name: "18 an error while IDs are buffered is not seen", run: errorWhileBuffered},
 	{name: "18 the reason at the deadline of a take", run: takeReasons},
+	{name: "18 a cancelled take is not seen", needs: []string{"cancel"}, run: cancelledTakes},
 	{name: "18 the last ID", run: lastID},
 	{name: "19 closing a prefetcher ends takes", run: closedPrefetch},
 	{name: "19 closing a prefetcher under load", run: closedUnderLoad},
@@ -277,7 +278,7 @@ func errorWhileBuffered(t *testing.T, d *driver) {
 }
 
 // takeReasons: a take that reaches its deadline has the reason why requests were
-// not answered. Neither that nor a take that is cancelled is seen by later takes.
+// not answered. Later takes do not see that.
 func takeReasons(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)
@@ -287,14 +288,28 @@ func takeReasons(t *testing.T, d *driver) {
 		s.on(segment+reason, trouble)
 		names[reason] = s.prefetch(c, reason, nil)
 		takes[reason] = s.begin(take(names[reason], 1, 1).with("timeout_ms", shortTimeout))
-		cancelled := s.begin(take(names[reason], 1, 1))
-		s.d.must(t, op{"op": "cancel", "call": cancelled.id})
-		wantKind(t, reason+", cancelled", s.await(cancelled), "cancelled")
 	}
 	for reason, waiting := range takes {
 		wantTimeout(t, reason, s.await(waiting), reason)
 		s.on(segment+reason, serve)
 		wantOK(t, reason+", then served", s.do(take(names[reason], 1, 1)))
+	}
+}
+
+// cancelledTakes: a take that is cancelled while another waits ends alone.
+func cancelledTakes(t *testing.T, d *driver) {
+	s := newScene(t, d)
+	c := s.connect(nil)
+	for reason, trouble := range transients {
+		s.on(segment+reason, trouble)
+		p := s.prefetch(c, reason, nil)
+		waiting, cancelled := s.begin(take(p, 1, 1)), s.begin(take(p, 1, 1))
+		s.waitCalls(segment+reason, 1)
+		s.d.must(t, op{"op": "cancel", "call": cancelled.id})
+		wantKind(t, reason+", cancelled", s.await(cancelled), "cancelled")
+		s.on(segment+reason, serve)
+		wantOK(t, reason+", the other", s.await(waiting))
+		wantOK(t, reason+", a later take", s.do(take(p, 1, 1)))
 	}
 }
 

@@ -21,7 +21,7 @@ const operations: Operations = {
   hello: on({}, () => ({
     language: "TypeScript",
     version: `${version} on Node ${process.version}`,
-    features: ["close", "coalescing", "ready", "workers", "statuses", "doubles"],
+    features: ["cancel", "close", "borrow", "coalescing", "ready", "workers", "statuses", "doubles"],
   })),
   cancel: on({ call: "number" }, ({ call }) => underWay.get(call)?.abort()),
 }

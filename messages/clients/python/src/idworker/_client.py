@@ -2,54 +2,126 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ._arguments import check_count, check_prefix, check_tag, check_timeout
 from ._batch import IdBatch
+from ._buffer import PrefetchConfig, Why
+from ._call import Call, Calls
+from ._coalesce import Coalescer
+from ._link import Link
+from ._prefetch import Prefetcher
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
-
-    from ._prefetch import Prefetcher
 
 
 class Idworker:
     """A client of idworker on a NATS connection, which it never closes.
 
-    All of it belongs to the event loop of the connection. timeout is the longest
-    call, in seconds, above 0.
+    All of it belongs to the event loop of the connection. A call repeats its request
+    while no worker replies, until its timeout. Concurrent calls of next share
+    requests. IDs whose reply comes too late are a gap, never a duplicate.
+
+    Calls raise BadTagError, BadCountError and BadConfigError before anything is sent.
+    CallTimeoutError has the reason why no ID came in time. All other errors of
+    ErrorReplyError, and BadReplyError, PermissionDeniedError, ConnectionEndedError and
+    ClosedError, come at once: a retry cures none of them. A cancelled call raises
+    asyncio.CancelledError. There is never an ID beside an error.
     """
 
     def __init__(self, connection: Client, *, prefix: str = "ids", timeout: float = 5.0) -> None:
-        raise NotImplementedError
+        """Make a client of the installation with that prefix.
+
+        timeout is the longest call, in seconds, above 0 and at most 10^9. Raises
+        BadPrefixError, BadConfigError.
+        """
+        check_prefix(prefix)
+        check_timeout(timeout)
+        self._connection = connection
+        self._prefix = prefix
+        self._timeout = timeout
+        self._calls = Calls(connection)
+        self._coalescer = Coalescer(self._calls)
+        self._prefetchers: weakref.WeakSet[Prefetcher] = weakref.WeakSet()
 
     async def next(self, tag: str, *, timeout: float | None = None) -> int:
         """Return a new ID of a tag, from 1 to 2^63−1."""
-        raise NotImplementedError
+        return await self._coalescer.next(self._segment(tag), self._deadline(timeout))
 
     async def next_n(self, tag: str, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new IDs of a tag. The worker's limit is 10,000 by default."""
-        raise NotImplementedError
+        return await self._request(self._segment(tag), n, timeout)
 
     async def snowflake(self, *, timeout: float | None = None) -> int:
         """Return a new snowflake ID."""
-        raise NotImplementedError
+        return await self._coalescer.next(self._snowflakes(), self._deadline(timeout))
 
     async def snowflake_n(self, n: int, *, timeout: float | None = None) -> IdBatch:
-        """Return n new snowflake IDs."""
-        raise NotImplementedError
+        """Return n new snowflake IDs. The worker's limit is 10,000 by default."""
+        return await self._request(self._snowflakes(), n, timeout)
 
     def prefetch(
         self, tag: str, *, runway: float = 1.0, limit: int = 1_000_000, max_batch: int = 10_000
     ) -> Prefetcher:
-        """Make a buffer of a tag's IDs. It requests nothing before its first use."""
-        raise NotImplementedError
+        """Make a buffer of a tag's IDs. It requests nothing before its first use.
+
+        runway is how long, in seconds, buffered IDs should last when more are requested:
+        0.001 to 3600; above 10 acts as 10. limit is the most IDs buffered or in flight,
+        max_batch the most in one request: each 1 to 1,000,000,000. Raises BadTagError,
+        BadConfigError.
+        """
+        return self._prefetch(self._segment(tag), PrefetchConfig(runway, limit, max_batch), impatient=False)
 
     def prefetch_snowflake(
         self, *, runway: float = 1.0, limit: int = 1_000_000, max_batch: int = 10_000
     ) -> Prefetcher:
-        """Make a buffer of snowflake IDs."""
-        raise NotImplementedError
+        """Make a buffer of snowflake IDs. As prefetch."""
+        # A worker refuses a batch that reaches too far ahead of its clock for as long as
+        # the batch is that large.
+        return self._prefetch(self._snowflakes(), PrefetchConfig(runway, limit, max_batch), impatient=True)
 
     async def aclose(self) -> None:
-        """End all calls and prefetchers with ClosedError. The connection stays."""
-        raise NotImplementedError
+        """End all calls and prefetchers with ClosedError. The connection stays.
+
+        Closing it again does nothing.
+        """
+        self._calls.close()
+        await asyncio.gather(*(prefetcher.aclose() for prefetcher in list(self._prefetchers)))
+        link = Link.find(self._connection)
+        if link:
+            await link.leave()
+
+    def _prefetch(self, subject: str, config: PrefetchConfig, *, impatient: bool) -> Prefetcher:
+        async def fetch(n: int, on_transient: Callable[[Why], None]) -> IdBatch:
+            hasty = impatient and n > 1
+            call = Call(
+                self._calls, subject, n, None, prefetched=True, hasty=hasty, on_transient=on_transient
+            )
+            return IdBatch(await call.run())
+
+        prefetcher = Prefetcher(subject, fetch, config, self._timeout)
+        self._prefetchers.add(prefetcher)
+        return prefetcher
+
+    def _segment(self, tag: str) -> str:
+        check_tag(tag)
+        return f"{self._prefix}.segment.{tag}"
+
+    def _snowflakes(self) -> str:
+        return f"{self._prefix}.snowflake"
+
+    def _deadline(self, timeout: float | None) -> float:
+        """Return when a call ends that begins now, as a time of the loop."""
+        if timeout is None:
+            timeout = self._timeout
+        else:
+            check_timeout(timeout)
+        return asyncio.get_running_loop().time() + timeout
+
+    async def _request(self, subject: str, n: int, timeout: float | None) -> IdBatch:
+        check_count(n)
+        return IdBatch(await Call(self._calls, subject, n, self._deadline(timeout)).run())

@@ -1,10 +1,46 @@
-"""The client for threads."""
+"""The client for threads, and for processes that fork.
+
+All of its state belongs to a thread of its own, which runs the asyncio client.
+Other threads take IDs of the range in use, and wait for that thread otherwise. So
+there is nothing that a fork or an interrupt could leave half done.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import atexit
+import concurrent.futures
+import inspect
+import logging
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+from nats import errors
+from nats.aio.client import Client
+
+from ._arguments import check_count, check_prefix, check_tag, check_timeout
 from ._batch import IdBatch
+from ._buffer import Buffer, PrefetchConfig
+from ._call import again
+from ._client import Idworker
+from ._errors import BadConfigError, CallTimeoutError, ClosedError, ConnectFailedError, IdworkerError
+from ._fork import this_process, when_forked
+from ._prefetch import Prefetcher
+
+T = TypeVar("T")
+
+RECONNECT_PAUSE = 0.25  # s; short compared with a call, which then outlives a restart of the server
+CONNECT_TIMEOUT = 5  # s
+CLOSE_PATIENCE = 2.0  # s; a connection that ends in order takes much less
+FORK_CHECK = 1.0  # s
+
+_logger = logging.getLogger("idworker")
 
 
 class SyncIdworker:
@@ -13,7 +49,11 @@ class SyncIdworker:
     It makes its connection at the first call, in a thread of its own, so that a
     server may make it before it forks. A forked child makes its own connection and
     never uses an ID that its parent buffered. options are those of nats.connect,
-    such as user, password, user_credentials, tls, inbox_prefix.
+    such as user, password, user_credentials, tls, inbox_prefix. If not told
+    otherwise, it reconnects without end.
+
+    Calls raise the errors of Idworker, and ConnectFailedError: at once if a server
+    refuses the login, else after as many attempts as the call has time for.
     """
 
     def __init__(
@@ -24,39 +64,83 @@ class SyncIdworker:
         timeout: float = 5.0,
         **options: Any,
     ) -> None:
-        raise NotImplementedError
+        """Make a client of the installation with that prefix. Nothing is connected yet.
+
+        timeout is the longest call, in seconds, above 0 and at most 10^9. Raises
+        BadPrefixError, BadConfigError.
+        """
+        check_prefix(prefix)
+        check_timeout(timeout)
+        self._server = _Server(url, options)
+        self._prefix = prefix
+        self._timeout = timeout
+        self._home: _Home | None = None  # that of this process or, after a fork, of its parent
+        self._closed = False
+
+    def connect(self) -> None:
+        """Connect now instead of at the first call. Raises ConnectFailedError if that fails once."""
+
+        async def wait(home: _Home) -> None:
+            await home.connect()
+
+        self._run(wait)
 
     def next(self, tag: str, *, timeout: float | None = None) -> int:
         """Return a new ID of a tag, from 1 to 2^63−1."""
-        raise NotImplementedError
+        check_tag(tag)
+        return self._call(self._segment(tag), lambda client, left: client.next(tag, timeout=left), timeout)
 
     def next_n(self, tag: str, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new IDs of a tag. The worker's limit is 10,000 by default."""
-        raise NotImplementedError
+        check_tag(tag)
+        check_count(n)
+        return self._call(
+            self._segment(tag), lambda client, left: client.next_n(tag, n, timeout=left), timeout
+        )
 
     def snowflake(self, *, timeout: float | None = None) -> int:
         """Return a new snowflake ID."""
-        raise NotImplementedError
+        return self._call(self._snowflakes(), lambda client, left: client.snowflake(timeout=left), timeout)
 
     def snowflake_n(self, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new snowflake IDs."""
-        raise NotImplementedError
+        check_count(n)
+        return self._call(
+            self._snowflakes(), lambda client, left: client.snowflake_n(n, timeout=left), timeout
+        )
 
     def prefetch(
         self, tag: str, *, runway: float = 1.0, limit: int = 1_000_000, max_batch: int = 10_000
     ) -> SyncPrefetcher:
-        """Make a buffer of a tag's IDs. It requests nothing before its first take."""
-        raise NotImplementedError
+        """Make a buffer of a tag's IDs. It requests nothing before its first take. As Idworker.prefetch."""
+        check_tag(tag)
+        config = PrefetchConfig(runway, limit, max_batch)
+        return SyncPrefetcher(
+            self,
+            self._segment(tag),
+            config,
+            lambda client: client.prefetch(tag, runway=runway, limit=limit, max_batch=max_batch),
+        )
 
     def prefetch_snowflake(
         self, *, runway: float = 1.0, limit: int = 1_000_000, max_batch: int = 10_000
     ) -> SyncPrefetcher:
-        """Make a buffer of snowflake IDs."""
-        raise NotImplementedError
+        """Make a buffer of snowflake IDs. As prefetch."""
+        config = PrefetchConfig(runway, limit, max_batch)
+        return SyncPrefetcher(
+            self,
+            self._snowflakes(),
+            config,
+            lambda client: client.prefetch_snowflake(runway=runway, limit=limit, max_batch=max_batch),
+        )
 
     def close(self) -> None:
-        """End all calls with ClosedError, and close the connection."""
-        raise NotImplementedError
+        """End all calls with ClosedError, and close the connection. Closing it again does nothing."""
+        self._closed = True
+        with this_process().lock:
+            home = self._home
+        if home and home.process.alive[0]:
+            home.close()
 
     def __enter__(self) -> SyncIdworker:
         return self
@@ -64,14 +148,360 @@ class SyncIdworker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _segment(self, tag: str) -> str:
+        return f"{self._prefix}.segment.{tag}"
+
+    def _snowflakes(self) -> str:
+        return f"{self._prefix}.snowflake"
+
+    def _call(
+        self, subject: str, call: Callable[[Idworker, float], Awaitable[T]], timeout: float | None
+    ) -> T:
+        """Make a call of the asyncio client, which gets the time that is left."""
+        if timeout is None:
+            timeout = self._timeout
+        else:
+            check_timeout(timeout)
+
+        async def run(home: _Home) -> T:
+            loop = asyncio.get_running_loop()
+            end = loop.time() + timeout
+            client = await home.client(subject, end)
+            return await call(client, max(end - loop.time(), 0.001))
+
+        return self._run(run)
+
+    def _run(self, make: Callable[[_Home], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the client's thread, and wait for it."""
+        while True:
+            home = self._at_home()
+            future = home.start(make)
+            try:
+                # A signal's handler may fork during a wait: the result is the parent's then.
+                while home.process.alive[0] and not future.done():
+                    with suppress(concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+                        future.exception(FORK_CHECK)
+                if home.process.alive[0]:
+                    return future.result()
+            except concurrent.futures.CancelledError:
+                raise ClosedError("client is closed") from None
+            except BaseException:
+                future.cancel()
+                raise
+
+    def _run_if_at_home(self, make: Callable[[_Home], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine in the client's thread, if it runs."""
+        home = self._home
+        if home and home.process.alive[0]:
+            with suppress(ClosedError):
+                self._run(make)
+
+    def _at_home(self) -> _Home:
+        process = this_process()
+        with process.lock:
+            if self._closed:
+                raise ClosedError("client is closed")
+            if not self._home or self._home.process is not process:
+                self._home = _Home(self._server, self._prefix, self._timeout)
+            return self._home
+
 
 class SyncPrefetcher:
-    """A buffer of IDs in this process for any number of threads."""
+    """A buffer of IDs in this process for any number of threads.
+
+    A fork has none of its parent's IDs: its first take requests IDs of its own.
+    """
+
+    def __init__(
+        self,
+        client: SyncIdworker,
+        subject: str,
+        config: PrefetchConfig,
+        make: Callable[[Idworker], Prefetcher],
+    ) -> None:
+        """Make an empty one. Clients call this; see SyncIdworker.prefetch."""
+        self._buffer = Buffer(config)  # empty before the first take
+        self._client = client
+        self._subject = subject
+        self._make = make
+        self._made: tuple[Idworker, Prefetcher] | None = None
+        self._closed = False
 
     def take(self, timeout: float = 5.0) -> int:
-        """Return an ID, which is buffered as a rule; wait for one at most timeout seconds."""
-        raise NotImplementedError
+        """Return an ID, which is buffered as a rule; wait for one at most timeout seconds.
+
+        Raises CallTimeoutError, whose reason says why no ID came; ClosedError; and the
+        errors of SyncIdworker.next that come at once.
+        """
+        buffer = self._buffer
+        # In one step: the iterator of a range is C code, which keeps the GIL. Without a
+        # GIL there is a lock in it.
+        id = next(buffer.current, 0)
+        if id and buffer.alive[0]:
+            return id
+        if self._closed:
+            raise self._closed_error()
+        return self._client._call(self._subject, self._take, timeout)
 
     def close(self) -> None:
-        """End waits with ClosedError. Buffered IDs are never used."""
-        raise NotImplementedError
+        """End waits with ClosedError. Buffered IDs are never used. Closing it again does nothing."""
+        self._closed = True
+        self._client._run_if_at_home(self._close)
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"prefetch {self._subject}: prefetcher is closed", subject=self._subject)
+
+    async def _take(self, client: Idworker, left: float) -> int:
+        if self._closed:
+            raise self._closed_error()
+        if not self._made or self._made[0] is not client:
+            self._made = client, self._make(client)
+            self._buffer = self._made[1].buffer
+        return await self._made[1].next(timeout=left)
+
+    async def _close(self, _: _Home) -> None:
+        if self._made:
+            await self._made[1].aclose()
+
+
+class _Home:
+    """The thread, event loop and connection of a client in one process."""
+
+    def __init__(self, server: _Server, prefix: str, timeout: float) -> None:
+        self.process = this_process()
+        self.connection: Client | None = None
+        self._server = server
+        self._prefix = prefix
+        self._timeout = timeout
+        self._client: Idworker | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._lock = threading.RLock()  # nothing is started once the end was asked for
+        self._ends = False
+        self._end = asyncio.Event()
+        self._loop = _Loop()
+        _homes.add(self)
+        self._thread = threading.Thread(target=self._serve, name="idworker", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as e:
+            _homes.discard(self)
+            self._loop.close()
+            raise ClosedError(f"client has no thread: {e}") from e
+
+    def start(self, make: Callable[[_Home], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
+        """Start a coroutine in this thread."""
+        if threading.get_ident() == self._thread.ident:
+            raise IdworkerError("the client's own thread would wait for itself")
+        with self._lock:
+            if self._ends:
+                raise ClosedError("client is closed")
+            return asyncio.run_coroutine_threadsafe(make(self), self._loop)
+
+    def close(self, patience: float | None = None) -> None:
+        """End all calls and the connection, and wait for that, at most so many seconds."""
+        with self._lock:
+            if not self._ends:
+                self._ends = True
+                self._loop.call_soon_threadsafe(self._end.set)
+        if threading.get_ident() != self._thread.ident:
+            self._thread.join(patience)
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_until_complete(self._live())
+        finally:
+            self._loop.close()
+            _homes.discard(self)
+
+    async def _live(self) -> None:
+        await self._end.wait()
+        if self._connecting:
+            self._connecting.cancel()
+        if self._client:
+            await self._client.aclose()
+        if self.connection:
+            with suppress(Exception):
+                await asyncio.wait_for(self.connection.close(), CLOSE_PATIENCE)
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        if rest:
+            await asyncio.wait(rest, timeout=CLOSE_PATIENCE)
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    async def client(self, subject: str, end: float) -> Idworker:
+        """Return the client, when it is connected. end is a time of the loop."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._client and self.connection and not self.connection.is_closed:
+                return self._client
+            try:
+                await asyncio.wait_for(self.connect(), end - loop.time())
+            except asyncio.TimeoutError:
+                raise CallTimeoutError(
+                    f"request {subject}: disconnected (deadline exceeded after 0 tries)",
+                    subject=subject,
+                    reason="disconnected",
+                ) from None
+            except ConnectFailedError as e:
+                refused = isinstance(e.__cause__, errors.Error)
+                if refused or loop.time() + RECONNECT_PAUSE >= end:
+                    raise ConnectFailedError(f"request {subject}: {e}", subject=subject) from e.__cause__
+                await asyncio.sleep(RECONNECT_PAUSE)
+
+    async def connect(self) -> None:
+        """Connect, once for all callers."""
+        if self._ends:
+            raise ClosedError("client is closed")
+        if not self._connecting:
+            self._connecting = asyncio.create_task(self._connect())
+        connecting = self._connecting
+        await asyncio.wait({connecting})
+        if connecting.cancelled():
+            raise ClosedError("client is closed")
+        error = connecting.exception()
+        if error:
+            raise again(error) if isinstance(error, IdworkerError) else error
+
+    async def _connect(self) -> None:
+        try:
+            if self._client:  # nats-py closed its connection for good
+                await self._client.aclose()
+            self.connection = await self._server.connect()
+            self._client = Idworker(self.connection, prefix=self._prefix, timeout=self._timeout)
+        finally:
+            self._connecting = None
+
+    def abandon(self) -> None:
+        """Leave all of it to the parent process."""
+        with suppress(Exception):
+            for task in asyncio.all_tasks(self._loop):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._loop.abandon()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that knows which descriptors a fork inherits of it."""
+
+    def __init__(self) -> None:
+        selector = selectors.DefaultSelector()
+        super().__init__(selector)
+        self._own: dict[int, tuple[int, int]] = {}  # descriptors and their files, also closed ones
+        for file in (selector, getattr(self, "_ssock", None), getattr(self, "_csock", None)):
+            if file and hasattr(file, "fileno"):
+                self._add(file.fileno())
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        self._add(sock.fileno())
+        await super().sock_connect(sock, address)
+
+    def _add(self, descriptor: int) -> None:
+        with suppress(OSError):  # of Windows, which has no fork
+            self._own[descriptor] = _file(descriptor)
+
+    def abandon(self) -> None:
+        """Close a fork's descriptors of the loop, without a word.
+
+        Python's objects stay, and each would close its number once more, which may be
+        another file's by then. Worse, they act on what they share with the parent:
+        they say goodbye to the server, and take the socket out of the parent's epoll.
+        So each number gets an end of a dead pipe.
+        """
+        dead, end = os.pipe()
+        for descriptor, file in self._own.items():
+            with suppress(OSError):  # it was closed
+                if _file(descriptor) == file:
+                    os.dup2(dead, descriptor, inheritable=False)
+        os.close(dead)
+        os.close(end)
+
+
+def _file(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+class _Server:
+    """Where and how to connect."""
+
+    def __init__(self, url: str | list[str], options: dict[str, Any]) -> None:
+        self._urls = [url] if isinstance(url, str) else list(url)
+        if not self._urls or not all(isinstance(u, str) and u.strip() for u in self._urls):
+            raise BadConfigError(f"bad url: {url!r}, allowed are URLs such as nats://127.0.0.1:4222")
+        known = set(inspect.signature(Client.connect).parameters) - {"self", "servers"}
+        for name in options:
+            if name not in known:
+                raise BadConfigError(f"bad option: {name!r}, allowed are those of nats.connect")
+        self._options = {
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": RECONNECT_PAUSE,
+            "connect_timeout": CONNECT_TIMEOUT,
+            **options,
+        }
+
+    async def connect(self) -> Client:
+        """Connect to one of the servers, after one attempt at each. Raises ConnectFailedError."""
+        connection = Client()
+        failures: list[BaseException] | None = []  # None when connected, or given up
+        application = self._options.get("error_cb")
+
+        async def report(error: Exception) -> None:
+            if failures is None:
+                if application:
+                    await application(error)
+                else:  # the loss, not each attempt after it
+                    level = logging.WARNING if connection.is_connected else logging.DEBUG
+                    _logger.log(level, "NATS connection: %s", _text(error))
+                return
+            failures.append(error)
+            if len(failures) >= len(self._urls):
+                raise _AllFailedError  # nats-py would go on without end
+
+        try:
+            await connection.connect(self._urls, **{**self._options, "error_cb": report})
+            if not connection.is_connected:
+                raise errors.UnexpectedEOF
+        except BaseException as e:
+            reasons, failures = failures or [e], None
+            with suppress(Exception):
+                await connection.close()
+            if not isinstance(e, Exception):
+                raise
+            # A refusal says more than a server that is away.
+            reason = next((r for r in reasons if isinstance(r, errors.Error)), reasons[-1])
+            raise ConnectFailedError(f"connect to {self._hosts()}: {_text(reason)}") from reason
+        failures = None
+        return connection
+
+    def _hosts(self) -> str:
+        """The servers, without passwords."""
+        return ", ".join(urlsplit(url).netloc.rpartition("@")[2] or url for url in self._urls)
+
+
+class _AllFailedError(Exception):
+    """Each server was tried once."""
+
+
+def _text(error: BaseException) -> str:
+    return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
+
+
+_homes: set[_Home] = set()
+_inherited: list[_Home] = []  # kept as they are: their tasks would run on to their end
+
+
+def _abandon_all() -> None:
+    inherited = list(_homes)
+    _homes.clear()
+    _inherited.extend(inherited)
+    for home in inherited:
+        home.abandon()
+
+
+def _close_all() -> None:
+    for home in list(_homes):
+        home.close(2 * CLOSE_PATIENCE)
+
+
+when_forked.append(_abandon_all)
+atexit.register(_close_all)

@@ -117,7 +117,7 @@ public final class Driver {
         this.out = out;
         json.setSerializationInclusion(JsonInclude.Include.NON_NULL);
         on("hello", None.class, fields -> new Hello("Java", "on " + Runtime.version(),
-                List.of("threads", "sync", "close", "checkpoint")));
+                List.of("threads", "sync", "cancel", "close", "borrow", "checkpoint")));
         on("cancel", Cancel.class, this::cancel);
         new DriverClients(this);
         new DriverOffline(this);

@@ -1,0 +1,279 @@
+"""The state of a prefetcher."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+
+from idworker import (
+    BadConfigError,
+    CallTimeoutError,
+    IdBatch,
+    MalformedRequestError,
+    NoSuchTagError,
+    _buffer,
+    _clock,
+)
+from idworker._buffer import Buffer, LockedIds, Pace, PrefetchConfig
+
+
+class Clock:
+    """Both clocks, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.wall = 1_700_000_000.0
+
+    def step(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self.wall += seconds
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    made = Clock()
+    with (
+        mock.patch.object(_clock, "monotonic", lambda: made.now),
+        mock.patch.object(_clock, "wall", lambda: made.wall),
+    ):
+        yield made
+
+
+class Source:
+    """Grants ascending IDs to a buffer's requests."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.granted = 0
+        self.sizes: list[int] = []
+
+    def serve(self, sizes: list[int]) -> None:
+        """Reply to requests, and to those that follow."""
+        while sizes:
+            n = sizes.pop(0)
+            self.sizes.append(n)
+            first, self.granted = self.granted + 1, self.granted + n
+            self.buffer.arrived(n, IdBatch(((first, self.granted),)))
+            sizes += self.buffer.refill()
+
+    def take(self) -> int:
+        """Take an ID as a caller does that waits if it must."""
+        id = self.buffer.take()
+        self.serve(self.buffer.refill())
+        if not id:
+            self.buffer.waiting += 1
+            self.serve(self.buffer.refill())
+            self.buffer.waiting -= 1
+            id = self.buffer.take()
+        return id
+
+
+@pytest.mark.parametrize(
+    ("target", "elapsed", "taken", "want"),
+    [
+        (100, 0, 50, 100),  # no time passed
+        (100, 10, 50, 200),  # grows at once, to twice at most
+        (100, 1000, 75, 150),  # grows to what is needed
+        (800, 1, 900, 1000),  # no further than the limit
+        (100, 1000, 50, 100),  # settled
+        (100, 999, 0, 100),  # a pause says nothing
+        (100, 3_600_000, 1, 50),  # shrinks by half at most
+        (100, 1000, 40, 80),  # shrinks to what is needed
+        (2, 3_600_000, 0, 1),
+        (1, 3_600_000, 0, 1),
+        (1000, 86_400_000, 86_400_000_000_000, 1000),
+    ],
+)
+def test_the_target_follows_the_rate(target: int, elapsed: int, taken: int, want: int) -> None:
+    pace = Pace(1000, 1000, 5)
+    pace.target = target
+    assert pace.update(5 + elapsed, taken) == want == pace.target
+
+
+def test_each_rate_is_measured_since_the_last_change() -> None:
+    pace, now = Pace(1000, 1000, 0), 0
+    for elapsed, taken, want in ((100, 100, 2), (100, 200, 4), (600, 201, 4), (400, 201, 2)):
+        now += elapsed
+        assert pace.update(now, taken) == want
+
+
+def test_a_first_request_is_for_what_callers_wait_for(clock: Clock) -> None:
+    buffer = Buffer(PrefetchConfig())
+    assert buffer.refill() == [1], "a target of 1"
+    buffer = Buffer(PrefetchConfig(max_batch=30))
+    buffer.waiting = 100
+    assert buffer.refill() == [30, 30, 30, 10]
+    assert buffer.in_flight == 100
+    assert buffer.refill() == []
+
+
+def test_at_most_16_requests_and_the_limit_are_in_flight(clock: Clock) -> None:
+    buffer = Buffer(PrefetchConfig(max_batch=7))
+    buffer.waiting = 1000
+    assert buffer.refill() == [7] * 16
+    buffer.arrived(7, IdBatch(((1, 7),)))
+    assert buffer.refill() == [7]
+    buffer = Buffer(PrefetchConfig(limit=3))
+    buffer.waiting = 1000
+    assert buffer.refill() == [3]
+
+
+def test_a_buffer_grows_with_its_use_and_shrinks_without(clock: Clock) -> None:
+    source = Source(Buffer(PrefetchConfig()))
+    taken = []
+    for _ in range(3000):
+        taken.append(source.take())
+        clock.step(0.001)
+    assert taken == list(range(1, 3001))
+    assert 1000 <= source.buffer.target <= 4000  # twice 1000 a second, for a runway of 1 s
+    assert len(source.sizes) < 300
+    for _ in range(6000):
+        source.take()
+        clock.step(0.01)
+    assert 100 <= source.buffer.target <= 400
+
+
+def test_more_batches_follow_those_that_workers_refuse(clock: Clock) -> None:
+    buffer = Buffer(PrefetchConfig(max_batch=100))
+    buffer.waiting = 100
+    assert buffer.refill() == [100]
+    assert not buffer.failed(100, MalformedRequestError("too many (400)")), "callers need not know"
+    assert buffer.refill() == [50, 50]
+    assert buffer.batch == 50
+    buffer.arrived(50, IdBatch(((1, 50),)))
+    assert buffer.batch == 50, "it stays small"
+    buffer.failed(50, NoSuchTagError("no such tag (404)"))
+
+
+def test_a_refused_request_for_one_id_says_nothing_about_batches(clock: Clock) -> None:
+    buffer = Buffer(PrefetchConfig(max_batch=2))
+    buffer.waiting = 2
+    assert buffer.refill() == [2]
+    assert not buffer.failed(2, MalformedRequestError("malformed (400)"))
+    assert buffer.refill() == [1, 1]
+    assert buffer.failed(1, MalformedRequestError("malformed (400)"))
+    assert buffer.batch == 2
+
+
+def test_refused_batches_of_snowflake_ids_begin_again_at_one(clock: Clock) -> None:
+    buffer = Buffer(PrefetchConfig(max_batch=8))
+    buffer.waiting = 8
+    assert buffer.refill() == [8]
+    assert not buffer.failed(8, CallTimeoutError("given up", reason="unavailable"))
+    sizes = buffer.refill()
+    assert sizes == [1] * 8
+    for n, batch in ((1, 2), (1, 2), (2, 4), (4, 8), (8, 8)):
+        if n > 1:
+            buffer.waiting = 1000
+            sizes = buffer.refill()
+            assert sizes[0] == n
+        buffer.arrived(n, IdBatch(((1, n),)))
+        assert buffer.batch == batch
+
+
+def test_one_request_follows_an_error(clock: Clock) -> None:
+    buffer = Buffer(PrefetchConfig(max_batch=1))
+    buffer.waiting = 50
+    assert len(buffer.refill()) == 16
+    for _ in range(16):
+        assert buffer.failed(1, NoSuchTagError("no such tag (404)"))
+    assert buffer.refill() == [1]
+    assert buffer.refill() == []
+    buffer.arrived(1, IdBatch(((1, 1),)))
+    assert len(buffer.refill()) == 16
+
+
+def filled(clock: Clock) -> Source:
+    """A buffer with IDs in current and in stock."""
+    source = Source(Buffer(PrefetchConfig(max_batch=10)))
+    for _ in range(500):
+        source.take()
+        clock.step(0.001)
+    while operator.length_hint(source.buffer.current) == 0:
+        source.take()
+    assert source.buffer.buffered > 10
+    return source
+
+
+def test_ids_below_a_minute_are_used(clock: Clock) -> None:
+    source = filled(clock)
+    granted, buffered = source.granted, source.buffer.buffered
+    clock.step(59)
+    assert source.buffer.discard_if_old()
+    assert [source.buffer.take() for _ in range(buffered)] == list(range(granted - buffered + 1, granted + 1))
+
+
+@pytest.mark.parametrize("step", [61.0, -2.0, 3600.0])
+def test_old_ids_are_dropped_by_the_timer(clock: Clock, step: float) -> None:
+    source = filled(clock)
+    granted = source.granted
+    clock.wall += step
+    assert not source.buffer.discard_if_old()
+    assert source.buffer.buffered == 0
+    assert source.buffer.target == 1
+    assert source.take() > granted
+    assert source.granted <= granted + 3
+
+
+@pytest.mark.parametrize("step", [61.0, -2.0])
+def test_the_age_is_looked_at_when_a_range_begins(clock: Clock, step: float) -> None:
+    source = filled(clock)
+    granted = source.granted
+    clock.wall += step
+    for _ in range(operator.length_hint(source.buffer.current)):
+        assert source.take() <= granted
+    assert source.take() > granted
+
+
+def test_the_last_id_does_not_wrap(clock: Clock) -> None:
+    buffer = Buffer(PrefetchConfig())
+    buffer.waiting = 3
+    assert buffer.refill() == [3]
+    buffer.arrived(3, IdBatch(((2**63 - 3, 2**63 - 1),)))
+    assert [buffer.take() for _ in range(4)] == [2**63 - 3, 2**63 - 2, 2**63 - 1, 0]
+    assert buffer.taken() == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("runway", v) for v in (0, 0.0009, 3601, float("nan"), float("inf"), True, "1", None)),
+        *((name, v) for name in ("limit", "max_batch") for v in (0, -1, 10**9 + 1, 1.0, True, "1", None)),
+    ],
+)
+def test_options_out_of_bounds_are_refused(option: str, value: object) -> None:
+    with pytest.raises(BadConfigError, match=rf"^bad {option}: .*, allowed (is|are) "):
+        PrefetchConfig(**{option: value})  # type: ignore[arg-type]
+
+
+def test_options_at_their_bounds_are_good() -> None:
+    PrefetchConfig(0.001, 1, 1)
+    PrefetchConfig(3600, 10**9, 10**9)
+
+
+def test_threads_without_a_gil_get_each_id_once() -> None:
+    with mock.patch.object(_buffer, "WITHOUT_GIL", True):
+        buffer = Buffer(PrefetchConfig())
+        buffer.waiting = 40_000
+        for n in buffer.refill():
+            buffer.arrived(n, IdBatch(((buffer.buffered + 1, buffer.buffered + n),)))
+        first = buffer.take()
+        assert isinstance(buffer.current, LockedIds)
+        taken: list[list[int]] = [[] for _ in range(4)]
+
+        def take(mine: list[int]) -> None:
+            while id := next(buffer.current, 0):
+                mine.append(id)
+
+        threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted([first, *(id for mine in taken for id in mine)]) == list(range(1, 10_001))
+        assert buffer.taken() == 10_000

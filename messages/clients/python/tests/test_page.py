@@ -1,0 +1,151 @@
+"""The code of docs/python.md and of the package's README."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import nats
+import pytest
+from installation import PATIENCE, Installation
+from sqlalchemy import BigInteger, create_engine, select
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from idworker import Idworker, SyncIdworker
+from idworker.number import NumberFormat
+from idworker.opaque import OpaqueKeys
+from idworker.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Installation() as made:
+        made.create_tag("order")
+        made.create_tag("invoice.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
+        yield made.url
+
+
+class Base(DeclarativeBase): ...
+
+
+class CustomerOrder(Base):
+    __tablename__ = "customer_order"
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, default=IdworkerDefault("order"))
+
+
+def test_the_client_for_threads(url: str) -> None:
+    client = SyncIdworker(url)
+    id = client.next("order")
+    batch = list(client.next_n("order", 100))
+    snowflake = client.snowflake()
+
+    orders = client.prefetch("order")
+    buffered = orders.take()
+
+    assert len({id, *batch, snowflake, buffered}) == 103
+    client.close()
+
+
+def test_the_client_for_asyncio(url: str) -> None:
+    async def work() -> None:
+        nc = await nats.connect(url, max_reconnect_attempts=-1)
+        client = Idworker(nc)
+        id = await client.next("order")
+
+        orders = client.prefetch("order")
+        first = await orders.next()
+        await orders.ready(2)
+        rest = [orders.take(), orders.take()]
+
+        assert len({id, first, *rest}) == 4
+        await client.aclose()
+        await nc.close()
+
+    asyncio.run(work())
+
+
+def test_rows_of_sqlalchemy(url: str) -> None:
+    client = SyncIdworker(url)
+
+    ids = RowIds(client)
+    engine = create_engine("sqlite://", execution_options={"idworker": ids})
+
+    Base.metadata.create_all(engine)
+
+    for attempt in range(5):
+        try:
+            with Session(engine) as session, session.begin():
+                session.add_all([CustomerOrder(), CustomerOrder()])
+            break
+        except RowIdError as e:
+            if attempt == 4 or not e.retryable:
+                raise
+
+    with Session(engine) as session:
+        assert len(set(session.scalars(select(CustomerOrder.id)))) == 2
+    client.close()
+
+
+def test_rows_of_sqlalchemy_with_asyncio(url: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        nc = await nats.connect(url, max_reconnect_attempts=-1)
+        database = f"sqlite+aiosqlite:///{tmp_path / 'db'}"
+
+        client = Idworker(nc)
+        ids = AsyncRowIds(client)
+        engine = create_async_engine(database, execution_options={"idworker": ids})
+
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        async with AsyncSession(engine) as session, session.begin():
+            session.add_all([CustomerOrder(), CustomerOrder()])
+        await engine.dispose()
+        await client.aclose()
+        await nc.close()
+
+    asyncio.run(work())
+
+
+def test_opaque_ids_and_numbers(url: str, tmp_path: Path) -> None:
+    keys = str(tmp_path / "keys")
+    key_file = "1 " + "A" * 43 + "=\n"
+    Path(keys).write_text(key_file)
+    id = 1
+    with SyncIdworker(url) as client:
+        orders = OpaqueKeys.load(keys).texts("order", "ord")
+        text = orders.seal(id)
+
+        invoices = NumberFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
+        number = invoices.next(client, datetime.now(timezone.utc))
+
+    assert orders.open(text) == id
+    assert number.endswith("-000001")
+
+
+def test_the_program_of_the_readme(url: str, tmp_path: Path) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (tmp_path / "first.py").write_text(program)
+    result = subprocess.run(
+        [sys.executable, "first.py"],
+        cwd=tmp_path,
+        env={**os.environ, "NATS_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert result.returncode == 0, result.stderr
+    assert len({int(word) for word in result.stdout.split()}) == 3
+
+
+def test_the_core_needs_no_orm() -> None:
+    code = "import sys, idworker; print({'django', 'sqlalchemy', 'cryptography'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert result.stdout == "set()\n", result.stderr
