@@ -410,8 +410,8 @@ def test_batches_shrink_to_what_workers_allow() -> None:
 
 
 def test_a_close_that_nats_py_cancels_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its reader may have been cancelled while it waited for the socket, and with it the future of the close."""
-    ended = []
+    """Its reader may be cancelled while it waits for the socket, and with it what close waits for."""
+    ended: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
 
     async def close(_: Client) -> None:
