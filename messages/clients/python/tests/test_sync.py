@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from installation import PATIENCE, eventually
+from nats.aio.client import Client
 from scripted import Request, Server
 
 from idworker import (
@@ -405,3 +407,19 @@ def test_batches_shrink_to_what_workers_allow() -> None:
         orders = ids.prefetch("order", runway=10)
         assert len({orders.take(PATIENCE) for _ in range(40_000)}) == 40_000
         assert server.requests[-1].n <= 100
+
+
+def test_a_close_that_nats_py_cancels_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader may be cancelled while it waits for the socket, and with it what close waits for."""
+    ended: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", ended.append)
+
+    async def close(_: Client) -> None:
+        raise asyncio.CancelledError
+
+    with Server() as server:
+        ids = SyncIdworker(server.url, timeout=PATIENCE)
+        ids.next("order")
+        monkeypatch.setattr(Client, "close", close)
+        ids.close()
+    assert ended == []

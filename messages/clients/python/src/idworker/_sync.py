@@ -320,7 +320,7 @@ class _Home:
         if self._client:
             await self._client.aclose()
         if self.connection:
-            with suppress(Exception):
+            with suppress(Exception, asyncio.CancelledError):  # as in _Server.connect
                 await asyncio.wait_for(self.connection.close(), CLOSE_PATIENCE)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         if rest:
@@ -460,7 +460,8 @@ class _Server:
                 raise errors.UnexpectedEOF
         except BaseException as e:
             reasons, failures = failures or [e], None
-            with suppress(Exception):
+            # nats-py cancels its reader, and the future on which both wait for the socket.
+            with suppress(Exception, asyncio.CancelledError):
                 await connection.close()
             if not isinstance(e, Exception):
                 raise
