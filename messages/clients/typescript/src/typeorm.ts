@@ -13,7 +13,7 @@ import type {
   ObjectLiteral,
   ValueTransformer,
 } from "typeorm"
-import { checkTag } from "./arguments.js"
+import { checkTag, show } from "./arguments.js"
 import type { Idworker } from "./client.js"
 import { clock } from "./clock.js"
 import { BadConfigError, StrictTagError } from "./errors.js"
@@ -132,8 +132,8 @@ export function attachIdworker(dataSource: DataSource, ids: Idworker, options: A
     throw new BadConfigError("the data source has IDs already: call attachIdworker once")
   }
   const wait = options.wait ?? 2000
-  if (!(wait > 0 && wait < 2 ** 31)) {
-    throw new BadConfigError(`wait is ${wait}, but must be above 0 ms and below 2^31 ms`)
+  if (typeof wait !== "number" || !(wait > 0 && wait < 2 ** 31)) {
+    throw new BadConfigError(`wait is ${show(wait)}, but must be above 0 ms and below 2^31 ms`)
   }
   const rows = new RowIds(ids, wait, options.prefetch ?? {})
   const columns = markedColumns(dataSource, options.columns ?? [])

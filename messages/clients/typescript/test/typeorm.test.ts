@@ -493,6 +493,10 @@ test("bad calls are refused", async () => {
     await refusal([Order, Line], { wait: 0 }),
     "BadConfigError: wait is 0, but must be above 0 ms and below 2^31 ms",
   )
+  assert.equal(
+    await refusal([Order, Line], { wait: "2000" as unknown as number }),
+    'BadConfigError: wait is "2000", but must be above 0 ms and below 2^31 ms',
+  )
   assert.throws(() => attachIdworker(new DataSource({ type: "sqljs" }), new FakeIds(1n).client), {
     message: "the data source must be initialized before attachIdworker",
   })
