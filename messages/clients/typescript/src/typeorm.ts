@@ -88,9 +88,9 @@ export function IdworkerId(ids: IdworkerIdSource) {
  * above 2^53−1, which SQLite's drivers have rounded: there, IDs of that size,
  * such as snowflake IDs, need a column of the type `varchar`.
  */
-export const bigintId: ValueTransformer = {
+export const bigintId = {
   to: (id: unknown) => (typeof id === "bigint" ? id.toString() : id),
-  from: (value: bigint | number | string | null | undefined) => {
+  from: (value: bigint | number | string | null | undefined): bigint | null | undefined => {
     if (value === null || value === undefined) return value
     if (typeof value === "number" && !Number.isSafeInteger(value)) {
       throw new BadConfigError(
@@ -99,7 +99,7 @@ export const bigintId: ValueTransformer = {
     }
     return BigInt(value)
   },
-}
+} satisfies ValueTransformer
 
 /**
  * Gives the rows of a data source their IDs, from now on and until the client is

@@ -290,6 +290,12 @@ test("an entity without decorators is named in the options", async () => {
   )
 })
 
+test("what bigintId reads is never a number", () => {
+  // @ts-expect-error An ID is never a number.
+  const id: number = bigintId.from("9007199254740993")
+  assert.equal(id, large)
+})
+
 test("a rounded ID is refused as it is read", async () => {
   @Entity()
   class Rounded {
