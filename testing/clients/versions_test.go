@@ -12,7 +12,7 @@ import (
 )
 
 // TestVersions: a client has one version. A commit to release has that of the
-// binary; all others are on the way to a later one, which its suffix says.
+// binary; all others are on the way to a later one, with a suffix.
 func TestVersions(t *testing.T) {
 	binary := versionIn(t, "../../cmd/idworker/version.go", `const version = "(.*)"`)
 	for language, of := range map[string]struct {
