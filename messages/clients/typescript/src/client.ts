@@ -118,7 +118,6 @@ export class Idworker {
   async close(): Promise<void> {
     const prefetchers = [...this.#prefetchers]
     this.#link.close()
-    this.#coalescer.flush()
     await Promise.all(prefetchers.map((prefetcher) => prefetcher.close()))
   }
 

@@ -82,11 +82,6 @@ export class Coalescer {
     }
   }
 
-  /** Sends all batches that gather. */
-  flush(): void {
-    for (const lane of [...this.#lanes.values()]) lane.seal()
-  }
-
   /** Keeps batches within the limit of workers that refused one. */
   lowerLimit(limit: number): void {
     this.#limit = Math.min(this.#limit, limit)
@@ -145,17 +140,15 @@ class Lane {
 
   /** Adds a call to the batch that gathers. */
   join(single: Single, limit: number): void {
-    if (this.#gathering === undefined) {
-      this.#gathering = new Batch(this, this.#took > distant ? 0 : longestGathering)
-    }
-    if (this.#gathering.add(single) >= limit) this.seal()
+    this.#gathering ??= new Batch(this, this.#took > distant ? 0 : longestGathering)
+    if (this.#gathering.add(single) >= limit) this.seal(this.#gathering)
   }
 
-  /** Sends the batch that gathers, although the token is out. */
-  seal(): void {
-    const batch = this.#gathering
+  /** Sends a batch, although the token is out, if it still gathers. */
+  seal(batch: Batch): void {
+    if (this.#gathering !== batch) return
     this.#gathering = undefined
-    batch?.send(false)
+    batch.send(false)
   }
 
   /** Drops a batch that all calls have left. */
@@ -188,8 +181,8 @@ class Batch implements Caller {
     this.lane = lane
     const { clock } = lane.coalescer.link
     // After a turn, since calls that are about to begin may join.
-    if (wait === 0) clock.turn(() => this.#sealIfGathering())
-    else this.#timer = clock.after(wait, () => this.#sealIfGathering())
+    if (wait === 0) clock.turn(() => lane.seal(this))
+    else this.#timer = clock.after(wait, () => lane.seal(this))
   }
 
   get progress(): Progress {
@@ -253,10 +246,6 @@ class Batch implements Caller {
    */
   #releaseLater(): void {
     if (this.#hasToken) this.lane.coalescer.link.clock.turn(() => this.goesOn())
-  }
-
-  #sealIfGathering(): void {
-    if (this.#call === undefined && this.#members.length > 0) this.lane.seal()
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict"
-import { test } from "node:test"
+import { afterEach, test } from "node:test"
+import { clock } from "../src/clock.js"
 import {
   BadConfigError,
   BadCountError,
@@ -12,7 +13,27 @@ import {
   type IdworkerError,
   type IdworkerOptions,
 } from "../src/index.js"
-import { FakeConnection, settled } from "./fake.js"
+import { FakeConnection, pass, settled } from "./fake.js"
+import { VirtualTime } from "./virtual-time.js"
+
+const real = { ...clock }
+afterEach(() => Object.assign(clock, real))
+
+function virtualTime(): VirtualTime {
+  const time = new VirtualTime(1)
+  Object.assign(clock, time)
+  return time
+}
+
+/** Whether a promise has been rejected, and why; undefined if it is pending. */
+async function rejection(promise: Promise<unknown>): Promise<IdworkerError | undefined> {
+  let error: IdworkerError | undefined
+  promise.catch((e) => {
+    error = e
+  })
+  await settled()
+  return error
+}
 
 // biome-ignore lint/suspicious/noExplicitAny: no type stops callers in JavaScript
 type Anything = any
@@ -137,6 +158,67 @@ test("nothing of an ended call keeps a process alive", async () => {
   await Promise.all([ids.next("order"), ids.next("order"), ids.nextN("order", 2)])
   await new Promise((resolve) => setImmediate(resolve)) // the token of the lane is back
   assert.equal(process.getActiveResourcesInfo().length, before)
+})
+
+test("calls and waits last as long as they may, by default as long as the client's", async () => {
+  const time = virtualTime()
+  const { nats } = new FakeConnection()
+  for (const [options, timeout] of [
+    [{}, 5000],
+    [{ timeout: 300 }, 300],
+  ] as const) {
+    const ids = new Idworker(nats, options)
+    const own = { timeout: timeout - 100 }
+    const short = [ids.next("a", own), ids.nextN("b", 2, own), ids.snowflake(own), ids.snowflakeN(2, own)]
+    const long = [
+      ids.next("c"),
+      ids.nextN("d", 2),
+      ids.prefetch("e").next(),
+      ids.prefetchSnowflake().ready(2),
+    ]
+    const states = () => Promise.all([...short, ...long].map(async (each) => (await rejection(each))?.name))
+    pass(time, timeout - 101)
+    assert.deepEqual(await states(), Array(8).fill(undefined))
+    pass(time, 100)
+    assert.deepEqual(await states(), [...Array(4).fill("CallTimeoutError"), ...Array(4).fill(undefined)])
+    pass(time, 1)
+    assert.deepEqual(await states(), Array(8).fill("CallTimeoutError"))
+  }
+})
+
+test("each call has its own signal", async () => {
+  const ids = new Idworker(new FakeConnection().nats)
+  const controller = new AbortController()
+  const calls = [
+    ids.next("a"),
+    ids.next("a", controller),
+    ids.nextN("a", 2, controller),
+    ids.snowflake(controller),
+  ]
+  controller.abort()
+  const states = calls.map(async (each) => (await rejection(each))?.name)
+  assert.deepEqual(await Promise.all(states), [undefined, "AbortError", "AbortError", "AbortError"])
+})
+
+test("a prefetcher's requests say so; a refused batch is repeated, but one of snowflake IDs shrinks", async () => {
+  const time = virtualTime()
+  const connection = new FakeConnection()
+  const ids = new Idworker(connection.nats)
+  for (const [prefetcher, counts] of [
+    [ids.prefetch("order"), ["100", "100"]],
+    [ids.prefetchSnowflake(), ["100", ""]],
+  ] as const) {
+    connection.sent.length = 0
+    prefetcher.ready(100).catch(() => {})
+    connection.refuseRequest(connection.sent[0]!, 503)
+    await settled()
+    pass(time, 50)
+    assert.deepEqual(
+      connection.sent.slice(0, 2).map(({ body }) => body),
+      counts,
+    )
+    for (const { headers } of connection.sent) assert.equal(headers?.get("Ids-Prefetch"), "1")
+  }
 })
 
 test("many calls may share a signal, of which Node warns as a leak otherwise", async () => {
