@@ -68,6 +68,12 @@ test("a day of any zone has a noon, which is of that day", () => {
   }
 })
 
+test("the noon of a day is that of the day's own offset", () => {
+  // Clocks changed between the noon of UTC and that of the zone.
+  const format = new NumberFormat("invoice", "{yyyyMMdd}-{seq}", "Pacific/Apia")
+  assert.equal(format.parseDate("2011-09-24").toISOString(), "2011-09-24T22:00:00.000Z")
+})
+
 test("a time is of the day that clocks of the zone show", (t) => {
   const random = randomOf(t)
   for (const zone of [
