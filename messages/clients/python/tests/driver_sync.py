@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -119,6 +120,7 @@ class SyncClients:
         source, sink = os.pipe()
         child = os.fork()
         if child == 0:
+            signal.alarm(int(2 * PATIENCE))  # it must not outlive the driver
             try:
                 taken = at_once(1, n, lambda: prefetcher.take(PATIENCE)).result()
                 os.write(sink, json.dumps(taken).encode())

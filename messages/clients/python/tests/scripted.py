@@ -68,7 +68,8 @@ class Connection:
 
     def cut(self) -> None:
         """End the connection as a broken link does."""
-        self._sock.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
 
 
 class Request:
@@ -124,8 +125,7 @@ class Server:
         """End all connections."""
         self._listener.close()
         for connection in self.connections:
-            if not connection.ended:
-                connection.cut()
+            connection.cut()
 
     def __enter__(self) -> Server:
         return self

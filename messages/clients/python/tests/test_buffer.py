@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
+import time
 from collections.abc import Iterator
 from unittest import mock
 
@@ -256,24 +257,46 @@ def test_options_at_their_bounds_are_good() -> None:
     PrefetchConfig(3600, 10**9, 10**9)
 
 
+class Racy:
+    """An iterator that threads must not share, as that of a range is without a GIL."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        id = self.last + 1
+        time.sleep(1e-6)
+        if id > 2000:
+            raise StopIteration
+        self.last = id
+        return id
+
+
 def test_threads_without_a_gil_get_each_id_once() -> None:
+    ids = LockedIds(Racy(), bytearray(b"\x01"))
+    taken: list[int] = []
+    threads = [threading.Thread(target=lambda: taken.extend(ids)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(1, 2001))
+
+
+def test_a_buffer_without_a_gil_locks_its_ids(clock: Clock) -> None:
     with mock.patch.object(_buffer, "WITHOUT_GIL", True):
-        buffer = Buffer(PrefetchConfig())
-        buffer.waiting = 40_000
-        for n in buffer.refill():
-            buffer.arrived(n, IdBatch(((buffer.buffered + 1, buffer.buffered + n),)))
-        first = buffer.take()
-        assert isinstance(buffer.current, LockedIds)
-        taken: list[list[int]] = [[] for _ in range(4)]
+        source = Source(Buffer(PrefetchConfig()))
+        assert [source.take() for _ in range(100)] == list(range(1, 101))
+        assert source.buffer.taken() == 100
+        assert isinstance(source.buffer.current, LockedIds)
 
-        def take(mine: list[int]) -> None:
-            while id := next(buffer.current, 0):
-                mine.append(id)
 
-        threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted([first, *(id for mine in taken for id in mine)]) == list(range(1, 10_001))
-        assert buffer.taken() == 10_000
+def test_a_fork_gets_no_id_of_a_lock_that_may_be_locked() -> None:
+    mark = bytearray(b"\x01")
+    ids = LockedIds(iter(range(1, 10)), mark)
+    ids._lock.acquire()
+    mark[0] = 0
+    assert next(ids, 0) == 0

@@ -196,6 +196,7 @@ def test_reply_that_waits_to_be_read() -> None:
         call = await begin(client.next_n("order", 1, timeout=0.03))
         loop = asyncio.get_running_loop()
         await begin(client.next("batch"))
+        deadline = loop.time() + 0.04
         member = await begin(client.next("batch", timeout=0.04))
 
         def read(turns: int, k: int, body: bytes) -> None:
@@ -206,7 +207,7 @@ def test_reply_that_waits_to_be_read() -> None:
 
         loop.call_at(0.03, read, 3, 0, b"7")
         assert (await call).ranges == ((7, 7),)
-        loop.call_at(0.04, read, 3, 2, b"8")
+        loop.call_at(deadline, read, 3, 2, b"8")
         assert await member == 8
 
     run(main())

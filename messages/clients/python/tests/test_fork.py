@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import multiprocessing
@@ -28,10 +27,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 class Child:
     """A forked child, which returns IDs and ends."""
 
-    def __init__(self, work: Callable[[], IDS], *, fork: Callable[[], int] = os.fork) -> None:
+    def __init__(self, work: Callable[[], IDS]) -> None:
         read, write = os.pipe()
-        self.pid = fork()
+        self.pid = os.fork()
         if self.pid == 0:
+            signal.alarm(int(PATIENCE))  # which kills it
             os.close(read)
             with os.fdopen(write, "w") as pipe:
                 try:
@@ -144,8 +144,8 @@ def test_a_child_does_not_read_the_reply_to_its_parent() -> None:
             assert_each_once(childs, [wait.result()])
 
 
-@pytest.mark.parametrize("leave", ["take", "nothing", "collect", "close"])
-def test_a_child_says_nothing_on_its_parents_connection(leave: str) -> None:
+@pytest.mark.parametrize("does", ["nothing", "take", "collect", "say goodbye", "close"])
+def test_a_child_says_nothing_on_its_parents_connection(does: str) -> None:
     with Server() as server, client(server) as ids:
         orders = ids.prefetch("order")
         orders.take(PATIENCE)
@@ -155,13 +155,19 @@ def test_a_child_says_nothing_on_its_parents_connection(leave: str) -> None:
         received = parents.received
 
         def run() -> IDS:
-            if leave == "take":
+            if does == "take":
                 return [orders.take(PATIENCE)]
-            if leave == "collect":
+            if does == "collect":
                 _sync._inherited.clear()
                 ids._home = None
                 gc.collect()
-            if leave == "close":
+            if does == "say goodbye":  # as StreamWriter does in some versions when it is collected
+                assert ids._home
+                assert ids._home.connection
+                assert ids._home.connection._transport
+                ids._home.connection._transport.write(b"PING\r\n")
+                ids._home.connection._transport.close()  # type: ignore[no-untyped-call]
+            if does == "close":
                 orders.close()
                 ids.close()
             return []
@@ -170,7 +176,7 @@ def test_a_child_says_nothing_on_its_parents_connection(leave: str) -> None:
         assert parents.received == received
         assert not parents.ended
         assert ids.next("order") > 0, "its epoll still has the socket"
-        assert len(server.connections) == (2 if leave == "take" else 1)
+        assert len(server.connections) == (2 if does == "take" else 1)
 
 
 def test_the_server_learns_of_the_parents_end_while_a_child_lives() -> None:
@@ -200,10 +206,23 @@ def test_a_fork_while_other_threads_hold_locks() -> None:
                 mine.append(ids.next("order"))
             taken.append(mine)
 
+        def hold() -> None:
+            assert ids._home
+            with _fork.this_process().lock, ids._home._lock:
+                holds.set()
+                released.wait()
+
+        ids.connect()
+        holds, released = threading.Event(), threading.Event()
+        holder = threading.Thread(target=hold)
+        holder.start()
+        holds.wait()
+        children = [Child(lambda: [orders.take(PATIENCE)])]
+        released.set()
+        holder.join()
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
-        children = []
         for _ in range(20):
             server.await_requests(len(server.requests) + 5)
             children.append(Child(lambda: [orders.take(PATIENCE), ids.next("order"), orders.take(PATIENCE)]))
@@ -227,6 +246,8 @@ def test_a_fork_in_the_middle_of_a_take() -> None:
 
         def fork(*_: object) -> None:
             forked.append(os.fork())
+            if forked == [0]:
+                signal.alarm(int(PATIENCE))  # which kills it
 
         def signal_and_serve() -> None:
             eventually("the request", lambda: bool(held))
@@ -258,11 +279,12 @@ def test_a_fork_that_runs_no_hooks() -> None:
     """As in servers that call fork of the C library, such as uWSGI."""
     if isinstance(_fork.this_process().alive, bytearray):
         pytest.skip("the kernel does not wipe a page at a fork")
-    with Server() as server, client(server) as ids:
+    with Server() as server, client(server) as ids, mock.patch.object(_fork, "_on_fork"):
         orders = ids.prefetch("order")
         taken = [orders.take(PATIENCE) for _ in range(2000)]
-        child = Child(lambda: [orders.take(PATIENCE) for _ in range(500)], fork=ctypes.PyDLL(None).fork)
+        child = Child(lambda: [orders.take(PATIENCE) for _ in range(500)])
         assert_each_once(taken, child.ids(), [orders.take(PATIENCE) for _ in range(500)])
+        assert not server.connections[0].ended
 
 
 def test_where_the_kernel_wipes_nothing_the_hook_does() -> None:

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -133,6 +134,21 @@ def test_a_call_waits_for_a_server_that_starts() -> None:
     started[0].close()
 
 
+def test_a_prefetcher_closed_before_its_client_is_connected_takes_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    with SyncIdworker(f"nats://127.0.0.1:{port}", timeout=PATIENCE) as ids, ThreadPoolExecutor(1) as thread:
+        orders = ids.prefetch("order")
+        take = thread.submit(orders.take, PATIENCE)
+        eventually("it connects", lambda: ids._home is not None)
+        ids._run_if_at_home(orders._close)  # after the take has begun
+        orders.close()
+        with Server(port):
+            assert ids.next("order") == 1
+            with pytest.raises(ClosedError):
+                take.result()
+
+
 def test_one_of_two_servers_is_enough() -> None:
     with Server() as server, socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"nats://127.0.0.1:{closed.getsockname()[1]}"
@@ -197,7 +213,7 @@ def test_an_interrupt_ends_a_wait() -> None:
             thread = threading.Thread(target=send)
             thread.start()
             with pytest.raises(KeyboardInterrupt):
-                orders.take(PATIENCE)
+                orders.take(100 * PATIENCE)
             thread.join()
         finally:
             signal.signal(signal.SIGUSR1, before)
@@ -322,7 +338,7 @@ SCRIPTS = {
             try:
                 orders.take(100)
             except ClosedError:
-                pass
+                print("closed")
         for _ in range(3):
             threading.Thread(target=take, daemon=True).start()
         while not ids._home or orders._buffer.waiting < 3:
@@ -375,6 +391,7 @@ orders = ids.prefetch("order")
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         assert ended.stderr.decode() == ""
+        assert ended.stdout.count(b"closed") == (3 if script == "waiting" else 0)
         assert ended.returncode == 0
 
 

@@ -200,9 +200,9 @@ class Call:
             self._note("disconnected")  # what is sent now would be answered too late
         else:
             self._link = Link.of(connection)
-            self.tries += 1
             try:
                 await self._link.send(self)
+                self.tries += 1
                 return True
             except IdworkerError as e:
                 self.fail(type(e), str(e))

@@ -100,12 +100,11 @@ class _Lane:
     async def join(self, deadline: float) -> int:
         """Make a call in the batch that gathers."""
         batch = self._gathering or self._gather()
-        i = batch.joined
-        batch.joined += 1
+        i, waiter = batch.joined, batch.join()
         if batch.joined >= self._coalescer.limit:
             self._seal(batch, has_token=False)
         try:
-            await batch.wait(deadline)
+            await batch.wait(waiter, deadline)
         finally:
             batch.left += 1
             if batch.outcome is None and batch.left == batch.joined:
@@ -210,10 +209,15 @@ class _Batch:
         self._loop = loop
         self._waiters: list[asyncio.Future[None]] = []
 
-    async def wait(self, deadline: float) -> None:
-        """Wait for the outcome until the deadline, which is a time of the loop."""
+    def join(self) -> asyncio.Future[None]:
+        """Add a call, and return what it waits for."""
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
+        self.joined += 1
+        return waiter
+
+    async def wait(self, waiter: asyncio.Future[None], deadline: float) -> None:
+        """Wait for the outcome until the deadline, which is a time of the loop."""
         timer = self._loop.call_at(deadline, wake, waiter)
         try:
             await waiter

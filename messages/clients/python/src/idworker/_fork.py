@@ -53,13 +53,18 @@ def this_process() -> Process:
 
 
 def _begin() -> None:
-    """Become a process of its own. It runs in a fork's only thread, before any code of the application."""
+    """Become a process of its own."""
     global _process
-    _process.alive[0] = 0
     _process = Process()
     for action in when_forked:
         action()
 
 
+def _on_fork() -> None:
+    """Begin at once: now the fork has one thread, and no code of the application has run in it."""
+    _process.alive[0] = 0
+    _begin()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin)
+    os.register_at_fork(after_in_child=lambda: _on_fork())  # by name, so that a test can leave it out

@@ -374,9 +374,6 @@ class _Home:
 
     def abandon(self) -> None:
         """Leave all of it to the parent process."""
-        with suppress(Exception):
-            for task in asyncio.all_tasks(self._loop):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._loop.abandon()
 
 
