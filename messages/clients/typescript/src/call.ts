@@ -299,14 +299,17 @@ export class Link {
   readonly #calls = new Map<string, Call>() // by token
   #made = 0 // tokens
   #inbox: Inbox | undefined
-  #statuses: AsyncIterable<Status> | undefined // undefined before the first request
-  #lost = false // the connection, which nats-core makes again
+  readonly #statuses: AsyncIterable<Status>
+  #lost: boolean // the connection, which nats-core makes again
   #doubtful = false // the server may have ignored the subscription
   #closed = false
 
   constructor(connection: NatsConnection, clock: Clock = systemClock) {
     this.clock = clock
     this.#connection = connection
+    this.#statuses = connection.status()
+    this.#lost = connection.info === undefined
+    void this.#follow()
   }
 
   /** Gives a call a token of its own. Replies go to the call until it is removed. */
@@ -328,7 +331,6 @@ export class Link {
     const connection = this.#connection
     if (connection.isClosed()) return connectionClosed
     if (connection.isDraining()) return connectionDraining
-    this.#statuses ??= this.#watch()
     if (this.#lost) return "disconnected"
     const { subject, n, prefetched } = call.request
     try {
@@ -360,8 +362,8 @@ export class Link {
     this.#inbox?.subscription.unsubscribe()
     this.#inbox = undefined
     // The iterator of nats-core has it. Its return would wait for another status.
-    const statuses = this.#statuses as { stop?(): void } | undefined
-    statuses?.stop?.()
+    const statuses = this.#statuses as { stop?(): void }
+    statuses.stop?.()
   }
 
   #subscribe(base: string): Inbox {
@@ -376,16 +378,9 @@ export class Link {
     return { base, subscription }
   }
 
-  #watch(): AsyncIterable<Status> {
-    const statuses = this.#connection.status()
-    this.#lost = this.#connection.info === undefined
-    void this.#follow(statuses)
-    return statuses
-  }
-
   /** Follows the connection until it is closed, or the client is. */
-  async #follow(statuses: AsyncIterable<Status>): Promise<void> {
-    for await (const status of statuses) {
+  async #follow(): Promise<void> {
+    for await (const status of this.#statuses) {
       if (status.type === "disconnect") this.#lost = true
       else if (status.type === "reconnect") this.#lost = false
       else if (status.type === "error") this.#failed(status.error)

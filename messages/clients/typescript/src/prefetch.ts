@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events"
 import { startupSnapshot } from "node:v8"
 import { checkSignal, checkTimeout, show } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
-import type { Transient } from "./call.js"
+import { onAbort, type Transient } from "./call.js"
 import type { CallOptions } from "./client.js"
 import { clock } from "./clock.js"
 import {
@@ -167,18 +167,20 @@ export class Prefetcher {
   }
 
   /**
-   * Returns an ID: at once if one is buffered, whatever the options. Otherwise it
-   * waits, by default as long as the client's calls.
+   * Returns an ID: at once if one is buffered that {@link ready} has not announced
+   * in this turn, whatever the options. Otherwise it waits, by default as long as
+   * the client's calls.
    *
    * @throws {CallTimeoutError} with the reason why requests are unanswered
    * @throws {IdworkerError} as a call does
    */
   async next(options: CallOptions = {}): Promise<bigint> {
     checkWait(options)
-    if (this.#left > 0) return this.take()
+    if (this.#left > 0 && this.#spokenFor === 0) return this.take()
     this.#checkOpen()
-    const id = this.#takeBuffered()
-    if (id === undefined) return this.#wait(1, () => this.#takeBuffered(), options)
+    const attempt = (): bigint | undefined => (this.#announce(1) ? this.#takeBuffered() : undefined)
+    const id = attempt()
+    if (id === undefined) return this.#wait(1, attempt, options)
     this.#refill()
     return id
   }
@@ -201,8 +203,11 @@ export class Prefetcher {
       )
     }
     this.#checkOpen()
-    this.#dropIfOld()
-    if (!this.#announce(n)) await this.#wait(n, () => this.#announce(n) || undefined, options)
+    const attempt = (): true | undefined => {
+      this.#dropIfOld()
+      return this.#announce(n) || undefined
+    }
+    if (!attempt()) await this.#wait(n, attempt, options)
   }
 
   /**
@@ -297,13 +302,14 @@ export class Prefetcher {
   #wait<T>(n: number, attempt: () => T | undefined, options: CallOptions): Promise<T> {
     const { signal } = options
     return new Promise((resolve, reject) => {
+      let ignoreSignal: (() => void) | undefined
       const cancel = (): void =>
         waiter.fail(this.#error(CancelledError, "cancelled", { ...this.#why, cause: signal?.reason }))
       const end = (): void => {
         this.#waiters.delete(waiter)
         this.#awaited -= n
         clock.stop(timer)
-        signal?.removeEventListener("abort", cancel)
+        ignoreSignal?.()
       }
       const waiter: Waiter = {
         wake: () => {
@@ -326,7 +332,7 @@ export class Prefetcher {
         cancel()
         return
       }
-      signal?.addEventListener("abort", cancel)
+      if (signal !== undefined) ignoreSignal = onAbort(signal, cancel)
       this.#refill()
     })
   }

@@ -13,7 +13,7 @@ import type {
   ObjectLiteral,
   ValueTransformer,
 } from "typeorm"
-import { checkTag } from "./arguments.js"
+import { checkTag, show } from "./arguments.js"
 import type { Idworker } from "./client.js"
 import { clock } from "./clock.js"
 import { BadConfigError, StrictTagError } from "./errors.js"
@@ -88,9 +88,9 @@ export function IdworkerId(ids: IdworkerIdSource) {
  * above 2^53−1, which SQLite's drivers have rounded: there, IDs of that size,
  * such as snowflake IDs, need a column of the type `varchar`.
  */
-export const bigintId: ValueTransformer = {
+export const bigintId = {
   to: (id: unknown) => (typeof id === "bigint" ? id.toString() : id),
-  from: (value: bigint | number | string | null | undefined) => {
+  from: (value: bigint | number | string | null | undefined): bigint | null | undefined => {
     if (value === null || value === undefined) return value
     if (typeof value === "number" && !Number.isSafeInteger(value)) {
       throw new BadConfigError(
@@ -99,7 +99,7 @@ export const bigintId: ValueTransformer = {
     }
     return BigInt(value)
   },
-}
+} satisfies ValueTransformer
 
 /**
  * Gives the rows of a data source their IDs, from now on and until the client is
@@ -132,8 +132,8 @@ export function attachIdworker(dataSource: DataSource, ids: Idworker, options: A
     throw new BadConfigError("the data source has IDs already: call attachIdworker once")
   }
   const wait = options.wait ?? 2000
-  if (!(wait > 0 && wait < 2 ** 31)) {
-    throw new BadConfigError(`wait is ${wait}, but must be above 0 ms and below 2^31 ms`)
+  if (typeof wait !== "number" || !(wait > 0 && wait < 2 ** 31)) {
+    throw new BadConfigError(`wait is ${show(wait)}, but must be above 0 ms and below 2^31 ms`)
   }
   const rows = new RowIds(ids, wait, options.prefetch ?? {})
   const columns = markedColumns(dataSource, options.columns ?? [])

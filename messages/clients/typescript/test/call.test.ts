@@ -145,8 +145,16 @@ async function connectOnce(): Promise<void> {
   await first.ids
 }
 
+test("a connection that is lost before the first call has the calls wait for it", async () => {
+  await connection.report({ type: "disconnect", server: "" })
+  const waiting = call()
+  pass(time, 100)
+  assert.deepEqual([connection.sent.length, waiting.call.reason], [0, "disconnected"])
+})
+
 test("a client that begins on a lost connection waits for it", async () => {
   connection.info = undefined
+  link = new Link(connection.nats, time)
   const waiting = call()
   assert.equal(connection.sent.length, 0)
   await connection.report({ type: "reconnect", server: "" })

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict"
+import { getEventListeners } from "node:events"
 import { afterEach, beforeEach, type TestContext, test } from "node:test"
 import { setImmediate as turn } from "node:timers/promises"
 import { startupSnapshot } from "node:v8"
@@ -263,6 +264,21 @@ test("ready announces each ID to one caller", async () => {
   assert.equal(new Set(got).size, 200)
 })
 
+test("a wait for one ID takes none that ready has announced", async () => {
+  const ids = source.prefetch({ limit: 3 })
+  const taken: bigint[] = []
+  const bulk = ids.ready(3).then(() => {
+    for (let i = 0; i < 3; i++) taken.push(ids.take())
+  })
+  const one = ids.next()
+  source.grant(source.last)
+  const late = Promise.resolve().then(() => ids.next())
+  source.script = source.grant
+  await bulk
+  assert.deepEqual(taken, [1n, 2n, 3n])
+  assert.deepEqual([await one, await late], [4n, 5n])
+})
+
 test("ready reserves nothing beyond the turn in which it is settled", async () => {
   const ids = source.prefetch({ limit: 3 })
   const both = [ids.ready(3), ids.ready(3)]
@@ -473,6 +489,34 @@ for (const [why, step] of [
     await ids.close()
   })
 }
+
+test("ready does not count IDs that become too old while it waits", async () => {
+  const ids = await filled()
+  const ready = ids.ready(150)
+  wall += 60_001
+  source.script = source.grant
+  source.grant(source.last)
+  await ready
+  const taken = drain(ids.take)
+  assert.ok(taken[0]! > 100n && taken.length >= 150, `${taken.length} IDs from ${taken[0]}`)
+  await ids.close()
+})
+
+test("many waits may share a signal, of which Node warns as a leak otherwise", async () => {
+  const warnings: Error[] = []
+  const keep = (warning: Error) => warnings.push(warning)
+  process.on("warning", keep)
+  const ids = source.prefetch()
+  const controller = new AbortController()
+  const { signal } = controller
+  const waits = Promise.allSettled(Array.from({ length: 20 }, () => ids.next({ signal })))
+  await turn()
+  process.off("warning", keep)
+  assert.deepEqual(warnings, [])
+  controller.abort()
+  await waits
+  assert.equal(getEventListeners(signal, "abort").length, 0)
+})
 
 test("IDs are used for a minute", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] })

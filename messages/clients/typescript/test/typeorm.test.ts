@@ -290,6 +290,12 @@ test("an entity without decorators is named in the options", async () => {
   )
 })
 
+test("what bigintId reads is never a number", () => {
+  // @ts-expect-error An ID is never a number.
+  const id: number = bigintId.from("9007199254740993")
+  assert.equal(id, large)
+})
+
 test("a rounded ID is refused as it is read", async () => {
   @Entity()
   class Rounded {
@@ -492,6 +498,10 @@ test("bad calls are refused", async () => {
   assert.equal(
     await refusal([Order, Line], { wait: 0 }),
     "BadConfigError: wait is 0, but must be above 0 ms and below 2^31 ms",
+  )
+  assert.equal(
+    await refusal([Order, Line], { wait: "2000" as unknown as number }),
+    'BadConfigError: wait is "2000", but must be above 0 ms and below 2^31 ms',
   )
   assert.throws(() => attachIdworker(new DataSource({ type: "sqljs" }), new FakeIds(1n).client), {
     message: "the data source must be initialized before attachIdworker",
