@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 import pytest
+from installation import PATIENCE
 
 from idworker import (
     BadConfigError,
@@ -300,3 +301,26 @@ def test_a_fork_gets_no_id_of_a_lock_that_may_be_locked() -> None:
     ids._lock.acquire()
     mark[0] = 0
     assert next(ids, 0) == 0
+
+
+def test_without_a_gil_a_take_may_interrupt_a_take() -> None:
+    """The handler of a signal, or a finalizer, takes in the middle of its thread's own take."""
+
+    class Interrupted(Iterator[int]):
+        def __init__(self) -> None:
+            self.inner: list[int] = []
+            self._numbers = iter(range(1, 10))
+
+        def __next__(self) -> int:
+            id = next(self._numbers)
+            if id == 1:
+                self.inner.append(next(ids))
+            return id
+
+    source = Interrupted()
+    ids = LockedIds(source, bytearray(b"\x01"))
+    taken: list[int] = []
+    thread = threading.Thread(target=lambda: taken.append(next(ids)), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert (taken, source.inner) == ([1], [2])

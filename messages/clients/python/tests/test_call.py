@@ -376,6 +376,25 @@ def test_bad_inbox_prefix() -> None:
     run(main())
 
 
+def test_closed_after_its_connection() -> None:
+    """Calls that have not learned of the connection's end say so, not that the client was closed."""
+
+    async def main() -> None:
+        connection = FakeConnection()
+        client = make(connection)
+        waits = [
+            await begin(client.next_n("order", 2)),
+            await begin(client.next("order")),
+            await begin(client.prefetch("order").next()),
+        ]
+        connection.is_closed = True
+        await client.aclose()
+        for wait in waits:
+            assert "connection closed" in str(await failure(wait, ConnectionEndedError))
+
+    run(main())
+
+
 def test_closed() -> None:
     """Closing a client ends its calls, present and future, and no call of another client."""
 

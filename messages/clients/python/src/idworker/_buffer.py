@@ -131,7 +131,7 @@ class LockedIds:
     def __init__(self, ids: Iterator[int], alive: Mark) -> None:
         self._ids = ids
         self._alive = alive
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler or a finalizer may take, too
 
     def __iter__(self) -> Iterator[int]:
         return self

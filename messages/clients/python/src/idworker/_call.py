@@ -65,8 +65,15 @@ class Calls:
     def close(self) -> None:
         """End all calls, present and future, with ClosedError."""
         self.closed = True
+        self._fail(ClosedError, "client is closed")
+
+    def lose_connection(self) -> None:
+        """End the present calls with ConnectionEndedError."""
+        self._fail(ConnectionEndedError, "connection closed")
+
+    def _fail(self, kind: type[IdworkerError], why: str) -> None:
         for call in list(self.under_way):
-            call.fail(ClosedError, "client is closed")
+            call.fail(kind, why)
 
 
 class Call:

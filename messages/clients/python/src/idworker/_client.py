@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ._arguments import check_count, check_prefix, check_tag, check_timeout
 from ._batch import IdBatch
 from ._buffer import PrefetchConfig, Why
-from ._call import Call, Calls
+from ._call import Call, Calls, read_arrived
 from ._coalesce import Coalescer
 from ._link import Link
 from ._prefetch import Prefetcher
@@ -89,6 +89,9 @@ class Idworker:
 
         Closing it again does nothing.
         """
+        if self._connection.is_closed:  # calls may not have learned of it yet
+            self._calls.lose_connection()
+            await read_arrived()  # those who wait for a prefetcher learn of it, too
         self._calls.close()
         await asyncio.gather(*(prefetcher.aclose() for prefetcher in list(self._prefetchers)))
         link = Link.find(self._connection)

@@ -43,6 +43,10 @@ class RowIdError(IdworkerError, DontWrapMixin):
         self.error = error
         self.retryable = error.retryable  # type: ignore[misc]
 
+    def __reduce__(self) -> tuple[type[RowIdError], tuple[IdworkerError]]:
+        """Survive pickle: multiprocessing's pool waits without end for an error that does not."""
+        return type(self), (self.error,)
+
 
 class IdworkerDefault:
     """The default of a BigInteger column: an ID of a tag, or a snowflake ID.
