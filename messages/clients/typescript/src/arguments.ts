@@ -1,3 +1,4 @@
+import type { CallOptions } from "./client.js"
 import { BadConfigError, BadCountError, BadPrefixError, BadTagError } from "./errors.js"
 
 const mostTagBytes = 128
@@ -87,6 +88,37 @@ export function checkTimeout(timeout: number): void {
       `bad timeout: ${show(timeout)}, allowed is above 0 ms, up to ${longestTimeout} ms`,
     )
   }
+}
+
+/**
+ * Checks that options are an object, and that each has a known name: JavaScript
+ * would ignore a misspelled one.
+ *
+ * @throws {BadConfigError}
+ */
+export function checkOptions<Options extends object>(
+  options: Options,
+  allowed: readonly (keyof Options & string)[],
+): void {
+  if (typeof options !== "object" || options === null) {
+    throw new BadConfigError(`bad options: ${show(options)}, allowed is an object`)
+  }
+  const names: readonly string[] = allowed
+  for (const name of Object.keys(options)) {
+    if (names.includes(name)) continue
+    throw new BadConfigError(`bad options: unknown option ${quote(name)}, allowed are ${names.join(", ")}`)
+  }
+}
+
+/**
+ * Checks the options of a call.
+ *
+ * @throws {BadConfigError}
+ */
+export function checkCallOptions(options: CallOptions): void {
+  checkOptions(options, ["timeout", "signal"])
+  if (options.timeout !== undefined) checkTimeout(options.timeout)
+  if (options.signal !== undefined) checkSignal(options.signal)
 }
 
 /**

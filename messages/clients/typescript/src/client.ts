@@ -1,5 +1,13 @@
 import type { NatsConnection } from "@nats-io/nats-core"
-import { checkCount, checkPrefix, checkSignal, checkTag, checkTimeout, show } from "./arguments.js"
+import {
+  checkCallOptions,
+  checkCount,
+  checkOptions,
+  checkPrefix,
+  checkTag,
+  checkTimeout,
+  show,
+} from "./arguments.js"
 import type { IdBatch } from "./batch.js"
 import { Call, Link } from "./call.js"
 import { Coalescer } from "./coalesce.js"
@@ -57,9 +65,11 @@ export class Idworker {
    */
   constructor(connection: NatsConnection, options: IdworkerOptions = {}) {
     if (typeof connection?.publish !== "function" || typeof connection.status !== "function") {
-      throw new BadConfigError(`bad connection: ${show(connection)}, allowed is one of @nats-io/nats-core`)
+      throw new BadConfigError(
+        `bad connection: ${show(connection)}, allowed is one of @nats-io/nats-core, as await connect() returns`,
+      )
     }
-    checkOptions(options)
+    checkOptions(options, ["prefix", "timeout"])
     const { prefix = "ids", timeout = 5000 } = options
     checkPrefix(prefix)
     checkTimeout(timeout)
@@ -152,15 +162,12 @@ export class Idworker {
   #limits(options: CallOptions | undefined): { deadline: number; signal: AbortSignal | undefined } {
     const now = this.#link.clock.now()
     if (options === undefined) return { deadline: now + this.#timeout, signal: undefined }
-    checkOptions(options)
+    checkCallOptions(options)
     const { timeout = this.#timeout, signal } = options
-    checkTimeout(timeout)
-    if (signal !== undefined) checkSignal(signal)
     return { deadline: now + timeout, signal }
   }
 
   #prefetcher(subject: string, options: PrefetchOptions, snowflakes: boolean): Prefetcher {
-    checkOptions(options)
     // A worker refuses a batch of snowflake IDs for as long as it reaches too far
     // ahead of the clock. So such a call does not go on, and the next asks for fewer.
     const fetch: Fetch = (n, signal, transient) =>
@@ -173,11 +180,5 @@ export class Idworker {
     )
     this.#prefetchers.add(made)
     return made
-  }
-}
-
-function checkOptions(options: object): void {
-  if (typeof options !== "object" || options === null) {
-    throw new BadConfigError(`bad options: ${show(options)}, allowed is an object`)
   }
 }

@@ -4,9 +4,15 @@
  *
  * @module
  */
-import { Column, getTableName, is, Param, Placeholder, sql } from "drizzle-orm"
+import { Column, getTableName, is, Param, Placeholder, type SQL, sql } from "drizzle-orm"
 import { BadConfigError } from "./errors.js"
 import type { Prefetcher } from "./prefetch.js"
+
+/**
+ * A buffer, if values of the column are IDs. The compiler infers them from the
+ * column, as `bigint | SQL`; a constraint of {@link rowId} would make it guess.
+ */
+type Buffered<Value> = Exclude<Value, SQL> extends bigint | string ? Pick<Prefetcher, "take"> : never
 
 /**
  * A default that gives each row an ID of its own, also if a prepared insert runs
@@ -32,9 +38,9 @@ import type { Prefetcher } from "./prefetch.js"
  *
  * @param ids a buffer of the IDs
  */
-export function rowId<Id extends bigint | string = bigint>(ids: Pick<Prefetcher, "take">): () => Id {
+export function rowId<Value = bigint>(ids: Buffered<Value>): () => Value {
   // Drizzle calls a default as the method of its column.
-  return function (this: unknown): Id {
+  return function (this: unknown): Value {
     if (!is(this, Column)) {
       throw new BadConfigError("rowId makes a function for $defaultFn of a column")
     }
@@ -49,9 +55,9 @@ export function rowId<Id extends bigint | string = bigint>(ids: Pick<Prefetcher,
           `${place}: the column must have primaryKey() or unique(), so that a prepared insert cannot repeat its ID`,
         )
       }
-      return take() as Id
+      return take() as Value
     }
-    return sql`${new TakenWhenRun(place, () => this.mapToDriverValue(take()))}` as unknown as Id
+    return sql`${new TakenWhenRun(place, () => this.mapToDriverValue(take()))}` as Value
   }
 }
 

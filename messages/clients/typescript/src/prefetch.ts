@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events"
 import { startupSnapshot } from "node:v8"
-import { checkSignal, checkTimeout, show } from "./arguments.js"
+import { checkCallOptions, checkOptions, show } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
 import { onAbort, type Transient } from "./call.js"
 import type { CallOptions } from "./client.js"
@@ -133,6 +133,7 @@ export class Prefetcher {
     timeout = 5000,
     onClose: (closed: Prefetcher) => void = () => {},
   ) {
+    checkOptions(options, ["runway", "limit", "maxBatch"])
     const runway = checked("runway", options.runway ?? 1000, longestRunway)
     this.#limit = checked("limit", options.limit ?? 1_000_000, mostIds)
     this.#largestBatch = checked("maxBatch", options.maxBatch ?? 10_000, mostIds)
@@ -175,7 +176,7 @@ export class Prefetcher {
    * @throws {IdworkerError} as a call does
    */
   async next(options: CallOptions = {}): Promise<bigint> {
-    checkWait(options)
+    checkCallOptions(options)
     if (this.#left > 0 && this.#spokenFor === 0) return this.take()
     this.#checkOpen()
     const attempt = (): bigint | undefined => (this.#announce(1) ? this.#takeBuffered() : undefined)
@@ -195,7 +196,7 @@ export class Prefetcher {
    * @throws {IdworkerError} as a call does
    */
   async ready(n: number, options: CallOptions = {}): Promise<void> {
-    checkWait(options)
+    checkCallOptions(options)
     if (!Number.isInteger(n) || n < 1 || n > this.#limit) {
       throw this.#error(
         BadCountError,
@@ -479,9 +480,4 @@ function checked(option: string, value: number, most: number): number {
   throw new BadConfigError(
     `bad prefetch options: ${option} ${show(value)}, allowed is an integer from 1 to ${most}`,
   )
-}
-
-function checkWait({ timeout, signal }: CallOptions): void {
-  if (timeout !== undefined) checkTimeout(timeout)
-  if (signal !== undefined) checkSignal(signal)
 }

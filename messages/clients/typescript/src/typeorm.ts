@@ -13,7 +13,7 @@ import type {
   ObjectLiteral,
   ValueTransformer,
 } from "typeorm"
-import { checkTag, show } from "./arguments.js"
+import { checkOptions, checkTag, show } from "./arguments.js"
 import type { Idworker } from "./client.js"
 import { clock } from "./clock.js"
 import { BadConfigError, StrictTagError } from "./errors.js"
@@ -131,6 +131,7 @@ export function attachIdworker(dataSource: DataSource, ids: Idworker, options: A
   if (dataSource.subscribers.some((subscriber) => subscriber instanceof RowSubscriber)) {
     throw new BadConfigError("the data source has IDs already: call attachIdworker once")
   }
+  checkOptions(options, ["columns", "wait", "prefetch"])
   const wait = options.wait ?? 2000
   if (typeof wait !== "number" || !(wait > 0 && wait < 2 ** 31)) {
     throw new BadConfigError(`wait is ${show(wait)}, but must be above 0 ms and below 2^31 ms`)

@@ -110,6 +110,12 @@ test("bad arguments reject, say what is allowed, and send nothing", async () => 
     BadConfigError,
     /^bad options: 5000, allowed is an object$/,
   )
+  const misspelled = { timeuot: 1 } as Anything
+  const unknown = /^bad options: unknown option "timeuot", allowed are timeout, signal$/
+  await bad(() => ids.next("order", misspelled), BadConfigError, unknown)
+  await bad(() => ids.snowflakeN(2, misspelled), BadConfigError, unknown)
+  await bad(() => ids.prefetch("order").next(misspelled), BadConfigError, unknown)
+  await bad(() => ids.prefetch("order").ready(1, misspelled), BadConfigError, unknown)
   assert.equal(connection.sent.length, 0)
 })
 
@@ -118,9 +124,17 @@ test("a bad client is refused when it is made", () => {
   assert.throws(() => new Idworker(nats, { prefix: "Ids" }), BadPrefixError)
   assert.throws(() => new Idworker(nats, { timeout: -1 }), BadConfigError)
   assert.throws(() => new Idworker(nats, null as Anything), BadConfigError)
+  // @ts-expect-error: no such option
+  assert.throws(() => new Idworker(nats, { timeuot: 1 }), {
+    message: 'bad options: unknown option "timeuot", allowed are prefix, timeout',
+  })
+  // @ts-expect-error: no such option
+  assert.throws(() => new Idworker(nats).prefetch("order", { max_batch: 5 }), {
+    message: 'bad options: unknown option "max_batch", allowed are runway, limit, maxBatch',
+  })
   for (const connection of [undefined, Promise.resolve(nats), "nats://127.0.0.1"] as Anything[]) {
     assert.throws(() => new Idworker(connection), {
-      message: /^bad connection: .*, allowed is one of @nats-io\/nats-core$/,
+      message: /^bad connection: .*, allowed is one of @nats-io\/nats-core, as await connect\(\) returns$/,
     })
   }
 })

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
-import { eq, placeholder, sql } from "drizzle-orm"
+import { eq, placeholder, type SQL, sql } from "drizzle-orm"
 import { bigint as mysqlBigint, mysqlTable } from "drizzle-orm/mysql-core"
 import { drizzle as mysql } from "drizzle-orm/mysql-proxy"
 import {
@@ -263,6 +263,15 @@ test("parameters that Drizzle does not run are refused", async () => {
     message: "order.id: rowId has no ID for toSQL() and batch(): use $defaultFn(orders.take)",
   })
   assert.throws(() => new Database().run("select ?", params))
+})
+
+test("a column of bigint or text is accepted by the compiler", () => {
+  const orders = new FakeIds(large).client.prefetch("order")
+  pgTable("order", {
+    // TypeScript 5 infers these types, and 7 narrower ones.
+    id: postgresBigint({ mode: "bigint" }).primaryKey().$defaultFn(rowId<bigint | SQL>(orders)),
+    text: postgresText().$defaultFn(rowId<string | SQL>(orders)),
+  })
 })
 
 test("a column of numbers is refused, by the compiler and as it runs", async () => {
