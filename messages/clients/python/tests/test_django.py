@@ -259,7 +259,7 @@ BAD_SETTINGS: list[tuple[Any, str]] = [
     ([], "IDWORKER is list, but must be a dict"),
     ({"OPTIONS": "user"}, "IDWORKER: OPTIONS is str, but must be a dict"),
     ({"PREFIX": "a.b"}, "IDWORKER: bad prefix: "),
-    ({"ROW_WAIT": 0}, "IDWORKER: bad timeout: 0, "),
+    ({"ROW_WAIT": 0}, "IDWORKER: bad wait: 0, "),
     ({"LIMIT": 0}, "IDWORKER: bad limit: 0, "),
     ({"OPTIONS": {"usr": "a"}}, "IDWORKER: "),
 ]

@@ -12,7 +12,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from installation import PATIENCE, eventually
@@ -27,6 +27,7 @@ from idworker import (
     CallTimeoutError,
     ClosedError,
     ConnectFailedError,
+    Idworker,
     IdworkerError,
     NoSuchTagError,
     SyncIdworker,
@@ -166,6 +167,9 @@ def test_bad_arguments_are_refused_before_anything_is_connected() -> None:
             (lambda: SyncIdworker(timeout=0), BadConfigError),
             (lambda: SyncIdworker([]), BadConfigError),
             (lambda: SyncIdworker(""), BadConfigError),
+            (lambda: SyncIdworker(cast("Any", None)), BadConfigError),
+            (lambda: SyncIdworker("http://127.0.0.1:4222"), BadConfigError),
+            (lambda: Idworker(cast("Any", "nats://127.0.0.1:4222")), BadConfigError),
             (lambda: SyncIdworker(urls="nats://127.0.0.1"), BadConfigError),
             (lambda: SyncIdworker(servers="nats://127.0.0.1"), BadConfigError),
             (lambda: ids.next("a b"), BadTagError),
@@ -184,6 +188,15 @@ def test_bad_arguments_are_refused_before_anything_is_connected() -> None:
 def test_a_bad_option_is_named() -> None:
     with pytest.raises(BadConfigError, match=r"^bad option: 'usr', allowed are those of nats\.connect$"):
         SyncIdworker(usr="app")
+
+
+def test_an_option_of_a_wrong_type_is_not_tried_again() -> None:
+    with (
+        Server() as server,
+        client(server, max_reconnect_attempts="many") as ids,
+        pytest.raises(BadConfigError, match=r"^bad option of nats\.connect: "),
+    ):
+        ids.next("order")
 
 
 def test_options_reach_the_connection() -> None:

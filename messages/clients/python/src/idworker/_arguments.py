@@ -60,15 +60,15 @@ def check_count(n: int) -> None:
         raise BadCountError(f"bad count: {_short(n)}, allowed is 1 to 2^63-1")
 
 
-def check_timeout(timeout: float) -> None:
-    """Check how long a call may last: a number of seconds, above 0 and at most 10^9.
+def check_timeout(timeout: float, name: str = "timeout") -> None:
+    """Check an argument that says how long a wait may last: seconds, above 0 and at most 10^9.
 
     Raises BadConfigError.
     """
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool):
-        raise BadConfigError(f"bad timeout: {_type(timeout)}, allowed is a number of seconds")
+        raise BadConfigError(f"bad {name}: {_type(timeout)}, allowed is a number of seconds")
     if not 0 < timeout <= _LONGEST_TIMEOUT:  # false for NaN
-        raise BadConfigError(f"bad timeout: {_short(timeout)}, allowed is above 0 and at most 10^9 seconds")
+        raise BadConfigError(f"bad {name}: {_short(timeout)}, allowed is above 0 and at most 10^9 seconds")
 
 
 def _fault(tag: str) -> str:

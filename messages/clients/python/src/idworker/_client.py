@@ -12,6 +12,8 @@ from ._batch import IdBatch
 from ._buffer import PrefetchConfig, Why
 from ._call import Call, Calls, read_arrived
 from ._coalesce import Coalescer
+from ._errors import BadConfigError
+from ._fork import OfOneProcess
 from ._link import Link
 from ._prefetch import Prefetcher
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 
-class Idworker:
+class Idworker(OfOneProcess):
     """A client of idworker on a NATS connection, which it never closes.
 
     All of it belongs to the event loop of the connection. A call repeats its request
@@ -41,6 +43,10 @@ class Idworker:
         """
         check_prefix(prefix)
         check_timeout(timeout)
+        if not callable(getattr(connection, "publish", None)):  # a URL, as a rule
+            raise BadConfigError(
+                f"bad connection: {type(connection).__name__}, allowed is one of nats.connect"
+            )
         self._connection = connection
         self._prefix = prefix
         self._timeout = timeout

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 Reason = Literal["busy", "unavailable", "no_reply", "no_responders", "disconnected"]
 """Why a call repeated its requests until its time was over.
@@ -49,6 +50,10 @@ class IdworkerError(Exception):
         self.subject = subject
         self.tries = tries
         self.reason = reason
+
+    def __reduce__(self) -> tuple[Callable[..., IdworkerError], tuple[Any, ...]]:
+        """Let pickle keep all fields. A pool of processes hangs at an error that it cannot read."""
+        return _remake, (type(self), self.args, self.__dict__)
 
 
 class BadArgumentError(IdworkerError):
@@ -135,3 +140,11 @@ class BufferEmptyError(IdworkerError):
     """take found no buffered ID. A refill is on its way."""
 
     retryable = True
+
+
+def _remake(kind: type[IdworkerError], args: tuple[Any, ...], fields: dict[str, Any]) -> IdworkerError:
+    """Make an error again without its __init__, whose arguments differ from class to class."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error

@@ -9,6 +9,7 @@ from ._arguments import check_tag, check_timeout
 from ._buffer import PrefetchConfig
 from ._client import Idworker
 from ._errors import BadConfigError, BufferEmptyError, StrictTagError
+from ._fork import OfOneProcess
 from ._prefetch import Prefetcher
 from ._sync import SyncIdworker, SyncPrefetcher
 
@@ -40,7 +41,7 @@ class _Strict(dict[str, object]):
             _logger.warning("tag is strict, each row a request: tag=%s", tag)
 
 
-class RowIds:
+class RowIds(OfOneProcess):
     """IDs of all tags for rows, from buffers that are shared by all who ask for a tag.
 
     A strict tag has no buffer, so each row costs a request; the logger "idworker"
@@ -59,7 +60,7 @@ class RowIds:
         limit: int = 1_000_000,
         max_batch: int = 10_000,
     ) -> None:
-        check_timeout(wait)
+        check_timeout(wait, "wait")
         self._client = client
         self._wait = wait
         self._config = PrefetchConfig(runway, limit, max_batch)
@@ -97,7 +98,7 @@ class RowIds:
         return found
 
 
-class AsyncRowIds:
+class AsyncRowIds(OfOneProcess):
     """IDs of all tags for rows, as RowIds, from a client of asyncio.
 
     It belongs to the event loop of its client.
@@ -112,7 +113,7 @@ class AsyncRowIds:
         limit: int = 1_000_000,
         max_batch: int = 10_000,
     ) -> None:
-        check_timeout(wait)
+        check_timeout(wait, "wait")
         self._client = client
         self._wait = wait
         self._config = PrefetchConfig(runway, limit, max_batch)

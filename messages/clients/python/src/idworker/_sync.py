@@ -30,7 +30,7 @@ from ._buffer import Buffer, PrefetchConfig
 from ._call import again
 from ._client import Idworker
 from ._errors import BadConfigError, CallTimeoutError, ClosedError, ConnectFailedError, IdworkerError
-from ._fork import this_process, when_forked
+from ._fork import OfOneProcess, this_process, when_forked
 from ._prefetch import Prefetcher
 
 T = TypeVar("T")
@@ -40,10 +40,12 @@ CONNECT_TIMEOUT = 5  # s
 CLOSE_PATIENCE = 2.0  # s; a connection that ends in order takes much less
 FORK_CHECK = 1.0  # s
 
+_SCHEMES = ("nats", "tls", "ws", "wss")  # nats-py would look for a host of any other name
+
 _logger = logging.getLogger("idworker")
 
 
-class SyncIdworker:
+class SyncIdworker(OfOneProcess):
     """A client for any number of threads, and for processes that fork.
 
     It makes its connection at the first call, in a thread of its own, so that a
@@ -206,7 +208,7 @@ class SyncIdworker:
             return self._home
 
 
-class SyncPrefetcher:
+class SyncPrefetcher(OfOneProcess):
     """A buffer of IDs in this process for any number of threads.
 
     A fork has none of its parent's IDs: its first take requests IDs of its own.
@@ -422,8 +424,8 @@ class _Server:
     """Where and how to connect."""
 
     def __init__(self, url: str | list[str], options: dict[str, Any]) -> None:
-        self._urls = [url] if isinstance(url, str) else list(url)
-        if not self._urls or not all(isinstance(u, str) and u.strip() for u in self._urls):
+        self._urls = list(url) if isinstance(url, (list, tuple)) else [url]
+        if not self._urls or not all(map(_is_url, self._urls)):
             raise BadConfigError(f"bad url: {url!r}, allowed are URLs such as nats://127.0.0.1:4222")
         known = set(inspect.signature(Client.connect).parameters) - {"self", "servers"}
         for name in options:
@@ -465,6 +467,8 @@ class _Server:
                 await connection.close()
             if not isinstance(e, Exception):
                 raise
+            if isinstance(reasons[-1], TypeError):
+                raise BadConfigError(f"bad option of nats.connect: {reasons[-1]}") from reasons[-1]
             # A refusal says more than a server that is away.
             reason = next((r for r in reasons if isinstance(r, errors.Error)), reasons[-1])
             raise ConnectFailedError(f"connect to {self._hosts()}: {_text(reason)}") from reason
@@ -478,6 +482,13 @@ class _Server:
 
 class _AllFailedError(Exception):
     """Each server was tried once."""
+
+
+def _is_url(url: object) -> bool:
+    if not isinstance(url, str) or not url.strip():
+        return False
+    scheme, colon, _ = url.partition("://")
+    return not colon or scheme in _SCHEMES
 
 
 def _text(error: BaseException) -> str:

@@ -18,7 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
+try:
+    from django.conf import settings
+except ImportError as error:
+    raise ImportError("idworker.django needs Django: pip install 'idworker[django]'") from error
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError

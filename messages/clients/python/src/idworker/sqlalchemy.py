@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Insert, Integer
+try:
+    from sqlalchemy import BigInteger, Insert, Integer
+except ImportError as error:
+    raise ImportError("idworker.sqlalchemy needs SQLAlchemy: pip install 'idworker[sqlalchemy]'") from error
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.exc import DontWrapMixin
 
@@ -42,10 +45,6 @@ class RowIdError(IdworkerError, DontWrapMixin):
         )
         self.error = error
         self.retryable = error.retryable  # type: ignore[misc]
-
-    def __reduce__(self) -> tuple[type[RowIdError], tuple[IdworkerError]]:
-        """Survive pickle: multiprocessing's pool waits without end for an error that does not."""
-        return type(self), (self.error,)
 
 
 class IdworkerDefault:
