@@ -382,7 +382,7 @@ def test_closed_after_its_connection() -> None:
     async def main() -> None:
         connection = FakeConnection()
         client = make(connection)
-        waits = [
+        waits: list[asyncio.Future[Any]] = [
             await begin(client.next_n("order", 2)),
             await begin(client.next("order")),
             await begin(client.prefetch("order").next()),
