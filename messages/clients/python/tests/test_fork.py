@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable
@@ -346,3 +348,12 @@ def test_a_child_gets_no_id_of_its_parents_asyncio_client() -> None:
     assert Child(refused).ids() == [2], "the child sends nothing"
     assert [loop.run_until_complete(call) for call in calls] == [7, 8]
     loop.close()
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_client_is_not_sent_to_another_process(send: Callable[[object], object]) -> None:
+    """multiprocessing pickles arguments if it does not fork."""
+    client, ids = Idworker(cast("Any", FakeConnection())), SyncIdworker()
+    for thing in (client, client.prefetch("order"), ids, ids.prefetch("order")):
+        with pytest.raises(TypeError, match=f"^{type(thing).__name__} cannot be pickled or copied"):
+            send(thing)

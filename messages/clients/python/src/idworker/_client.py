@@ -13,6 +13,7 @@ from ._buffer import PrefetchConfig, Why
 from ._call import OF_PARENT, Call, Calls, read_arrived
 from ._coalesce import Coalescer
 from ._errors import ClosedError
+from ._fork import OfOneProcess
 from ._link import Link
 from ._prefetch import Prefetcher
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 
-class Idworker:
+class Idworker(OfOneProcess):
     """A client of idworker on a NATS connection, which it never closes.
 
     All of it belongs to the event loop of the connection. A call repeats its request

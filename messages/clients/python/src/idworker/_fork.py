@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 Mark = mmap.mmap | bytearray
 """A byte of a process: 1 where it was made, 0 in forks. Who takes what may be a copy looks at it afterwards,
@@ -37,6 +38,14 @@ def _make_mark() -> Mark:
             page[0] = 1
             return page
     return bytearray(b"\x01")
+
+
+class OfOneProcess:
+    """What is never sent to another process or copied: a copy could have the same IDs."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickle and copy."""
+        raise TypeError(f"{type(self).__name__} cannot be pickled or copied: make one in each process")
 
 
 when_forked: list[Callable[[], None]] = []

@@ -18,13 +18,14 @@ from ._errors import (
     Reason,
     UnavailableError,
 )
+from ._fork import OfOneProcess
 
 AGE_CHECK = 1.0  # s
 
 _REASONS: dict[type[IdworkerError], Reason] = {BusyError: "busy", UnavailableError: "unavailable"}
 
 
-class Prefetcher:
+class Prefetcher(OfOneProcess):
     """A buffer of IDs in this process, which refills itself ahead of its use.
 
     It belongs to the event loop of its client, and to the process that made it: a

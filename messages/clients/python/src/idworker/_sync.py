@@ -30,7 +30,7 @@ from ._buffer import Buffer, PrefetchConfig
 from ._call import again
 from ._client import Idworker
 from ._errors import BadConfigError, CallTimeoutError, ClosedError, ConnectFailedError, IdworkerError
-from ._fork import this_process, when_forked
+from ._fork import OfOneProcess, this_process, when_forked
 from ._prefetch import Prefetcher
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ FORK_CHECK = 1.0  # s
 _logger = logging.getLogger("idworker")
 
 
-class SyncIdworker:
+class SyncIdworker(OfOneProcess):
     """A client for any number of threads, and for processes that fork.
 
     It makes its connection at the first call, in a thread of its own, so that a
@@ -206,7 +206,7 @@ class SyncIdworker:
             return self._home
 
 
-class SyncPrefetcher:
+class SyncPrefetcher(OfOneProcess):
     """A buffer of IDs in this process for any number of threads.
 
     A fork has none of its parent's IDs: its first take requests IDs of its own.
