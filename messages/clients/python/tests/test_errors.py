@@ -48,9 +48,9 @@ def test_a_client_and_its_buffers_are_neither_pickled_nor_copied() -> None:
         orders.take(300)
         for what in (ids, orders, RowIds(ids), orders.take):
             for duplicate in (pickle.dumps, copy.deepcopy):
-                with pytest.raises(TypeError, match="cannot be copied or pickled, make one in each process"):
+                with pytest.raises(TypeError, match="cannot be pickled or copied, make one in each process"):
                     duplicate(what)
-        with pytest.raises(TypeError, match="cannot be copied"):
+        with pytest.raises(TypeError, match="cannot be pickled or copied"):
             copy.copy(orders)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import multiprocessing
@@ -11,13 +12,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
+from typing import Any, cast
 from unittest import mock
 
 import pytest
 from installation import PATIENCE, Installation, eventually
 from scripted import Request, Server
+from virtual import FakeConnection
 
-from idworker import SyncIdworker, SyncPrefetcher, _fork, _sync
+from idworker import ClosedError, Idworker, SyncIdworker, SyncPrefetcher, _fork, _sync
 
 IDS = list[int]
 
@@ -322,3 +325,24 @@ def test_four_children_of_multiprocessing_take_100_000_ids() -> None:
         taken.append([orders.take(PATIENCE), ids.next("order")])
         assert_each_once(*taken)
         assert sum(map(len, taken)) == 4 * TAKES + 10_002
+
+
+def test_a_child_gets_no_id_of_its_parents_asyncio_client() -> None:
+    loop = asyncio.new_event_loop()
+    connection = FakeConnection()
+    client = Idworker(cast("Any", connection), timeout=PATIENCE)
+    calls = [loop.create_task(client.next("order")), loop.create_task(client.snowflake())]
+    loop.run_until_complete(asyncio.sleep(0))
+    for request, id in zip(connection.requests, (b"7", b"8"), strict=True):
+        request.serve(id)  # what the loop has read before the fork
+
+    def refused() -> IDS:
+        new = [client.next("order"), client.next_n("order", 2)]
+        for call in (*calls, *(loop.create_task(call) for call in new)):
+            with pytest.raises(ClosedError, match="that of the parent process, make a client after the fork"):
+                loop.run_until_complete(call)
+        return [len(connection.requests)]
+
+    assert Child(refused).ids() == [2], "the child sends nothing"
+    assert [loop.run_until_complete(call) for call in calls] == [7, 8]
+    loop.close()

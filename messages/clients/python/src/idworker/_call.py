@@ -20,6 +20,7 @@ from ._errors import (
     Reason,
     UnavailableError,
 )
+from ._fork import this_process
 from ._link import Link
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ what nats-py keeps by default before it makes publishers wait without end."""
 TURNS = 10
 """The turns of the loop in which the replies that have arrived are read."""
 
+OF_PARENT = "the connection is that of the parent process, make a client after the fork, or use SyncIdworker"
+
 _PREFETCHED = {"Ids-Prefetch": "1"}
 
 _TEXTS: dict[Reason, str] = {
@@ -59,6 +62,8 @@ class Calls:
 
     def __init__(self, connection: Client) -> None:
         self.connection = connection
+        self.alive = this_process().alive
+        """alive[0] is 0 in a fork."""
         self.closed = False
         self.under_way: set[Call] = set()
 
@@ -199,7 +204,9 @@ class Call:
     async def _send(self) -> bool:
         """Send the request once more, or note why it cannot be sent now."""
         connection = self._calls.connection
-        if connection.is_closed:
+        if not self._calls.alive[0]:
+            self.fail(ClosedError, OF_PARENT)
+        elif connection.is_closed:
             self.fail(ConnectionEndedError, "connection closed")
         elif connection.is_draining:
             self.fail(ConnectionEndedError, "connection draining")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ._arguments import check_count, check_prefix, check_tag, check_timeout
 from ._batch import IdBatch
 from ._buffer import PrefetchConfig, Why
-from ._call import Call, Calls, read_arrived
+from ._call import OF_PARENT, Call, Calls, read_arrived
 from ._coalesce import Coalescer
-from ._errors import BadConfigError
+from ._errors import BadConfigError, ClosedError
 from ._fork import OfOneProcess
 from ._link import Link
 from ._prefetch import Prefetcher
@@ -56,7 +56,7 @@ class Idworker(OfOneProcess):
 
     async def next(self, tag: str, *, timeout: float | None = None) -> int:
         """Return a new ID of a tag, from 1 to 2^63−1."""
-        return await self._coalescer.next(self._segment(tag), self._deadline(timeout))
+        return await self._next(self._segment(tag), timeout)
 
     async def next_n(self, tag: str, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new IDs of a tag. The worker's limit is 10,000 by default."""
@@ -64,7 +64,7 @@ class Idworker(OfOneProcess):
 
     async def snowflake(self, *, timeout: float | None = None) -> int:
         """Return a new snowflake ID."""
-        return await self._coalescer.next(self._snowflakes(), self._deadline(timeout))
+        return await self._next(self._snowflakes(), timeout)
 
     async def snowflake_n(self, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new snowflake IDs. The worker's limit is 10,000 by default."""
@@ -131,6 +131,18 @@ class Idworker(OfOneProcess):
             check_timeout(timeout)
         return asyncio.get_running_loop().time() + timeout
 
+    async def _next(self, subject: str, timeout: float | None) -> int:
+        id = await self._coalescer.next(subject, self._deadline(timeout))
+        self._check_process(subject)
+        return id
+
     async def _request(self, subject: str, n: int, timeout: float | None) -> IdBatch:
         check_count(n)
-        return IdBatch(await Call(self._calls, subject, n, self._deadline(timeout)).run())
+        ids = IdBatch(await Call(self._calls, subject, n, self._deadline(timeout)).run())
+        self._check_process(subject)
+        return ids
+
+    def _check_process(self, subject: str) -> None:
+        """Raise ClosedError in a fork: its parent has the IDs of the same replies."""
+        if not self._calls.alive[0]:
+            raise ClosedError(f"request {subject}: {OF_PARENT}", subject=subject)

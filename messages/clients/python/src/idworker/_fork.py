@@ -41,10 +41,11 @@ def _make_mark() -> Mark:
 
 
 class OfOneProcess:
-    """What pickle and copy refuse: a copy of a buffer would have the same IDs."""
+    """What is never sent to another process or copied: a copy could have the same IDs."""
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} cannot be copied or pickled, make one in each process")
+        """Refuse pickle and copy."""
+        raise TypeError(f"{type(self).__name__} cannot be pickled or copied, make one in each process")
 
 
 when_forked: list[Callable[[], None]] = []
