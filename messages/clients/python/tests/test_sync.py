@@ -313,6 +313,21 @@ def test_a_lost_connection_comes_back() -> None:
         assert len(taken) == 2 + 303
 
 
+def test_connecting_again_disturbs_nothing() -> None:
+    with Server() as server, client(server) as ids:
+        ids.connect()
+        server.respond = server.silent
+        results: list[Any] = []
+        thread = threading.Thread(target=lambda: results.extend(in_threads(1, lambda: ids.next("order"))))
+        thread.start()
+        server.await_requests(1)
+        ids.connect()
+        server.respond = server.grant
+        thread.join()
+        assert results == [1]
+        assert len(server.connections) == 1
+
+
 def test_a_connection_that_nats_gives_up_is_made_again() -> None:
     with Server() as server, client(server) as ids:
         orders = ids.prefetch("order")

@@ -80,7 +80,10 @@ class SyncIdworker(OfOneProcess):
         self._closed = False
 
     def connect(self) -> None:
-        """Connect now instead of at the first call. Raises ConnectFailedError if that fails once."""
+        """Connect now instead of at the first call. Raises ConnectFailedError if that fails once.
+
+        A connected client does nothing.
+        """
 
         async def wait(home: _Home) -> None:
             await home.connect()
@@ -335,7 +338,7 @@ class _Home:
         """Return the client, when it is connected. end is a time of the loop."""
         loop = asyncio.get_running_loop()
         while True:
-            if self._client and self.connection and not self.connection.is_closed:
+            if self._client and self._is_connected():
                 return self._client
             try:
                 await asyncio.wait_for(self.connect(), end - loop.time())
@@ -352,9 +355,11 @@ class _Home:
                 await asyncio.sleep(RECONNECT_PAUSE)
 
     async def connect(self) -> None:
-        """Connect, once for all callers."""
+        """Connect, once for all callers, unless a connection is there."""
         if self._ends:
             raise ClosedError("client is closed")
+        if self._is_connected():
+            return
         if not self._connecting:
             self._connecting = asyncio.create_task(self._connect())
         connecting = self._connecting
@@ -364,6 +369,10 @@ class _Home:
         error = connecting.exception()
         if error:
             raise again(error) if isinstance(error, IdworkerError) else error
+
+    def _is_connected(self) -> bool:
+        """Whether a connection is there. nats-py connects it again when it is lost."""
+        return self.connection is not None and not self.connection.is_closed
 
     async def _connect(self) -> None:
         try:
