@@ -385,6 +385,7 @@ def test_closed_after_its_connection() -> None:
         waits: list[Awaitable[Any]] = [
             await begin(client.next_n("order", 2)),
             await begin(client.next("order")),
+            await begin(client.next("order")),  # it gathers
             await begin(client.prefetch("order").next()),
         ]
         connection.is_closed = True

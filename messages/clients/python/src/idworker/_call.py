@@ -64,21 +64,19 @@ class Calls:
         self.connection = connection
         self.alive = this_process().alive
         """alive[0] is 0 in a fork."""
-        self.closed = False
+        self.end: tuple[type[IdworkerError], str] | None = None
+        """Why calls end; None until close."""
         self.under_way: set[Call] = set()
 
     def close(self) -> None:
-        """End all calls, present and future, with ClosedError."""
-        self.closed = True
-        self._fail(ClosedError, "client is closed")
-
-    def lose_connection(self) -> None:
-        """End the present calls with ConnectionEndedError."""
-        self._fail(ConnectionEndedError, "connection closed")
-
-    def _fail(self, kind: type[IdworkerError], why: str) -> None:
+        """End all calls, present and future, for the end of the connection if that came first."""
+        if not self.end:
+            lost = self.connection.is_closed
+            self.end = (
+                (ConnectionEndedError, "connection closed") if lost else (ClosedError, "client is closed")
+            )
         for call in list(self.under_way):
-            call.fail(kind, why)
+            call.fail(*self.end)
 
 
 class Call:
@@ -140,8 +138,8 @@ class Call:
     async def try_first(self) -> None:
         """Make the first try, which ends nearly every call."""
         self._calls.under_way.add(self)
-        if self._calls.closed:
-            self.fail(ClosedError, "client is closed")
+        if self._calls.end:
+            self.fail(*self._calls.end)
         elif not self._is_past():
             self._next = _jitter(SHORTEST_PAUSE)
             if await self._send():

@@ -95,10 +95,9 @@ class Idworker(OfOneProcess):
 
         Closing it again does nothing.
         """
-        if self._connection.is_closed:  # calls may not have learned of it yet
-            self._calls.lose_connection()
-            await read_arrived()  # those who wait for a prefetcher learn of it, too
         self._calls.close()
+        if self._connection.is_closed:
+            await read_arrived()  # those who wait for a prefetcher get that error, too
         await asyncio.gather(*(prefetcher.aclose() for prefetcher in list(self._prefetchers)))
         link = Link.find(self._connection)
         if link:
