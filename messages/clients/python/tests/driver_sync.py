@@ -14,7 +14,8 @@ from driver_results import Operations, Taken, hello, ranges_of
 
 from idworker import IdworkerError, SyncIdworker, SyncPrefetcher
 
-FEATURES = ["threads", "sync", "close", "coalescing", "fork", "statuses"]
+# Calls of threads reach the loop one by one, so how many share a request is left to chance.
+FEATURES = ["threads", "sync", "close", "fork", "statuses"]
 
 
 class SyncClients:
