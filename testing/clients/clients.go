@@ -54,16 +54,7 @@ func PythonProgram(t testing.TB, name string) string {
 // run runs a program, and fails the test if it fails.
 func run(t testing.TB, dir, binary string, args ...string) {
 	t.Helper()
-	p, err := process.Program{Binary: binary, Dir: dir}.Launch(args...)
-	if err != nil {
+	if _, err := (process.Program{Binary: binary, Dir: dir, Within: patience}).Run(args...); err != nil {
 		t.Fatal(err)
-	}
-	select {
-	case <-p.Ended:
-	case <-time.After(patience):
-		p.Kill()
-	}
-	if !p.Cmd.ProcessState.Success() {
-		t.Fatalf("%s: %v\n%s%s", p.Name(), p.Cmd.ProcessState, p.Stdout.Tail(), p.Stderr.Tail())
 	}
 }

@@ -9,16 +9,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/idworker/idworker/testing/java"
 )
 
 // TestVersions: a client has one version. A commit to release has that of the
 // binary; all others are on the way to a later one, with a suffix.
 func TestVersions(t *testing.T) {
 	binary := versionIn(t, "../../cmd/idworker/version.go", `const version = "(.*)"`)
+	reactor, _ := java.Modules(t)
 	for language, of := range map[string]struct {
 		version, suffix string
 		copies          []string
 	}{
+		"Java": {reactor.Version, "-SNAPSHOT", nil},
 		"TypeScript": {
 			versionIn(t, filepath.Join(TypeScript, "package.json"), `(?m)^  "version": "(.*)",$`), "-dev", lockedVersions(t),
 		},

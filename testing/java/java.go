@@ -35,17 +35,9 @@ func Maven(t testing.TB, args ...string) {
 	deps.JDK.Require(t)
 	binary := deps.Maven.Require(t)
 	defer lock(t)()
-	p, err := process.Program{Binary: binary, Dir: reactor}.Launch(append([]string{"-B", "-ntp", "-q"}, args...)...)
-	if err != nil {
+	program := process.Program{Binary: binary, Dir: reactor, Within: patience}
+	if _, err := program.Run(append([]string{"-B", "-ntp", "-q"}, args...)...); err != nil {
 		t.Fatal(err)
-	}
-	select {
-	case <-p.Ended:
-	case <-time.After(patience):
-		p.Kill()
-	}
-	if !p.Cmd.ProcessState.Success() {
-		t.Fatalf("%s: %v\n%s%s", p.Name(), p.Cmd.ProcessState, p.Stdout.Tail(), p.Stderr.Tail())
 	}
 }
 

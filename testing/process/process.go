@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,9 @@ type Program struct {
 	Stdin  string
 	Env    []string  // NAME=value, in addition to NeutralEnv
 	Log    io.Writer // for stderr; nil: Running.Stderr
+
+	// Within bounds the time of Run, to find hangs; 0: 4 minutes.
+	Within time.Duration
 }
 
 // Running is a program that was started, also when it has ended.
@@ -51,9 +55,6 @@ func (s Program) Launch(args ...string) (*Running, error) {
 	return p, nil
 }
 
-// runsWithin bounds the time of a command. It finds hangs.
-const runsWithin = 4 * time.Minute
-
 // Run runs a command to its end. The error has the output of one that fails.
 func (s Program) Run(args ...string) (*Running, error) {
 	p, err := s.Launch(args...)
@@ -62,7 +63,7 @@ func (s Program) Run(args ...string) (*Running, error) {
 	}
 	select {
 	case <-p.Ended:
-	case <-time.After(runsWithin):
+	case <-time.After(cmp.Or(s.Within, 4*time.Minute)):
 		p.Kill()
 	}
 	if !p.Cmd.ProcessState.Success() {

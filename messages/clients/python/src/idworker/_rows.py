@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Generic, Protocol, TypeVar
 
 from ._arguments import check_tag, check_timeout
 from ._buffer import PrefetchConfig
@@ -15,8 +16,8 @@ from ._sync import SyncIdworker, SyncPrefetcher
 
 _logger = logging.getLogger("idworker")
 
-_ROW_WAIT = 2.0
-"""Short, since a transaction may be open, and others may wait for its locks."""
+Buffer = TypeVar("Buffer")
+Made = TypeVar("Made", covariant=True)
 
 
 def check_source(what: str, tag: str | None, snowflake: bool) -> None:
@@ -32,30 +33,22 @@ def check_source(what: str, tag: str | None, snowflake: bool) -> None:
         check_tag(tag)
 
 
-class _Strict(dict[str, object]):
-    """The tags that have no buffer, as long as the process lives."""
+class _Client(Protocol[Made]):
+    """What makes buffers."""
 
-    def learn(self, tag: str) -> None:
-        mine = object()
-        if self.setdefault(tag, mine) is mine:  # only one of several threads logs it
-            _logger.warning("tag is strict, each row a request: tag=%s", tag)
+    def prefetch(self, tag: str, *, runway: float, limit: int, max_batch: int) -> Made: ...
+
+    def prefetch_snowflake(self, *, runway: float, limit: int, max_batch: int) -> Made: ...
 
 
-class RowIds(OfOneProcess):
-    """IDs of all tags for rows, from buffers that are shared by all who ask for a tag.
-
-    A strict tag has no buffer, so each row costs a request; the logger "idworker"
-    says so once. wait is the longest wait for an ID in seconds, above 0: short by
-    default, since a transaction may be open. runway, limit and max_batch are those
-    of SyncIdworker.prefetch; BadConfigError for those out of bounds. Any number of
-    threads may use it, and forked children.
-    """
+class _Rows(OfOneProcess, Generic[Buffer]):
+    """The buffers of all tags."""
 
     def __init__(
         self,
-        client: SyncIdworker,
+        client: _Client[Buffer],
         *,
-        wait: float = _ROW_WAIT,
+        wait: float = 2.0,
         runway: float = 1.0,
         limit: int = 1_000_000,
         max_batch: int = 10_000,
@@ -64,8 +57,42 @@ class RowIds(OfOneProcess):
         self._client = client
         self._wait = wait
         self._config = PrefetchConfig(runway, limit, max_batch)
-        self._buffers: dict[str | None, SyncPrefetcher] = {}
-        self._strict = _Strict()
+        self._buffers: dict[str | None, Buffer] = {}
+        self._strict: dict[str, object] = {}  # the tags that have no buffer, as long as the process lives
+
+    def _buffer(self, tag: str | None) -> Buffer:
+        found = self._buffers.get(tag)
+        if found is None:
+            c = self._config
+            if tag is None:
+                made = self._client.prefetch_snowflake(runway=c.runway, limit=c.limit, max_batch=c.max_batch)
+            else:
+                made = self._client.prefetch(tag, runway=c.runway, limit=c.limit, max_batch=c.max_batch)
+            # A lock could be held at a fork. A second one is never used, and has fetched nothing.
+            found = self._buffers.setdefault(tag, made)
+        return found
+
+    def _learn_strict(self, tag: str) -> None:
+        mine = object()
+        if self._strict.setdefault(tag, mine) is mine:  # only one of several threads logs it
+            _logger.warning("tag is strict, each row a request: tag=%s", tag)
+        self._buffers.pop(tag, None)
+
+    def _left(self, begin: float) -> float:
+        return max(self._wait - (time.monotonic() - begin), 0.001)
+
+
+class RowIds(_Rows[SyncPrefetcher]):
+    """IDs of all tags for rows, from buffers that are shared by all who ask for a tag.
+
+    A strict tag has no buffer, so each row costs a request; the logger "idworker"
+    says so once. wait is the longest wait for an ID in seconds, above 0: short by
+    default, since a transaction may be open and others wait for its locks. runway,
+    limit and max_batch are those of SyncIdworker.prefetch; BadConfigError for those
+    out of bounds. Any number of threads may use it, and forked children.
+    """
+
+    _client: SyncIdworker
 
     def next(self, tag: str | None) -> int:
         """Return an ID that no other row has; None stands for snowflake IDs.
@@ -80,45 +107,17 @@ class RowIds(OfOneProcess):
             except StrictTagError:
                 if tag is None:
                     raise
-                self._strict.learn(tag)
-                self._buffers.pop(tag, None)
-        left = self._wait - (time.monotonic() - begin)
-        return self._client.next(str(tag), timeout=max(left, 0.001))
-
-    def _buffer(self, tag: str | None) -> SyncPrefetcher:
-        found = self._buffers.get(tag)
-        if found is None:
-            c = self._config
-            if tag is None:
-                made = self._client.prefetch_snowflake(runway=c.runway, limit=c.limit, max_batch=c.max_batch)
-            else:
-                made = self._client.prefetch(tag, runway=c.runway, limit=c.limit, max_batch=c.max_batch)
-            # A lock could be held at a fork. A second one is never used, and has fetched nothing.
-            found = self._buffers.setdefault(tag, made)
-        return found
+                self._learn_strict(tag)
+        return self._client.next(str(tag), timeout=self._left(begin))
 
 
-class AsyncRowIds(OfOneProcess):
+class AsyncRowIds(_Rows[Prefetcher]):
     """IDs of all tags for rows, as RowIds, from a client of asyncio.
 
     It belongs to the event loop of its client.
     """
 
-    def __init__(
-        self,
-        client: Idworker,
-        *,
-        wait: float = _ROW_WAIT,
-        runway: float = 1.0,
-        limit: int = 1_000_000,
-        max_batch: int = 10_000,
-    ) -> None:
-        check_timeout(wait, "wait")
-        self._client = client
-        self._wait = wait
-        self._config = PrefetchConfig(runway, limit, max_batch)
-        self._buffers: dict[str | None, Prefetcher] = {}
-        self._strict = _Strict()
+    _client: Idworker
 
     def take(self, tag: str | None) -> int | None:
         """Return a buffered ID, or None if next must wait for one."""
@@ -142,18 +141,5 @@ class AsyncRowIds(OfOneProcess):
             except StrictTagError:
                 if tag is None:
                     raise
-                self._strict.learn(tag)
-                self._buffers.pop(tag, None)
-        left = self._wait - (time.monotonic() - begin)
-        return await self._client.next(str(tag), timeout=max(left, 0.001))
-
-    def _buffer(self, tag: str | None) -> Prefetcher:
-        found = self._buffers.get(tag)
-        if found is None:
-            c = self._config
-            if tag is None:
-                found = self._client.prefetch_snowflake(runway=c.runway, limit=c.limit, max_batch=c.max_batch)
-            else:
-                found = self._client.prefetch(tag, runway=c.runway, limit=c.limit, max_batch=c.max_batch)
-            self._buffers[tag] = found
-        return found
+                self._learn_strict(tag)
+        return await self._client.next(str(tag), timeout=self._left(begin))
