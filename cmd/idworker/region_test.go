@@ -27,6 +27,8 @@ func TestJetStreamDomain(t *testing.T) {
 	})
 	natstest.Eventually(t, "the leaf node is connected", func() bool { return leaf.Running().NumLeafNodes() == 1 })
 	s := &site{T: t, nats: leaf, url: leaf.URL()}
+	// Repeated until the hub answers, which may take longer than a start may last.
+	s.answered("provision --part ids --js-domain hub")
 	s.serve("--js-domain", "hub")
 	s.answered("tag create order --js-domain hub --if-missing")
 	s.answered("get order")
