@@ -83,7 +83,10 @@ func TestMatches(t *testing.T) {
 		vary, want    bool
 	}{
 		{"101", "101", false, true},
-		{"101", "102", false, false},
+		{"101", "103", false, true}, // two answers were lost
+		{"101", "100", false, false},
+		{"101", "122", false, false},
+		{"101 IDs", "103 IDs", false, false},
 		{"101", "102", true, true},
 		{"101", "", false, false},
 		{"", "101", false, false},
