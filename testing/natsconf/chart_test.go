@@ -20,14 +20,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
 // chartValues are the parts of docs/deploy/nats-chart/values.yaml that become
 // the configuration of a server.
 type chartValues struct {
-	FullnameOverride string
+	FullnameOverride string `yaml:"fullnameOverride"`
 	Config           struct {
 		Cluster struct {
 			Enabled  bool
@@ -35,13 +35,18 @@ type chartValues struct {
 			Merge    map[string]any
 		}
 		JetStream struct {
-			Enabled                bool
-			FileStore, MemoryStore struct{ MaxSize string }
-			Merge                  map[string]any
+			Enabled     bool
+			FileStore   chartStore `yaml:"fileStore"`
+			MemoryStore chartStore `yaml:"memoryStore"`
+			Merge       map[string]any
 		} `yaml:"jetstream"`
 		Merge map[string]any
 	}
 	Container struct{ Env map[string]string }
+}
+
+type chartStore struct {
+	MaxSize string `yaml:"maxSize"`
 }
 
 func readChart(t *testing.T) (v chartValues) {
@@ -145,7 +150,7 @@ func TestChartHasTheUsersOfNatsConf(t *testing.T) {
 		t.Errorf("values.yaml: %s\nnats.conf:   %s", got, want)
 	}
 	given := usersOf(options)
-	for _, user := range natsconf.Users() {
+	for _, user := range roles.Users() {
 		found, ok := given[user.Name]
 		if !ok {
 			t.Errorf("there is no user %s", user.Name)
@@ -184,7 +189,7 @@ func TestChartRunsACluster(t *testing.T) {
 		chart.Cluster.Host, chart.Cluster.Port = o.Cluster.Host, o.Cluster.Port
 		*o = *chart
 	})
-	for _, user := range natsconf.Users() {
+	for _, user := range roles.Users() {
 		conn := cluster.Connect(t, nats.UserInfo(user.Name, "secret"), nats.CustomInboxPrefix(user.Inbox))
 		if !slices.Contains(user.Rights.Publish, durability.AskServers) {
 			continue
