@@ -299,7 +299,7 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		return []Diagnosis{c.diagnose("storage", "", err)}
 	}
 	const mb = 1 << 20
-	used, limit := account.Store, account.Limits.MaxStore
+	used, limit := storageOf(account)
 	state := fmt.Sprintf("%d of the account's %d MB used", used/mb, limit/mb)
 	switch {
 	case limit < 0:
@@ -312,6 +312,20 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		all = append(all, c.checkRoom(ctx)...)
 	}
 	return all
+}
+
+// storageOf returns the bytes that an account uses and may use; a negative limit
+// is none. In operator mode an account may have one limit for each number of
+// replicas: the fullest counts.
+func storageOf(account *jetstream.AccountInfo) (used uint64, limit int64) {
+	used, limit = account.Store, account.Limits.MaxStore
+	fullest := math.Inf(-1)
+	for _, tier := range account.Tiers {
+		if share := float64(tier.Store) / float64(tier.Limits.MaxStore); share > fullest {
+			fullest, used, limit = share, tier.Store, tier.Limits.MaxStore
+		}
+	}
+	return used, limit
 }
 
 // tagBytes is about what a tag takes in the register.
