@@ -9,6 +9,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -316,13 +317,15 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 
 // storageOf returns the bytes that an account uses and may use; a negative limit
 // is none. In operator mode an account may have one limit for each number of
-// replicas: the fullest counts.
+// replicas, R1 or R3, of a stream's single copy: the fullest counts.
 func storageOf(account *jetstream.AccountInfo) (used uint64, limit int64) {
 	used, limit = account.Store, account.Limits.MaxStore
 	fullest := math.Inf(-1)
-	for _, tier := range account.Tiers {
-		if share := float64(tier.Store) / float64(tier.Limits.MaxStore); share > fullest {
-			fullest, used, limit = share, tier.Store, tier.Limits.MaxStore
+	for name, tier := range account.Tiers {
+		copies, _ := strconv.Atoi(strings.TrimPrefix(name, "R"))
+		most := tier.Limits.MaxStore * int64(max(1, copies))
+		if share := float64(tier.Store) / float64(most); share > fullest {
+			fullest, used, limit = share, tier.Store, most
 		}
 	}
 	return used, limit

@@ -258,10 +258,10 @@ func TestStorageOfTiers(t *testing.T) {
 	}{
 		{jetstream.AccountInfo{Tier: tier(3, 10)}, 3, 10},
 		{jetstream.AccountInfo{Tier: tier(3, -1)}, 3, -1},
-		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(8, 10), "R3": tier(30, 100)}}, 8, 10},
-		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(0, 0), "R3": tier(0, 100)}}, 0, 100},
-		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(5, -1), "R3": tier(1, 100)}}, 1, 100},
-		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R3": tier(5, -1)}}, 5, -1},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(8, 10), "R3": tier(60, 100)}}, 8, 10},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(0, 0), "R3": tier(0, 100)}}, 0, 300},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(5, -1), "R3": tier(1, 100)}}, 1, 300},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R3": tier(5, -1)}}, 5, -3},
 	} {
 		if used, limit := storageOf(&c.account); used != c.used || limit != c.limit {
 			t.Errorf("%+v: %d of %d bytes, want %d of %d", c.account, used, limit, c.used, c.limit)
