@@ -191,7 +191,7 @@ func (p *Process) makeWorker(ctx context.Context) error {
 	p.answers = answer.New(answer.Config{
 		Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests, Slow: c.Wait / slowShare, Log: c.Log,
 	}, g.alloc)
-	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, service: p.service}
+	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, maxBatch: c.MaxBatch, service: p.service}
 	p.groups = g
 	var err error
 	g.workerID, err = openWorkerID(ctx, c, p.self, g.entrance)
