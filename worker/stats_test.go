@@ -74,8 +74,8 @@ func TestInfoAndStats(t *testing.T) {
 	}
 }
 
-// TestInfoDescribesEndpoints: the INFO of each endpoint tells people what to
-// send, what comes back, and the section of a page that exists.
+// TestInfoDescribesEndpoints: the INFO of each endpoint has what to send, what comes
+// back, and a section of a page that exists.
 func TestInfoDescribesEndpoints(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)

@@ -15,9 +15,9 @@ import (
 // for a segment, with the trace that the caller sent. Replies from a buffer do
 // not reach it.
 //
-// Each outcome has a limit of its own: whoever floods a worker with bad requests
-// fills neither the log nor the limit of other failures. The next line of an
-// outcome has the number of requests that were left out.
+// Each outcome has a limit of its own: a flood of bad requests fills neither the
+// log nor the limit of other failures. The next line of an outcome has the number
+// of requests that were left out.
 type requestLog struct {
 	to   *zap.Logger
 	slow time.Duration // requests that waited longer are logged
@@ -45,7 +45,7 @@ func (l *requestLog) open(to *zap.Logger, slow time.Duration, kind string) {
 // admit reports whether a line of an outcome is due, and how many were left out
 // before it.
 func (l *requestLog) admit(outcome messages.Code) (omitted int64, ok bool) {
-	// A loader's code that this version does not know is one of no IDs.
+	// A newer loader's code, which is no outcome here.
 	i := slices.Index(outcomes[:], outcome)
 	if i < 0 {
 		i = slices.Index(outcomes[:], messages.CodeUnavailable)
