@@ -45,10 +45,15 @@ var kinds = []kind{
 		}},
 	{name: "loader", about: "idworker serve --role loader", account: "IDS", inbox: "_INBOX_loader",
 		rights: func(s Scope, _ string) rights.Rights {
-			return rights.Join(process(s.Prefix, rights.Loader), mayAsk, mayAskServers, mayReport)
+			return rights.Join(process(s.Prefix, rights.Loader), mayAsk, mayAskServers, mayReport,
+				rights.Publish("_R_.>")) // to other accounts
 		}},
 	{name: "admin", about: "idworker provision, tag, workers, status, doctor, get", account: "IDS", inbox: "_INBOX_admin",
 		rights: func(s Scope, _ string) rights.Rights { return admin(s.Prefix) }},
+	{name: "monitor", about: "idworker status, doctor --role monitor, tag ls", account: "IDS_MONITOR",
+		rights: func(s Scope, _ string) rights.Rights {
+			return rights.Join(process(s.Prefix, rights.Monitor), mayAsk, mayAskServers, rights.Publish("$JS.API.INFO"))
+		}},
 	{name: "backup", about: "idworker backup; nats backup stream", account: "IDS", inbox: "_INBOX_backup",
 		rights: func(s Scope, _ string) rights.Rights {
 			return rights.Join(process(s.Prefix, rights.Backup), mayAsk,

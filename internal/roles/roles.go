@@ -38,6 +38,7 @@ func UsersOf(p messages.Prefix) (all []User) {
 		{"generator", Scope{Prefix: p}},
 		{"loader", Scope{Prefix: p}},
 		{"admin", Scope{Prefix: p}},
+		{"monitor", Scope{Prefix: p}},
 		{"backup", Scope{Prefix: p}},
 		{"restore", Scope{Prefix: p}},
 		{"caller", Scope{Prefix: p}},
