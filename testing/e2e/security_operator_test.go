@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/idworker/idworker/internal/roles"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
@@ -75,10 +76,10 @@ func (o *operator) nsc(command string) string {
 	return o.sh("nsc " + command)
 }
 
-// make makes a user as idworker rights says, in an account.
-func (o *operator) make(account string, args ...string) {
+// make makes the user of a role as idworker rights says.
+func (o *operator) make(role string, args ...string) {
 	o.t.Helper()
-	o.sh(settings{}.mustRun(o.t, append([]string{"rights", "--format", "nsc", "--account", account, "--role"}, args...)...).stdout)
+	o.sh(settings{}.mustRun(o.t, append([]string{"rights", "--format", "nsc", "--role", role}, args...)...).stdout)
 }
 
 // as are the settings that log idworker in with a creds file of the folder.
@@ -86,7 +87,7 @@ func (o *operator) as(user, inbox string) settings {
 	return settings{dir: o.dir, env: []string{"NATS_URL=nats://" + o.address, "NATS_CREDS=" + filepath.Join(o.dir, user+".creds"), "IDWORKER_INBOX_PREFIX=" + inbox}}
 }
 
-// role are the settings of a user of the account IDS.
+// role are the settings of a user of nats.conf.
 func (o *operator) role(name string) settings { return o.as(name, roles.UserNamed(name).Inbox) }
 
 // creds reads a creds file: the user, and the seed of its key.
@@ -162,14 +163,18 @@ func TestOperatorMode(t *testing.T) {
 	o := startOperator(t)
 	o.nsc("add account IDS")
 	o.nsc("edit account IDS --js-disk-storage 3G")
-	var users []roles.User
+	o.nsc("add account IDS_MONITOR")
+	o.nsc("add account SHOP")
+	users := []roles.User{caller(t, "shop", "order")}
+	o.make("caller", "--account", "SHOP", "--name", "shop", "--tag", "order")
 	for _, u := range roles.Users() {
-		if u.Account == "IDS" || u.Name == "caller" {
-			o.make("IDS", u.Role)
+		if strings.HasPrefix(u.Account, "IDS") {
+			o.make(u.Role)
 			users = append(users, u)
 		}
 	}
-	o.nsc("edit signing-key --account IDS --sk caller --payload 1K --subs 100")
+	o.nsc("add export --account IDS --name segment --service --subject 'ids.segment.>'")
+	o.nsc("add import --account SHOP --src-account IDS --service --remote-subject 'ids.segment.>'")
 	o.nsc("push --all")
 	rightsOfKeys(t, o, users)
 
@@ -178,14 +183,16 @@ func TestOperatorMode(t *testing.T) {
 	brief, lasting := o.expiring("worker", valid), o.expiring("worker", time.Hour)
 	expires := time.Now().Add(valid)
 
-	admin, caller := o.role("admin"), o.role("caller")
+	admin, shop := o.role("admin"), o.as("shop", "_INBOX_caller.shop")
 	admin.mustRun(t, "provision", "--part", "ids", "--new", "--installation", "shop")
 	if r := admin.run(t, "doctor", "--role", "admin"); !strings.Contains(r.stdout, "warn  sync: no server reports whether it syncs every write") {
 		t.Errorf("doctor without the system account:\n%s", r.stdout)
 	}
 	o.nsc("add export --account SYS --name jsz --service --response-type Stream --private --subject '$SYS.REQ.SERVER.PING.JSZ'")
-	o.nsc("generate activation --account SYS --target-account IDS --subject '$SYS.REQ.SERVER.PING.JSZ' --output-file jsz.jwt")
-	o.nsc("add import --account IDS --name jsz --token jsz.jwt")
+	for _, account := range []string{"IDS", "IDS_MONITOR"} {
+		o.nsc("generate activation --account SYS --target-account " + account + " --subject '$SYS.REQ.SERVER.PING.JSZ' --output-file jsz.jwt")
+		o.nsc("add import --account " + account + " --name jsz --token jsz.jwt")
+	}
 	o.nsc("push --all")
 
 	write(t, o.dir, "worker.creds", string(brief))
@@ -200,14 +207,13 @@ func TestOperatorMode(t *testing.T) {
 
 	admin.mustRun(t, "tag", "create", "order")
 	for user, args := range map[string][]string{
-		"caller":  {"get", "order"},
 		"monitor": {"status"},
 		"admin":   {"tag", "ls"},
 		"backup":  {"backup", filepath.Join(o.dir, "backup")},
 	} {
 		o.role(user).succeeds(t, args...)
 	}
-	caller.succeeds(t, "get", "--snowflake")
+	shop.succeeds(t, "get", "order")
 	for _, role := range []string{"worker", "loader", "admin", "monitor"} {
 		r := o.role(role).succeeds(t, "doctor", "--role", role)
 		for _, line := range []string{"ok    sync: every write is synced", "ok    rights: complete for the role " + role} {
@@ -217,14 +223,6 @@ func TestOperatorMode(t *testing.T) {
 		}
 	}
 
-	// A service in an account of its own, with one tag.
-	o.nsc("add export --account IDS --name segment --service --subject 'ids.segment.>'")
-	o.nsc("add account SHOP")
-	o.nsc("add import --account SHOP --src-account IDS --service --remote-subject 'ids.segment.>'")
-	o.make("SHOP", "caller", "--name", "shop", "--tag", "order")
-	o.nsc("push --all")
-	shop := o.as("shop", "_INBOX_caller.shop")
-	shop.succeeds(t, "get", "order")
 	if v := o.violations(); len(v) > 0 {
 		t.Errorf("the server refused:\n%s", strings.Join(v, ""))
 	}
@@ -237,37 +235,49 @@ func TestOperatorMode(t *testing.T) {
 	o.nsc("edit signing-key --account IDS --sk worker --allow-pub ids.new")
 	o.nsc("push --account IDS")
 	natstest.Eventually(t, "the worker is back with new rights", func() bool { return worker.says("NATS connection restored") > before || worker.hasEnded() })
-	caller.succeeds(t, "get", "order")
+	shop.succeeds(t, "get", "order")
 	if inTime {
 		natstest.Eventually(t, "the worker is back with new creds", func() bool {
 			at := strings.Index(worker.stderr.String(), "authentication expired")
 			return worker.hasEnded() || at > 0 && strings.Contains(worker.stderr.String()[at:], "NATS connection restored")
 		})
 	}
-	caller.succeeds(t, "get", "order")
+	shop.succeeds(t, "get", "order")
 	worker.stop(syscall.SIGTERM)
 }
 
-// rightsOfKeys: the account has a key for each role, with its rights and no
-// more, and its users have none of their own.
+// caller is a service that requests IDs of a tag, in an account of its own.
+func caller(t *testing.T, name, tag string) roles.User {
+	t.Helper()
+	u, err := roles.Of("caller", roles.Scope{Prefix: messages.DefaultPrefix, Name: name, Tags: []string{tag}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Account = strings.ToUpper(name)
+	return u
+}
+
+// rightsOfKeys: the accounts have a key for each role, with its rights and no
+// more, and their users have none of their own.
 func rightsOfKeys(t *testing.T, o *operator, users []roles.User) {
 	t.Helper()
 	keys := make(map[string]*jwt.UserScope)
-	for _, scope := range o.account("IDS").SigningKeys {
-		s, ok := scope.(*jwt.UserScope)
-		if !ok {
-			t.Error("a signing key without a role makes users with all rights")
-			continue
+	for _, account := range []string{"IDS", "IDS_MONITOR", "SHOP"} {
+		for _, scope := range o.account(account).SigningKeys {
+			key, ok := scope.(*jwt.UserScope)
+			if !ok {
+				t.Fatalf("account %s has a key without a role, whose users have all rights", account)
+			}
+			keys[account+" "+key.Role] = key
 		}
-		keys[s.Role] = s
 	}
 	if len(keys) != len(users) {
-		t.Errorf("%d keys for %d roles", len(keys), len(users))
+		t.Errorf("%d keys for %d users", len(keys), len(users))
 	}
 	for _, u := range users {
-		key := keys[u.Name]
+		key := keys[u.Account+" "+u.Name]
 		if key == nil {
-			t.Errorf("there is no key %s", u.Name)
+			t.Errorf("there is no key %s in account %s", u.Name, u.Account)
 			continue
 		}
 		has := key.Template.Permissions
@@ -293,7 +303,7 @@ func TestTiersOfAnAccount(t *testing.T) {
 	o := startOperator(t)
 	o.nsc("add account IDS")
 	o.nsc("edit account IDS --js-tier 3 --js-disk-storage 1G")
-	o.make("IDS", "admin")
+	o.make("admin")
 	o.nsc("push --all")
 	admin := o.role("admin")
 	if r := admin.run(t, "provision", "--part", "ids", "--replicas", "1", "--new", "--installation", "shop"); r.code == 0 || !strings.Contains(r.stderr, "tiered limit") {
