@@ -135,15 +135,16 @@ const (
 // call is the n-th call of a kind.
 func call(kind history.CallKind, n int64) *history.Call {
 	c := &history.Call{Kind: kind, Count: 1 + n%20}
-	switch {
-	case kind == history.Strict:
+	if kind == bare {
+		c.Kind = []history.CallKind{history.Batch, history.Strict, history.Snowflake}[n%3]
+	}
+	switch c.Kind {
+	case history.Batch:
+		c.Tag = "order"
+	case history.Strict:
 		c.Tag = "invoice"
-	case kind == template:
+	case template:
 		c.Tag = fmt.Sprintf("chat.%d", n/tagCalls)
-	case kind == history.Snowflake, kind == bare && n%2 == 0:
-		c.Kind = history.Snowflake
-	default:
-		c.Kind, c.Tag = history.Batch, "order"
 	}
 	return c
 }
