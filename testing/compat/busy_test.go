@@ -102,10 +102,16 @@ func as(user string, args ...string) []string {
 	return append(args, "--user", user, "--inbox-prefix", "_INBOX_"+user)
 }
 
-// administer runs a command to its end.
+// administer runs a command of the user admin to its end.
 func (s *busySite) administer(binary, command string) (stdout string) {
 	s.Helper()
-	p := s.start(binary, "", as("admin", strings.Fields(command)...)...)
+	return s.run(binary, as("admin", strings.Fields(command)...)...)
+}
+
+// run runs a command to its end.
+func (s *busySite) run(binary string, command ...string) (stdout string) {
+	s.Helper()
+	p := s.start(binary, "", command...)
 	if !p.Cmd.ProcessState.Success() {
 		s.Fatalf("idworker %s: %v\n%s%s", command, p.Cmd.ProcessState, p.Stdout.Tail(), p.Stderr.Tail())
 	}
@@ -180,7 +186,7 @@ func (s *busySite) startCallers() {
 				places <- struct{}{}
 				s.callers.Go(func() {
 					defer func() { <-places }()
-					if err := s.ask(kind, n); err != nil && s.Context().Err() == nil {
+					if err := s.makeCall(kind, n); err != nil && s.Context().Err() == nil {
 						s.Error(err)
 						s.stopAsking()
 					}
@@ -197,15 +203,15 @@ func (s *busySite) stopCallers() {
 	s.callers.Wait()
 }
 
-// ask makes the n-th call of a kind, and checks its IDs.
-func (s *busySite) ask(kind history.CallKind, n int64) (err error) {
+// makeCall makes the n-th call of a kind, and checks its IDs.
+func (s *busySite) makeCall(kind history.CallKind, n int64) (err error) {
 	ctx, cancel := context.WithTimeout(s.Context(), natstest.Patience)
 	defer cancel()
 	c := call(kind, n)
 	c.Sent = time.Since(s.began)
 	switch {
 	case kind == bare:
-		c.Ranges, err = s.askOnce(ctx, c)
+		c.Ranges, err = s.requestOnce(ctx, c)
 	case c.Kind == history.Snowflake:
 		c.Ranges, err = s.client.SnowflakeN(ctx, c.Count)
 	default:
@@ -227,8 +233,8 @@ func (s *busySite) ask(kind history.CallKind, n int64) (err error) {
 	return nil
 }
 
-// askOnce sends a request once.
-func (s *busySite) askOnce(ctx context.Context, c *history.Call) ([]messages.Range, error) {
+// requestOnce sends a request once.
+func (s *busySite) requestOnce(ctx context.Context, c *history.Call) ([]messages.Range, error) {
 	subject := messages.DefaultPrefix.Segment(c.Tag)
 	if c.Kind == history.Snowflake {
 		subject = messages.DefaultPrefix.Snowflake()

@@ -91,10 +91,12 @@ func (s *rollingSite) begin() {
 	s.awaitAnswers(second)
 }
 
-// upgradeAndBack follows docs/upgrades.md: rights, processes, then the command.
+// upgradeAndBack follows docs/upgrades.md: rights, a backup, processes, then the
+// command.
 func (s *rollingSite) upgradeAndBack() {
 	s.begin()
 	s.upgradeRights()
+	s.run(s.after, as("backup", "backup", filepath.Join(s.TempDir(), "backup"))...)
 	s.roll(s.after, 0, all)
 	s.administer(s.after, "provision --part ids")
 	s.roll(s.before, 0, all)
