@@ -209,10 +209,10 @@ func TestOperatorMode(t *testing.T) {
 	for user, args := range map[string][]string{
 		"monitor": {"status"},
 		"admin":   {"tag", "ls"},
-		"backup":  {"backup", filepath.Join(o.dir, "backup")},
 	} {
 		o.role(user).succeeds(t, args...)
 	}
+	o.role("backup").mustRun(t, "backup", filepath.Join(o.dir, "backup"))
 	shop.succeeds(t, "get", "order")
 	for _, role := range []string{"worker", "loader", "admin", "monitor"} {
 		r := o.role(role).succeeds(t, "doctor", "--role", role)
@@ -230,18 +230,19 @@ func TestOperatorMode(t *testing.T) {
 		t.Errorf("another tag: %d, %s", r.code, r.stderr)
 	}
 
-	// A key's rights change: its users are disconnected, and come back.
-	before := worker.says("NATS connection restored")
-	o.nsc("edit signing-key --account IDS --sk worker --allow-pub ids.new")
-	o.nsc("push --account IDS")
-	natstest.Eventually(t, "the worker is back with new rights", func() bool { return worker.says("NATS connection restored") > before || worker.hasEnded() })
-	shop.succeeds(t, "get", "order")
 	if inTime {
 		natstest.Eventually(t, "the worker is back with new creds", func() bool {
 			at := strings.Index(worker.stderr.String(), "authentication expired")
 			return worker.hasEnded() || at > 0 && strings.Contains(worker.stderr.String()[at:], "NATS connection restored")
 		})
 	}
+	shop.succeeds(t, "get", "order")
+
+	// A key's rights change: its users are disconnected, and come back.
+	before := worker.says("NATS connection restored")
+	o.nsc("edit signing-key --account IDS --sk worker --allow-pub ids.new")
+	o.nsc("push --account IDS")
+	natstest.Eventually(t, "the worker is back with new rights", func() bool { return worker.says("NATS connection restored") > before || worker.hasEnded() })
 	shop.succeeds(t, "get", "order")
 	worker.stop(syscall.SIGTERM)
 }
