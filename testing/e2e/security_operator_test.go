@@ -76,7 +76,7 @@ func (o *operator) nsc(command string) string {
 	return o.sh("nsc " + command)
 }
 
-// make makes the user of a role as idworker rights says.
+// make makes the user of a role with the commands of idworker rights.
 func (o *operator) make(role string, args ...string) {
 	o.t.Helper()
 	o.sh(settings{}.mustRun(o.t, append([]string{"rights", "--format", "nsc", "--role", role}, args...)...).stdout)
