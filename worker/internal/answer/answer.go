@@ -40,8 +40,8 @@ type Answerer struct {
 func New(cfg Config, alloc *allocator.Allocator) *Answerer {
 	log := cmp.Or(cfg.Log, zap.NewNop())
 	a := &Answerer{cfg: cfg, alloc: alloc, created: time.Now()}
-	a.segments.log.open(log, cfg.Slow, "segment")
-	a.snowflakes.log.open(log, cfg.Slow, "snowflake")
+	a.segments.log.open(log, "segment")
+	a.snowflakes.log.open(log, "snowflake")
 	return a
 }
 

@@ -47,7 +47,9 @@ func (a *Answerer) Segment(ctx context.Context, tag string, count []byte, kept b
 			return nil, reply
 		}
 		a.segments.answeredAfter(waited, r.ids)
-		a.segments.log.answered(tag, traceparent, waited)
+		if waited > a.cfg.Slow {
+			a.segments.log.slow(tag, traceparent, waited)
+		}
 		return appendSegments(nil, r.ids), nil
 	case <-ctx.Done():
 		// If the reply comes anyway, its IDs are burnt.

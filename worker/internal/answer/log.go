@@ -19,9 +19,8 @@ import (
 // log nor the limit of other failures. The next line of an outcome has the number
 // of requests that were left out.
 type requestLog struct {
-	to   *zap.Logger
-	slow time.Duration // requests that waited longer are logged
-	due  [Outcomes]logLimit
+	to  *zap.Logger
+	due [Outcomes]logLimit
 }
 
 const (
@@ -35,8 +34,8 @@ type logLimit struct {
 	omitted atomic.Int64
 }
 
-func (l *requestLog) open(to *zap.Logger, slow time.Duration, kind string) {
-	l.to, l.slow = to.With(zap.String("kind", kind)), slow
+func (l *requestLog) open(to *zap.Logger, kind string) {
+	l.to = to.With(zap.String("kind", kind))
 	for i := range l.due {
 		l.due[i].rate = rate.NewLimiter(rate.Every(logEvery), logAtOnce)
 	}
@@ -45,7 +44,7 @@ func (l *requestLog) open(to *zap.Logger, slow time.Duration, kind string) {
 // admit reports whether a line of an outcome is due, and how many were left out
 // before it.
 func (l *requestLog) admit(outcome messages.Code) (omitted int64, ok bool) {
-	// A newer loader's code, which is no outcome here.
+	// The code of a newer loader may be no outcome here.
 	i := slices.Index(outcomes[:], outcome)
 	if i < 0 {
 		i = slices.Index(outcomes[:], messages.CodeUnavailable)
@@ -65,11 +64,8 @@ func (l *requestLog) refused(tag, traceparent string, waited time.Duration, repl
 	}
 }
 
-// answered logs a parked request that was answered, if it waited long.
-func (l *requestLog) answered(tag, traceparent string, waited time.Duration) {
-	if waited <= l.slow {
-		return
-	}
+// slow logs a parked request that was answered after a long time.
+func (l *requestLog) slow(tag, traceparent string, waited time.Duration) {
 	if omitted, ok := l.admit(noError); ok {
 		l.write("request waited for a segment", tag, traceparent, waited, omitted)
 	}

@@ -57,11 +57,10 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 		e.answer(req, n)
 		return
 	}
-	header := req.Headers()
-	kept := header.Get(messages.PrefetchHeader) != ""
-	parked := &parkedRequest{
-		Answerer: e.Answerer, tag: tag, replyTo: req.Reply(), began: e.now(),
-		traceparent: strings.Clone(messages.DecodeTraceparent(header)), // not the whole header
+	parked, kept := &parkedRequest{Answerer: e.Answerer, tag: tag, replyTo: req.Reply(), began: e.now()}, false
+	if header := req.Headers(); len(header) > 0 {
+		kept = header.Get(messages.PrefetchHeader) != ""
+		parked.traceparent = strings.Clone(messages.DecodeTraceparent(header)) // not the whole header
 	}
 	ids, err := e.takeOrPark(tag, n, kept, parked)
 	switch {
@@ -213,5 +212,7 @@ func (p *parkedRequest) Reply(ids []store.Segment, err error) {
 	p.segments.answeredAfter(waited, ids)
 	// It fails only with the connection.
 	_ = p.cfg.Requests.Publish(p.replyTo, appendSegments(nil, ids))
-	p.segments.log.answered(p.tag, p.traceparent, waited)
+	if waited > p.cfg.Slow {
+		p.segments.log.slow(p.tag, p.traceparent, waited)
+	}
 }
