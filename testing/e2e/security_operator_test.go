@@ -76,7 +76,7 @@ func (o *operator) nsc(command string) string {
 	return o.sh("nsc " + command)
 }
 
-// make makes the user of a role as idworker rights says.
+// make makes the user of a role with the commands of idworker rights.
 func (o *operator) make(role string, args ...string) {
 	o.t.Helper()
 	o.sh(settings{}.mustRun(o.t, append([]string{"rights", "--format", "nsc", "--role", role}, args...)...).stdout)
@@ -209,10 +209,10 @@ func TestOperatorMode(t *testing.T) {
 	for user, args := range map[string][]string{
 		"monitor": {"status"},
 		"admin":   {"tag", "ls"},
-		"backup":  {"backup", filepath.Join(o.dir, "backup")},
 	} {
 		o.role(user).succeeds(t, args...)
 	}
+	o.role("backup").mustRun(t, "backup", filepath.Join(o.dir, "backup"))
 	shop.succeeds(t, "get", "order")
 	for _, role := range []string{"worker", "loader", "admin", "monitor"} {
 		r := o.role(role).succeeds(t, "doctor", "--role", role)
@@ -230,18 +230,19 @@ func TestOperatorMode(t *testing.T) {
 		t.Errorf("another tag: %d, %s", r.code, r.stderr)
 	}
 
-	// A key's rights change: its users are disconnected, and come back.
-	before := worker.says("NATS connection restored")
-	o.nsc("edit signing-key --account IDS --sk worker --allow-pub ids.new")
-	o.nsc("push --account IDS")
-	natstest.Eventually(t, "the worker is back with new rights", func() bool { return worker.says("NATS connection restored") > before || worker.hasEnded() })
-	shop.succeeds(t, "get", "order")
 	if inTime {
 		natstest.Eventually(t, "the worker is back with new creds", func() bool {
 			at := strings.Index(worker.stderr.String(), "authentication expired")
 			return worker.hasEnded() || at > 0 && strings.Contains(worker.stderr.String()[at:], "NATS connection restored")
 		})
 	}
+	shop.succeeds(t, "get", "order")
+
+	// A key's rights change: its users are disconnected, and come back.
+	before := worker.says("NATS connection restored")
+	o.nsc("edit signing-key --account IDS --sk worker --allow-pub ids.new")
+	o.nsc("push --account IDS")
+	natstest.Eventually(t, "the worker is back with new rights", func() bool { return worker.says("NATS connection restored") > before || worker.hasEnded() })
 	shop.succeeds(t, "get", "order")
 	worker.stop(syscall.SIGTERM)
 }
