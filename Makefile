@@ -6,7 +6,7 @@ ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants walks spec lint
+.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants walks spec site lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,14 @@ walks: ## Count the functions of a request, a load, a start; write docs/walks.md
 
 spec: ## Check the specifications in docs/spec with Spin
 	sh docs/spec/run.sh
+
+# The generator is in a virtual environment of its own.
+site: ## Build the site of docs/ in dist/site, and check its links
+	@python3 -m venv bin/site
+	@bin/site/bin/pip install -q --disable-pip-version-check -r docs/site/requirements.txt
+	@$(GO) run ./docs/site . bin/pages
+	@cd bin/pages && ../site/bin/zensical build --strict -f zensical.yml
+	@rm -rf dist/site && mkdir -p dist && cp -R bin/pages/site dist/site
 
 # Modules that only tests need.
 TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp

@@ -200,5 +200,25 @@ nsc edit signing-key --account %[1]s --sk generate --role %[4]s \
 nsc add user --account %[1]s --name %[4]s --private-key %[4]s
 nsc generate creds --account %[1]s --name %[4]s --output-file %[4]s.creds
 `, u.Account, roles.About(u.Role), u.Inbox, u.Name, list(u.Rights.Publish), list(u.Rights.Subscribe))
-	return err
+	if err != nil || u.Role != "monitor" || u.Account == "IDS" {
+		return err
+	}
+	// A monitor's requests reach IDS from its own account, as in nats.conf, and
+	// from no other.
+	for _, request := range u.Rights.Publish {
+		responses := "Singleton"
+		switch {
+		case strings.HasPrefix(request, "$SYS."):
+			continue // the owner of the system account exports it
+		case strings.HasPrefix(request, "$SRV."):
+			responses = "Stream"
+		}
+		if _, err := fmt.Fprintf(w, `nsc add export --account IDS --service --private --response-type %[3]s --subject '%[2]s'
+nsc generate activation --account IDS --target-account %[1]s --subject '%[2]s' --output-file %[4]s.jwt
+nsc add import --account %[1]s --name '%[2]s' --token %[4]s.jwt
+`, u.Account, request, responses, u.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -141,9 +141,14 @@ func readFile(t *testing.T) map[string]*server.User {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return usersOf(conf)
+}
+
+// usersOf returns all users but that of the system account, by name.
+func usersOf(options *server.Options) map[string]*server.User {
 	users := make(map[string]*server.User)
-	for _, user := range conf.Users {
-		if !strings.EqualFold(user.Account.Name, conf.SystemAccount) {
+	for _, user := range options.Users {
+		if !strings.EqualFold(user.Account.Name, options.SystemAccount) {
 			users[user.Username] = user
 		}
 	}

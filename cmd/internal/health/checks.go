@@ -9,6 +9,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -303,7 +304,7 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		return []Diagnosis{c.diagnose("storage", "", err)}
 	}
 	const mb = 1 << 20
-	used, limit := account.Store, account.Limits.MaxStore
+	used, limit := storageOf(account)
 	state := fmt.Sprintf("%d of the account's %d MB used", used/mb, limit/mb)
 	switch {
 	case limit < 0:
@@ -316,6 +317,22 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		all = append(all, c.checkRoom(ctx)...)
 	}
 	return all
+}
+
+// storageOf returns the bytes that an account uses and may use; a negative limit
+// is none. In operator mode an account may have one limit for each number of
+// replicas, R1 or R3, of a stream's single copy: the fullest counts.
+func storageOf(account *jetstream.AccountInfo) (used uint64, limit int64) {
+	used, limit = account.Store, account.Limits.MaxStore
+	fullest := math.Inf(-1)
+	for name, tier := range account.Tiers {
+		copies, _ := strconv.Atoi(strings.TrimPrefix(name, "R"))
+		most := tier.Limits.MaxStore * int64(max(1, copies))
+		if share := float64(tier.Store) / float64(most); share > fullest {
+			fullest, used, limit = share, tier.Store, most
+		}
+	}
+	return used, limit
 }
 
 // tagBytes is about what a tag takes in the register.

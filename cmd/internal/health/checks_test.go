@@ -243,3 +243,28 @@ func TestEnrichments(t *testing.T) {
 		}
 	}
 }
+
+// TestStorageOfTiers: of the limits that an account has for each number of
+// replicas, the fullest counts.
+func TestStorageOfTiers(t *testing.T) {
+	tier := func(used uint64, limit int64) (a jetstream.Tier) {
+		a.Store, a.Limits.MaxStore = used, limit
+		return a
+	}
+	for _, c := range []struct {
+		account jetstream.AccountInfo
+		used    uint64
+		limit   int64
+	}{
+		{jetstream.AccountInfo{Tier: tier(3, 10)}, 3, 10},
+		{jetstream.AccountInfo{Tier: tier(3, -1)}, 3, -1},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(8, 10), "R3": tier(60, 100)}}, 8, 10},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(0, 0), "R3": tier(0, 100)}}, 0, 300},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(5, -1), "R3": tier(1, 100)}}, 1, 300},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R3": tier(5, -1)}}, 5, -3},
+	} {
+		if used, limit := storageOf(&c.account); used != c.used || limit != c.limit {
+			t.Errorf("%+v: %d of %d bytes, want %d of %d", c.account, used, limit, c.used, c.limit)
+		}
+	}
+}
