@@ -93,7 +93,8 @@ release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 	cd messages/clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm pack --pack-destination $(CURDIR)/dist
 	cp LICENSE messages/clients/python && messages/clients/python/.venv/bin/python -m build --no-isolation --outdir dist messages/clients/python
 	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
-	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
+	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md | \
+		sed 's#](docs/#](https://github.com/idworker/idworker/blob/v$(VERSION)/docs/#g' > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
 	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt
 
