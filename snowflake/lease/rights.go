@@ -7,7 +7,7 @@ import (
 )
 
 // Rights are the rights of a role for the leases of worker IDs.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	workers, clock := WorkersBucketName(p), ClockBucketName(p)
 	holds := []string{HoldsSubject(p), HoldsSubject(p) + ".*"}
 	switch role {

@@ -299,7 +299,7 @@ func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
 
 // Rights are the rights of a role for this bucket. The packages that use it
 // state the keys that workers write.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
 	case rights.Worker, rights.Snowflake:

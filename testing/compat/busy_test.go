@@ -15,10 +15,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	natsusers "github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/freeport"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/worker/history"
@@ -52,7 +52,7 @@ func newBusySite(t *testing.T, server string) *busySite {
 	s.address = freeport.Address(t)
 	s.url = "nats://" + s.address
 	s.env = append(s.env, "IDS_NATS_DATA="+t.TempDir(), "IDS_SYS_PASSWORD="+password)
-	for _, user := range natsconf.Users() {
+	for _, user := range natsusers.Users() {
 		s.env = append(s.env, user.PasswordVariable()+"="+password)
 	}
 	return s

@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	natsusers "github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/deps"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/process"
 )
 
@@ -49,7 +49,7 @@ func TestNewRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, user := range natsconf.Users() {
+	for _, user := range natsusers.Users() {
 		t.Setenv(user.PasswordVariable(), password)
 	}
 	t.Setenv("IDS_SYS_PASSWORD", password)

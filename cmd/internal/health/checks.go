@@ -35,24 +35,24 @@ import (
 
 // RoleAll is a worker and loader in one process, beside the roles of package
 // rights.
-const RoleAll rights.User = "all"
+const RoleAll rights.Duty = "all"
 
 // usesWorkerIDs reports whether a role uses worker IDs and their layout.
-func usesWorkerIDs(r rights.User) bool {
+func usesWorkerIDs(r rights.Duty) bool {
 	return r == RoleAll || r == rights.Worker || r == rights.Snowflake || r == rights.Admin
 }
 
 // usesStore reports whether a role uses the store.
-func usesStore(r rights.User) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
+func usesStore(r rights.Duty) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
 
 // hasOwnStreams reports whether a role uses streams of events, which may be in
 // another account than the IDs. It uses the server of its streams, whose owner
 // decides about it.
-func hasOwnStreams(r rights.User) bool { return r == rights.Enricher || r == rights.Auditor }
+func hasOwnStreams(r rights.Duty) bool { return r == rights.Enricher || r == rights.Auditor }
 
 // Needs returns the rights that a role needs, in the account's own JetStream
 // domain.
-func Needs(r rights.User, p messages.Prefix) rights.Rights {
+func Needs(r rights.Duty, p messages.Prefix) rights.Rights {
 	switch r {
 	case RoleAll:
 		return rights.Join(Needs(rights.Worker, p), Needs(rights.Loader, p))
@@ -299,7 +299,7 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		return []Diagnosis{c.diagnose("storage", "", err)}
 	}
 	const mb = 1 << 20
-	used, limit := account.Store, account.Limits.MaxStore
+	used, limit := storageOf(account)
 	state := fmt.Sprintf("%d of the account's %d MB used", used/mb, limit/mb)
 	switch {
 	case limit < 0:
@@ -312,6 +312,20 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		all = append(all, c.checkRoom(ctx)...)
 	}
 	return all
+}
+
+// storageOf returns the bytes that an account uses and may use; a negative limit
+// is none. In operator mode an account may have one limit for each number of
+// replicas: the fullest counts.
+func storageOf(account *jetstream.AccountInfo) (used uint64, limit int64) {
+	used, limit = account.Store, account.Limits.MaxStore
+	fullest := math.Inf(-1)
+	for _, tier := range account.Tiers {
+		if share := float64(tier.Store) / float64(tier.Limits.MaxStore); share > fullest {
+			fullest, used, limit = share, tier.Store, tier.Limits.MaxStore
+		}
+	}
+	return used, limit
 }
 
 // tagBytes is about what a tag takes in the register.

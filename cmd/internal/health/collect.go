@@ -42,7 +42,7 @@ type Collector struct {
 	Self func() (worker.Report, bool)
 
 	// Role is the role whose checks are made, of package rights, or [RoleAll].
-	Role rights.User
+	Role rights.Duty
 	Tag  string // a caller's only tag; empty: any
 	// Viewer means that the user only looks: a right of the role that it lacks is
 	// no problem.

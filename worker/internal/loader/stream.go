@@ -65,7 +65,7 @@ func consumer(prefix messages.Prefix) kv.Resource {
 }
 
 // Rights returns the rights that a role needs for the work of loaders.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	stream := loadmsg.StreamName(p)
 	consumer := stream + "." + Consumer
 	switch role {
