@@ -67,10 +67,10 @@ prometheus.io/port: "9090"
 {{/* Variables and not flags, so that `kubectl exec … -- idworker doctor` uses them, too. */}}
 {{- define "idworker.login" -}}
 {{- $nats := .root.Values.nats -}}
-{{- if eq $nats.login "password" }}
+{{- if eq $nats.login "password" -}}
 - {name: IDWORKER_USER, value: {{ .component }}}
 - {name: IDWORKER_PASSWORD_FILE, value: /etc/idworker/login}
-{{- else }}
+{{- else -}}
 - {name: IDWORKER_{{ upper $nats.login }}, value: /etc/idworker/login}
 {{- end }}
 - {name: IDWORKER_INBOX_PREFIX, value: _INBOX_{{ .component }}}
@@ -145,6 +145,6 @@ IDWORKER_SERVER: {{ .Values.nats.url | quote }}
 # Probes, metrics and the status page, without a login.
 IDWORKER_HTTP: ":9090"
 {{- range $name, $value := .Values.settings }}
-{{ $name }}: {{ $value | toString | quote }}
+{{ $name }}: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}
 {{- end }}
 {{- end }}

@@ -38,7 +38,7 @@ new: true
 image: {repository: registry.example/ids, tag: "2"}
 nats: {url: "tls://a:4222,tls://b:4222", login: creds, secret: logins, tls: {secret: ca, client: true}, replicas: 5}
 store: {secret: dsn, migrate: true}
-settings: {IDWORKER_LAYOUT: js, IDWORKER_MAX_STEP: 100000, IDWORKER_PREFIX: shop}
+settings: {IDWORKER_LAYOUT: js, IDWORKER_MAX_STEP: 10000000, IDWORKER_PREFIX: shop}
 worker: {replicas: 5}
 loader: {replicas: 3, witness: {size: 10Mi, storageClass: fast}}
 api: {enabled: true, port: 8443, tokens: tokens, tls: certificate}
@@ -98,6 +98,13 @@ func TestChart(t *testing.T) {
 		if first, second := rendered(t, values), rendered(t, values); first != second {
 			t.Errorf("%s: rendered twice, and not the same", name)
 		}
+	}
+}
+
+// TestNumbersOfSettings: a variable has a number's digits, and not 1e+07.
+func TestNumbersOfSettings(t *testing.T) {
+	if all := rendered(t, valueSets["everything"]); !strings.Contains(all, `IDWORKER_MAX_STEP: "10000000"`) {
+		t.Error(all)
 	}
 }
 
