@@ -23,7 +23,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// board is what a test reads of docs/grafana.json.
+// board is the part of docs/grafana.json that a test reads.
 type board struct {
 	Templating struct {
 		List []struct {
@@ -38,11 +38,11 @@ type board struct {
 	}
 }
 
-// request is a query of a panel, and what it has returned so far.
+// request is a query of a panel, and its results so far.
 type request struct {
 	panel, expr, legend string
 	unit                string
-	series              int     // the most at one time
+	series              int     // the most at a time
 	largest             float64 // absolute value
 	latest              promql.Vector
 }
@@ -82,7 +82,7 @@ func requests(t *testing.T) (all []*request) {
 // name is the panel, and the lines in it.
 func (r *request) name() string { return r.panel + "/" + r.legend }
 
-// ask runs the query once more.
+// ask repeats the query.
 func (r *request) ask(l *lab) {
 	l.t.Helper()
 	r.latest = l.query(r.expr)
@@ -98,7 +98,7 @@ func (r *request) ask(l *lab) {
 
 var legendLabel = regexp.MustCompile(`{{(\w+)}}`)
 
-// lines returns the legends of the panel's lines. It fails the test if a label in one is missing.
+// lines returns the legends of the panel's lines. It fails the test if a label is missing.
 func (r *request) lines(t *testing.T) (lines []string) {
 	for _, sample := range r.latest {
 		lines = append(lines, legendLabel.ReplaceAllStringFunc(r.legend, func(label string) string {
@@ -133,14 +133,14 @@ func TestBoard(t *testing.T) {
 	}
 	defer func() { t.Log("panels × data:\n" + table(all)) }()
 
-	loader := s.ready("loader", "serve", "--role", "loader", "--new", "--allow-unsynced")
+	loader := s.ready("loader", "serve", "--role", "loader", "--new")
 	s.run("tag", "create", "order")
 	s.run("tag", "create", "invoice", "--order", "strict")
 	s.run("tag", "create", "late") // first used when no loader runs
 	s.run("tag", "create", "narrow", "--first", "2147000000")
 	api := freeport.Address(t)
-	s.ready("worker", "serve", "--role", "worker", "--api", api, "--allow-unsynced")
-	s.ready("snowflake", "serve", "--role", "snowflake", "--allow-unsynced")
+	s.ready("worker", "serve", "--role", "worker", "--api", api)
+	s.ready("snowflake", "serve", "--role", "snowflake")
 	nc := s.connect()
 	js := natstest.JetStream(t, nc)
 	natstest.CreateStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw"}})
@@ -213,10 +213,11 @@ func TestBoard(t *testing.T) {
 	s.forget(loader.http)
 	seen("requests that wait for a loader", "Loads that are not served/{{instance}}", "Parked requests/{{instance}}")
 
-	s.ready("loader", "serve", "--role", "loader", "--allow-unsynced")
+	s.ready("loader", "serve", "--role", "loader")
 	s.nats.Kill()
 	seen("the loss of NATS", "NATS connections: down, and reconnects/{{instance}} {{connection}} down", "Loads, by outcome/outage")
 	s.startNATS("2m")
+	s.start("worker", "serve", "--role", "worker") // the others check it every five minutes
 	seen("a NATS server that does not sync", "NATS connections: down, and reconnects/{{instance}} {{connection}} reconnects",
 		"NATS connections: down, and reconnects/{{instance}} on servers that do not sync")
 

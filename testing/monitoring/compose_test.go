@@ -39,7 +39,7 @@ func (s service) mounts(t *testing.T) map[string]string {
 	return files
 }
 
-// read decodes a YAML file, whose fields the test need not know.
+// read decodes a YAML file, which may have other fields.
 func read[T any](t *testing.T, file string) (content T) {
 	t.Helper()
 	data, err := os.ReadFile(file)
