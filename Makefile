@@ -16,7 +16,7 @@ run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 
 # Generates each password once; those in the environment take precedence. In the
 # shell that starts idworker, run: . nats-data/passwords
-NATS_USERS = WORKER GENERATOR LOADER ADMIN BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
+NATS_USERS = WORKER GENERATOR LOADER ADMIN MONITOR BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
 nats: ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
 	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
