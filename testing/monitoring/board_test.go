@@ -73,7 +73,7 @@ func requests(t *testing.T) (all []*request) {
 	values := regexp.MustCompile(`label_values\((\w+), (\w+)\)`)
 	for _, v := range b.Templating.List {
 		if match := values.FindStringSubmatch(string(v.Query)); v.Type == "query" && match != nil {
-			all = append(all, &request{panel: "variable " + v.Name, expr: match[1], legend: "{{" + match[2] + "}}"})
+			all = append(all, &request{panel: "variable " + v.Name, expr: fmt.Sprintf("group by (%s) (%s)", match[2], match[1]), legend: "{{" + match[2] + "}}"})
 		}
 	}
 	return all
