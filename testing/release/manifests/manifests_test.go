@@ -188,6 +188,9 @@ func TestCompose(t *testing.T) {
 		c := f.Services[role]
 		var env []string
 		for name, value := range c.Environment {
+			if name == "IDWORKER_HTTP" { // one port for each container, which are one machine here
+				value = freeport.Address(t)
+			}
 			env = append(env, name+"="+value)
 		}
 		envs[role] = s.translated(env)
