@@ -97,20 +97,20 @@ class InstallationTest {
     void aTraceIsAskedForOnceInTheThreadThatCalls() throws Exception {
         List<String> asked = new ArrayList<>();
         BlockingQueue<String> sent = new LinkedBlockingQueue<>();
-        try (Connection nats = connection()) {
-            nats.createDispatcher(request -> sent.add(request.getHeaders().getFirst("traceparent")))
-                    .subscribe("ids.segment.order");
-            nats.flush(Installation.PATIENCE);
-            IdClient ids = IdClient.of(nats, options().withTraceparent(() -> {
-                asked.add(Thread.currentThread().getName());
-                return "trace-" + asked.size();
-            }));
-            ids.next("order");
-            ids.nextAsync("order", 5).get();
-            assertEquals(List.of("trace-1", "trace-2"), List.of(sent.take(), sent.take()));
-            assertEquals(Set.of(Thread.currentThread().getName()), Set.copyOf(asked));
-            assertEquals(2, asked.size());
-        }
+        Connection nats = connection();
+        nats.createDispatcher(request -> sent.add(request.getHeaders().getFirst("traceparent")))
+                .subscribe("ids.segment.order");
+        nats.flush(Installation.PATIENCE);
+        IdClient ids = IdClient.of(nats, options().withTraceparent(() -> {
+            asked.add(Thread.currentThread().getName());
+            return "trace-" + asked.size();
+        }));
+        ids.next("order");
+        ids.nextAsync("order", 5).get();
+        assertEquals(List.of("trace-1", "trace-2"), List.of(sent.take(), sent.take()));
+        assertEquals(Set.of(Thread.currentThread().getName()), Set.copyOf(asked));
+        assertEquals(2, asked.size());
+        nats.close();
     }
 
     @Test

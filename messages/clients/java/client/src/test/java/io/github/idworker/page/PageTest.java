@@ -64,9 +64,9 @@ class PageTest {
     @Test
     void tracesOfThePage() throws Exception {
         BlockingQueue<String> traces = new LinkedBlockingQueue<>();
-        try (Installation installation = Installation.start();
-                Connection nats = Nats.connect(installation.url())) {
+        try (Installation installation = Installation.start()) {
             installation.createTag("order");
+            Connection nats = Nats.connect(installation.url());
             nats.createDispatcher(request -> traces.add(request.getHeaders().getFirst("traceparent")))
                     .subscribe("ids.segment.order");
             nats.flush(Installation.PATIENCE);
@@ -79,6 +79,7 @@ class PageTest {
 
             IdClient.of(nats, options).next("order");
             assertEquals("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", traces.take());
+            nats.close();
         }
     }
 
