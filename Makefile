@@ -83,26 +83,31 @@ release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 		{ echo "messages/clients/typescript has another version than $(VERSION), that of cmd/idworker/version.go"; exit 1; })
 	@$(if $(SNAPSHOT),,grep -q '^version = "$(VERSION)"' messages/clients/python/pyproject.toml || \
 		{ echo "messages/clients/python has another version than $(VERSION), that of cmd/idworker/version.go"; exit 1; })
+	@$(if $(SNAPSHOT),,test "$$(sed -nE 's/^(v|appV)ersion: //p' docs/deploy/chart/Chart.yaml | sort -u)" = $(VERSION) || \
+		{ echo "docs/deploy/chart has another version than $(VERSION), that of cmd/idworker/version.go"; exit 1; })
 	@test -x messages/clients/python/.venv/bin/python || { echo "messages/clients/python has no virtual environment: make deps"; exit 1; }
 	@$(if $(SNAPSHOT),,test -z "$$(git status --porcelain)" || { git status --short; echo "the tree has changes that are not committed"; exit 1; })
 	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
 	$(GO) run ./testing/release/image -dist dist
+	cd testing/release/schema && $(GO) run ./chart -dist $(CURDIR)/dist
 	@rm -rf bin/maven
 	$(MVN) -P release -DskipTests -Dmaven.install.skip clean deploy -DaltDeploymentRepository=dist::file://$(CURDIR)/bin/maven
 	@find bin/maven -type f -name 'idworker-*' ! -name '*.md5' ! -name '*.sha1' -exec cp {} dist \;
 	cd messages/clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm pack --pack-destination $(CURDIR)/dist
 	cp LICENSE messages/clients/python && messages/clients/python/.venv/bin/python -m build --no-isolation --outdir dist messages/clients/python
-	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
-	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
+	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/chart docs/deploy/nats-chart docs/deploy/compose.yaml docs/deploy/monitoring docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
+	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md | \
+		sed 's#](docs/#](https://github.com/idworker/idworker/blob/v$(VERSION)/docs/#g' > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
 	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt
 
-check-packages: ## Build a release, and check packages, image, manifests, regions
+check-packages: ## Build a release, and check packages, image, manifests, regions, monitoring
 	$(GO) run $(GORELEASER) check
 	$(GO) run $(ACTIONLINT)
 	$(MAKE) release SNAPSHOT=1
 	IDWORKER_TESTS=release $(GO) test -count=1 -p 1 -timeout 60m ./testing/release/... ./testing/regions ./testing/compat
 	cd testing/release/schema && $(GO) test -count=1 ./...
+	cd testing/monitoring && $(GO) test -count=1 -timeout 30m ./...
 
 check-release: check-packages lint test test-all spec mutants soak bench ## Run every check before a release, for hours
 	for store in jetstream mysql postgres; do $(MAKE) nemesis DURATION=20m STORE=$$store || exit 1; done

@@ -61,8 +61,8 @@ func TestRefusalsAreLogged(t *testing.T) {
 			_, _ = m.Segment(t.Context(), "order", []byte("0"), false, trace)
 			_, _ = m.Segment(t.Context(), "or der", nil, false, "")
 			_, _ = m.Snowflake([]byte("0"), newGenerator(t), trace)
-			m.RefuseSegment("order", trace, errors.New("stopping"))
-			m.RefuseSnowflake(trace, errors.New("stopping"))
+			_ = m.RefuseSegment("order", trace, errors.New("stopping"))
+			_ = m.RefuseSnowflake(trace, errors.New("stopping"))
 		} else {
 			segments.Handle(newRequest("order", "0").from(trace))
 			segments.Handle(newRequest("or der", ""))
