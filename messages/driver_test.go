@@ -176,7 +176,7 @@ func hello(*driver, context.Context, none) (any, error) {
 	}
 	return map[string]any{
 		"language": "Go", "version": version + " " + runtime.Version(),
-		"features": []string{"threads", "sync", "cancel", "borrow", "coalescing", "statuses"},
+		"features": []string{"threads", "sync", "cancel", "borrow", "coalescing", "statuses", "headerless"},
 	}, nil
 }
 

@@ -49,6 +49,7 @@
 //	checkpoint  checkpoint and restore
 //	workers     take with workers
 //	statuses    a reply with a status keeps its body (jnats drops it)
+//	headerless  a server without headers is enough (jnats asks for more)
 //	doubles     counts are doubles: a count above 2^53−1 may be refused
 //
 // operations.go lists the operations, and offline.go those without a server.

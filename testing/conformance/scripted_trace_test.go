@@ -14,6 +14,7 @@ import (
 var traceCases = []testCase{
 	{name: "22 a trace goes with each try of a call", run: tracedCalls},
 	{name: "22 joined calls send the trace of the first", needs: []string{"coalescing"}, run: tracedTogether},
+	{name: "22 no trace without headers", needs: []string{"headerless"}, run: untraced},
 }
 
 const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -52,15 +53,17 @@ func tracedCalls(t *testing.T, d *driver) {
 	s.on("ids.segment.later", serve)
 	wantOK(t, "prefetcher", s.do(take(s.prefetch(c, "later", nil), 1, 10).with("traceparent", trace)))
 	s.request("ids.segment.later", 1).wantTrace(t, "")
+}
 
-	without := newScene(t, d, func(o *server.Options) { o.NoHeaderSupport = true })
-	c = without.connect(nil)
-	without.on(orderSubject, serve)
-	r := without.do(next(c, "order").with("traceparent", trace))
-	if r.err != nil {
-		t.Fatalf("a server without headers: %v; want an ID", r)
+// untraced: a server without headers serves a call whose trace it cannot carry.
+func untraced(t *testing.T, d *driver) {
+	s := newScene(t, d, func(o *server.Options) { o.NoHeaderSupport = true })
+	c := s.connect(nil)
+	s.on(orderSubject, serve)
+	if r := s.do(next(c, "order").with("traceparent", trace)); r.err != nil {
+		t.Fatal(r)
 	}
-	without.request(orderSubject, 1).wantTrace(t, "")
+	s.request(orderSubject, 1).wantTrace(t, "")
 }
 
 // tracedTogether: a request has the trace of the call that gets its first ID.

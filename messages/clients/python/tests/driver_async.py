@@ -20,7 +20,7 @@ T = TypeVar("T")
 Call = Callable[[Idworker, "float | None"], Coroutine[Any, Any, T]]
 """A call of a client, with its timeout in seconds."""
 
-FEATURES = ["cancel", "close", "borrow", "coalescing", "ready", "statuses"]
+FEATURES = ["cancel", "close", "borrow", "coalescing", "ready", "statuses", "headerless"]
 
 
 async def log(error: Exception) -> None:

@@ -15,7 +15,7 @@ from driver_results import Operations, Taken, hello, ranges_of
 from idworker import IdworkerError, SyncIdworker, SyncPrefetcher
 
 # Calls of threads reach the loop one by one, so how many share a request is left to chance.
-FEATURES = ["threads", "sync", "close", "fork", "statuses"]
+FEATURES = ["threads", "sync", "close", "fork", "statuses", "headerless"]
 
 
 trace_of_thread = threading.local()

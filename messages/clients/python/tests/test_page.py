@@ -14,6 +14,7 @@ from pathlib import Path
 import nats
 import pytest
 from installation import PATIENCE, Installation
+from scripted import Server
 from sqlalchemy import BigInteger, create_engine, select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -69,6 +70,37 @@ def test_the_client_for_asyncio(url: str) -> None:
         await nc.close()
 
     asyncio.run(work())
+
+
+class trace:
+    """Stands in for that of OpenTelemetry, on which the client does not depend."""
+
+    is_valid, trace_id, span_id, trace_flags = True, 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, 1
+
+    @classmethod
+    def get_current_span(cls) -> trace:
+        return cls()
+
+    def get_span_context(self) -> trace:
+        return self
+
+
+def test_traces() -> None:
+    with Server() as server:
+        url = server.url
+
+        def traceparent() -> str | None:
+            span = trace.get_current_span().get_span_context()
+            if not span.is_valid:
+                return None
+            return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+
+        client = SyncIdworker(url, traceparent=traceparent)
+
+        client.next("order")
+        header = b"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
+        assert header in server.connections[0].received
+        client.close()
 
 
 def test_rows_of_sqlalchemy(url: str) -> None:

@@ -21,7 +21,17 @@ const operations: Operations = {
   hello: on({}, () => ({
     language: "TypeScript",
     version: `${version} on Node ${process.version}`,
-    features: ["cancel", "close", "borrow", "coalescing", "ready", "workers", "statuses", "doubles"],
+    features: [
+      "cancel",
+      "close",
+      "borrow",
+      "coalescing",
+      "ready",
+      "workers",
+      "statuses",
+      "headerless",
+      "doubles",
+    ],
   })),
   cancel: on({ call: "number" }, ({ call }) => underWay.get(call)?.abort()),
 }

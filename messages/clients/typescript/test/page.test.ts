@@ -48,6 +48,36 @@ test("the client of the page", async () => {
   await nc.close()
 })
 
+/** Stands in for that of @opentelemetry/api, on which the client does not depend. */
+const trace = { getActiveSpan: (): typeof activeSpan | undefined => activeSpan }
+const activeSpan = {
+  spanContext: () => ({
+    traceId: "0af7651916cd43dd8448eb211c80319c",
+    spanId: "b7ad6b7169203331",
+    traceFlags: 1,
+  }),
+}
+
+test("the traces of the page", async () => {
+  const nc = await connect({ servers: installation.url })
+  const requests = nc.subscribe("ids.segment.order", { max: 1 })
+  await nc.flush()
+
+  const ids = new Idworker(nc, {
+    traceparent: () => {
+      const span = trace.getActiveSpan()?.spanContext()
+      return span && `00-${span.traceId}-${span.spanId}-0${span.traceFlags}`
+    },
+  })
+
+  await ids.next("order")
+  for await (const { headers } of requests) {
+    assert.equal(headers?.get("traceparent"), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+  }
+  await ids.close()
+  await nc.close()
+})
+
 @Entity()
 export class CustomerOrder {
   @PrimaryColumn({ type: "bigint", transformer: bigintId })

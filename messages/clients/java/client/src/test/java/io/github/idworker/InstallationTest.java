@@ -94,6 +94,35 @@ class InstallationTest {
     }
 
     @Test
+    void aTraceIsAskedForOnceInTheThreadThatCalls() throws Exception {
+        List<String> asked = new ArrayList<>();
+        BlockingQueue<String> sent = new LinkedBlockingQueue<>();
+        Connection nats = connection();
+        nats.createDispatcher(request -> sent.add(request.getHeaders().getFirst("traceparent")))
+                .subscribe("ids.segment.order");
+        nats.flush(Installation.PATIENCE);
+        IdClient ids = IdClient.of(nats, options().withTraceparent(() -> {
+            asked.add(Thread.currentThread().getName());
+            return "trace-" + asked.size();
+        }));
+        ids.next("order");
+        ids.nextAsync("order", 5).get();
+        assertEquals(List.of("trace-1", "trace-2"), List.of(sent.take(), sent.take()));
+        assertEquals(Set.of(Thread.currentThread().getName()), Set.copyOf(asked));
+        assertEquals(2, asked.size());
+        nats.close();
+    }
+
+    @Test
+    void aConnectionWithoutHeadersSendsNoTrace() {
+        IdClientOptions traced = options().withTraceparent(() -> "00-1-2-01")
+                .withNats(nats -> patient(nats).noHeaders().noNoResponders());
+        try (IdClient ids = IdClient.connect(traced)) {
+            assertTrue(ids.next("order") > 0);
+        }
+    }
+
+    @Test
     void aMillionPrefetchedByEightThreadsEachOnceThoughAWorkerIsKilled() throws Exception {
         Process worker = installation.startWorker();
         int threads = 8;

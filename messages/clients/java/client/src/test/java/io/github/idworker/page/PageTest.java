@@ -8,6 +8,8 @@ import io.github.idworker.IdSequence;
 import io.github.idworker.NumberFormat;
 import io.github.idworker.OpaqueIds;
 import io.github.idworker.testkit.Installation;
+import io.nats.client.Connection;
+import io.nats.client.Nats;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
@@ -15,7 +17,9 @@ import java.time.ZoneId;
 import java.util.Base64;
 import java.util.HashSet;
 import java.util.Set;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.LinkedBlockingQueue;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -42,6 +46,40 @@ class PageTest {
             ids.addAll(Set.of(id, later.get(), snowflake, buffered));
             assertEquals(104, ids.size());
             client.close();
+        }
+    }
+
+    /** Stands in for OpenTelemetry's, as do the two below: the client does not depend on it. */
+    private record Span(SpanContext getSpanContext) {
+        static Span current() {
+            return new Span(new SpanContext(true, "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331",
+                    new TraceFlags("01")));
+        }
+    }
+
+    private record SpanContext(boolean isValid, String getTraceId, String getSpanId, TraceFlags getTraceFlags) {}
+
+    private record TraceFlags(String asHex) {}
+
+    @Test
+    void tracesOfThePage() throws Exception {
+        BlockingQueue<String> traces = new LinkedBlockingQueue<>();
+        try (Installation installation = Installation.start()) {
+            installation.createTag("order");
+            Connection nats = Nats.connect(installation.url());
+            nats.createDispatcher(request -> traces.add(request.getHeaders().getFirst("traceparent")))
+                    .subscribe("ids.segment.order");
+            nats.flush(Installation.PATIENCE);
+
+            IdClientOptions options = IdClientOptions.DEFAULTS.withTraceparent(() -> {
+                SpanContext span = Span.current().getSpanContext();
+                return !span.isValid() ? null
+                        : String.join("-", "00", span.getTraceId(), span.getSpanId(), span.getTraceFlags().asHex());
+            });
+
+            IdClient.of(nats, options).next("order");
+            assertEquals("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", traces.take());
+            nats.close();
         }
     }
 
