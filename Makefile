@@ -16,7 +16,7 @@ run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 
 # Generates each password once; those in the environment take precedence. In the
 # shell that starts idworker, run: . nats-data/passwords
-NATS_USERS = WORKER GENERATOR LOADER ADMIN BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
+NATS_USERS = WORKER GENERATOR LOADER ADMIN MONITOR BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
 nats: ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
 	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
@@ -83,17 +83,21 @@ release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 		{ echo "messages/clients/typescript has another version than $(VERSION), that of cmd/idworker/version.go"; exit 1; })
 	@$(if $(SNAPSHOT),,grep -q '^version = "$(VERSION)"' messages/clients/python/pyproject.toml || \
 		{ echo "messages/clients/python has another version than $(VERSION), that of cmd/idworker/version.go"; exit 1; })
+	@$(if $(SNAPSHOT),,test "$$(sed -nE 's/^(v|appV)ersion: //p' docs/deploy/chart/Chart.yaml | sort -u)" = $(VERSION) || \
+		{ echo "docs/deploy/chart has another version than $(VERSION), that of cmd/idworker/version.go"; exit 1; })
 	@test -x messages/clients/python/.venv/bin/python || { echo "messages/clients/python has no virtual environment: make deps"; exit 1; }
 	@$(if $(SNAPSHOT),,test -z "$$(git status --porcelain)" || { git status --short; echo "the tree has changes that are not committed"; exit 1; })
 	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
 	$(GO) run ./testing/release/image -dist dist
+	cd testing/release/schema && $(GO) run ./chart -dist $(CURDIR)/dist
 	@rm -rf bin/maven
 	$(MVN) -P release -DskipTests -Dmaven.install.skip clean deploy -DaltDeploymentRepository=dist::file://$(CURDIR)/bin/maven
 	@find bin/maven -type f -name 'idworker-*' ! -name '*.md5' ! -name '*.sha1' -exec cp {} dist \;
 	cd messages/clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm pack --pack-destination $(CURDIR)/dist
 	cp LICENSE messages/clients/python && messages/clients/python/.venv/bin/python -m build --no-isolation --outdir dist messages/clients/python
-	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
-	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
+	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/chart docs/deploy/nats-chart docs/deploy/compose.yaml docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
+	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md | \
+		sed 's#](docs/#](https://github.com/idworker/idworker/blob/v$(VERSION)/docs/#g' > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
 	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt
 

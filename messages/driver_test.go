@@ -69,15 +69,16 @@ func runDriver(in io.Reader, out io.Writer) int {
 // begin starts an operation, which is answered when it has ended.
 func (d *driver) begin(line []byte) {
 	var request struct {
-		ID int64
-		Op string
+		ID          int64
+		Op          string
+		Traceparent string
 	}
 	err := json.Unmarshal(line, &request)
 	perform := operations[request.Op]
 	if err == nil && perform == nil {
 		err = fmt.Errorf("%w: unknown operation %.40q", errDriver, request.Op)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(traced(context.Background(), request.Traceparent))
 	d.mu.Lock()
 	d.underWay[request.ID] = cancel
 	d.mu.Unlock()
@@ -120,6 +121,7 @@ func operationOf[F any](perform func(d *driver, ctx context.Context, f F) (any, 
 		if err == nil {
 			delete(fields, "id")
 			delete(fields, "op")
+			delete(fields, "traceparent")
 			line, err = json.Marshal(fields)
 		}
 		if err == nil {

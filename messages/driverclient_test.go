@@ -85,9 +85,16 @@ func connect(d *driver, _ context.Context, f connectFields) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConnect, err)
 	}
+	client := messages.NewClient(nc, prefix)
+	client.Traceparent = func(ctx context.Context) string {
+		if trace := traceOf(ctx); trace != "throw" {
+			return trace
+		}
+		return ""
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.clients[f.Client] = &driven{messages.NewClient(nc, prefix), nc, l, f.TimeoutMS}
+	d.clients[f.Client] = &driven{client, nc, l, f.TimeoutMS}
 	return none{}, nil
 }
 

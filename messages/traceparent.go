@@ -49,7 +49,7 @@ func isTraceparent(value string) bool {
 
 // headerOf returns the header of the requests of a call with that context.
 func (c *Client) headerOf(ctx context.Context) nats.Header {
-	if c.Traceparent == nil {
+	if c.Traceparent == nil || !c.nc.HeadersSupported() {
 		return c.header
 	}
 	if value := c.Traceparent(ctx); isTraceparent(value) {

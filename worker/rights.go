@@ -44,6 +44,8 @@ func ownRights(p messages.Prefix, role rights.Duty) rights.Rights {
 			rights.Publish(rights.StreamInfo(kv.StreamName(lease.ClockBucketName(p)))))
 	case rights.Caller:
 		return rights.Publish(requests...)
+	case rights.Monitor:
+		return rights.Join(AskReportsRights(), ListProcessesRights())
 	case rights.Admin:
 		return rights.Join(rights.Publish(requests...), AskReportsRights(), ListProcessesRights(), LoaderListensRights(p))
 	}

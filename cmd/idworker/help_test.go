@@ -68,6 +68,7 @@ func TestCandidates(t *testing.T) {
 		"enrich run --on-loss ":    "go-on stop",
 		"enrich v":                 "verify",
 		"help tag im":              "import",
+		"rights --role l":          "loader",
 		"tag import ":              ":files",
 		"get --tlscert ":           ":files",
 		"provision --part e":       "enrich",

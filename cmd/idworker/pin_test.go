@@ -1,18 +1,24 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
 // TestPinned: behind an empty server, a command with --installation creates
-// nothing, and prints what to do in both cases. --new makes the installation, once.
+// nothing, and prints what to do in both cases. --new makes the installation once,
+// however often it is called.
 func TestPinned(t *testing.T) {
 	ns := natstest.Start(t)
 	js := natstest.JetStream(t, ns.Connect(t))
@@ -40,8 +46,13 @@ func TestPinned(t *testing.T) {
 	if r := pinned("pinned", "provision", "--new"); r.code != exitOK || !strings.Contains(r.stdout, "installation: pinned\n") {
 		t.Errorf("--new: %+v", r)
 	}
-	if r := pinned("pinned", "provision", "--new"); r.code != exitUsage || !strings.Contains(r.stderr, "bucket ids_config exists") {
-		t.Errorf("--new twice: %+v", r)
+	if r := pinned("pinned", "provision", "--new"); r.code != exitOK || !strings.Contains(r.stdout, "installation: pinned\n") {
+		t.Errorf("--new again, as after an attempt that did not end: %+v", r)
+	}
+	for _, id := range []string{"other", ""} {
+		if r := pinned(id, "provision", "--new"); r.code != exitUsage || !strings.Contains(r.stderr, "bucket ids_config exists") {
+			t.Errorf("--new for %q: %+v", id, r)
+		}
 	}
 	if r := pinned("pinned", "tag", "create", "order"); r.code != exitOK {
 		t.Errorf("tag create: %+v", r)
@@ -50,6 +61,19 @@ func TestPinned(t *testing.T) {
 		if r := pinned("other", args...); r.code != exitFailure || !strings.Contains(r.stderr, "--replace-installation pinned") {
 			t.Errorf("another installation, %v: %+v", args, r)
 		}
+	}
+	// A second attempt does not replace what a loader has used, and was lost.
+	if err := register.Record(t.Context(), js, messages.DefaultPrefix); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
+		t.Fatal(err)
+	}
+	if r := pinned("pinned", "provision", "--new"); r.code == exitOK || !strings.Contains(r.stderr, "ids_register") {
+		t.Errorf("--new without the register: %+v", r)
+	}
+	if _, err := js.KeyValue(t.Context(), "ids_register"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("the register came back: %v", err)
 	}
 }
 

@@ -214,15 +214,19 @@ func (p pinFlag) admit(ctx context.Context, js jetstream.JetStream, prefix messa
 // birthFlag makes the birth of an installation explicit.
 type birthFlag struct {
 	pinFlag `embed:""`
-	New     bool `help:"Make a new installation, with the ID of --installation if given; refused if any bucket exists."`
+	New     bool `help:"Make a new installation, with the ID of --installation if given; refused if buckets of another exist."`
 }
 
 var errNotNew = problem.New(problem.Invalid, "--new is for a new installation")
 
-// admit checks the pin, or makes a new installation.
+// admit checks the pin, or makes a new installation. If that installation is
+// there, an earlier attempt made it, perhaps in part, and the pin suffices.
 func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	if !b.New {
 		return b.pinFlag.admit(ctx, js, prefix)
+	}
+	if b.Installation != "" && b.pinFlag.admit(ctx, js, prefix) == nil {
+		return nil
 	}
 	for _, r := range (resourceFlags{}).resources(prefix, partAll) {
 		if !strings.HasPrefix(r.String(), "bucket ") || !tags.Allowed(ctx, js, rights.Publish(r.InfoSubject())) {

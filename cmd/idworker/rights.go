@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/store/templates"
 )
 
-// rightsCmd prints what the NATS user of a role may do. It asks no server.
+// rightsCmd prints what the NATS user of a role may do. It needs no server.
 type rightsCmd struct {
 	Role    *string         `help:"Role: ${enum} (default: list them)." enum:"${roles}" placeholder:"ROLE" env:"-"`
 	Format  string          `help:"Format: conf for nats.conf, nsc for operator mode, or json." default:"conf" enum:"conf,nsc,json" env:"-"`
@@ -22,11 +22,11 @@ type rightsCmd struct {
 	Name    string          `help:"User's name (default: the role)." placeholder:"USER" env:"-"`
 	Account string          `help:"User's account (default: as in nats.conf)." placeholder:"ACCOUNT" env:"-"`
 
-	Tag []string `help:"Of a caller: its only tags or patterns, without snowflake IDs." placeholder:"TAG" env:"-"`
+	Tag []string `help:"Of a caller: its only tags or patterns, without snowflake IDs." placeholder:"TAG" sep:"none" env:"-"`
 
 	From       string   `help:"Of an enrichment: source stream." placeholder:"STREAM" env:"-"`
 	Target     string   `help:"Of an enrichment: target stream." placeholder:"STREAM" env:"-"`
-	To         []string `help:"Of an enricher: subjects for stamped events." placeholder:"SUBJECT" env:"-"`
+	To         []string `help:"Of an enricher: subjects for stamped events; of enrich-admin: for source events." placeholder:"SUBJECT" sep:"none" env:"-"`
 	DeadLetter string   `help:"Of an enricher: subject for events that cannot be stamped." placeholder:"SUBJECT" env:"-"`
 }
 
@@ -75,15 +75,15 @@ func (c *rightsCmd) check() error {
 		ok     func(string) bool
 		what   string // is allowed
 	}{
-		{"--name", []string{c.Name}, nil, false, isToken, token},
-		{"--account", []string{c.Account}, nil, false, isToken, token},
+		{"--name", optional(c.Name), nil, false, isToken, token},
+		{"--account", optional(c.Account), nil, false, isToken, token},
 		{"--tag", c.Tag, caller, false, isTags, "a tag, or a pattern such as order.*"},
-		{"--from", []string{c.From}, enriching, true, isStream, stream},
-		{"--target", []string{c.Target}, enriching, true, isStream, stream},
-		{"--to", c.To, enricher, true, isSubject, "a subject such as orders.ready.>"},
-		{"--dead-letter", []string{c.DeadLetter}, enricher, false, isSubject, "a subject such as orders.dead"},
+		{"--from", optional(c.From), enriching, true, isStream, stream},
+		{"--target", optional(c.Target), enriching, true, isStream, stream},
+		{"--to", c.To, []string{"enricher", "enrich-admin"}, role == "enricher", c.isOthers, "a subject such as orders.ready.>"},
+		{"--dead-letter", optional(c.DeadLetter), enricher, false, c.isOthers, "a subject such as orders.dead"},
 	} {
-		given := strings.Join(f.values, "") != ""
+		given := len(f.values) > 0
 		mine := f.roles == nil || slices.Contains(f.roles, role)
 		switch {
 		case !given && f.needed && mine:
@@ -107,6 +107,13 @@ func (c *rightsCmd) check() error {
 	return c.Prefix.Check()
 }
 
+func optional(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
 func isToken(s string) bool { return !strings.Contains(s, ".") && messages.CheckTag(s) == nil }
 
 func isTags(s string) bool {
@@ -117,10 +124,11 @@ func isStream(s string) bool {
 	return subject.IsLiteral(s) && !strings.ContainsAny(s, `. \/"',`)
 }
 
-// isSubject reports whether s is a subject with a first token of its own: a
-// wildcard there would include idworker's subjects.
-func isSubject(s string) bool {
-	return subject.IsPattern(s) && !strings.ContainsAny(s[:1], "*>$_") && !strings.ContainsAny(s, " \t\\\"',")
+// isOthers reports whether s is a subject of others: neither idworker's nor the
+// server's, nor a wildcard that includes these.
+func (c *rightsCmd) isOthers(s string) bool {
+	return subject.IsPattern(s) && !strings.ContainsAny(s[:1], "*>$_") && !strings.ContainsAny(s, " \t\\\"',") &&
+		!strings.HasPrefix(s+".", string(c.Prefix)+".")
 }
 
 // userRights are a user and its rights in JSON, see docs/command-line.md.
@@ -192,5 +200,25 @@ nsc edit signing-key --account %[1]s --sk generate --role %[4]s \
 nsc add user --account %[1]s --name %[4]s --private-key %[4]s
 nsc generate creds --account %[1]s --name %[4]s --output-file %[4]s.creds
 `, u.Account, roles.About(u.Role), u.Inbox, u.Name, list(u.Rights.Publish), list(u.Rights.Subscribe))
-	return err
+	if err != nil || u.Role != "monitor" || u.Account == "IDS" {
+		return err
+	}
+	// A monitor's requests reach IDS from its own account, as in nats.conf, and
+	// from no other.
+	for _, request := range u.Rights.Publish {
+		responses := "Singleton"
+		switch {
+		case strings.HasPrefix(request, "$SYS."):
+			continue // the owner of the system account exports it
+		case strings.HasPrefix(request, "$SRV."):
+			responses = "Stream"
+		}
+		if _, err := fmt.Fprintf(w, `nsc add export --account IDS --service --private --response-type %[3]s --subject '%[2]s'
+nsc generate activation --account IDS --target-account %[1]s --subject '%[2]s' --output-file %[4]s.jwt
+nsc add import --account %[1]s --name '%[2]s' --token %[4]s.jwt
+`, u.Account, request, responses, u.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

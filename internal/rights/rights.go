@@ -26,6 +26,7 @@ const (
 	Enricher  Duty = "enricher"  // puts IDs on events
 	Auditor   Duty = "auditor"   // verifies the work of enrichers
 	Caller    Duty = "caller"    // requests IDs
+	Monitor   Duty = "monitor"   // reads the state of an installation
 	Backup    Duty = "backup"    // reads all that a backup holds
 )
 

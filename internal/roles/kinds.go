@@ -25,8 +25,8 @@ type kind struct {
 }
 
 var (
-	mayAsk        = rights.Publish(rights.AskPermissions) // for its own rights
-	mayAskServers = rights.Publish(durability.AskServers) // whether they sync
+	readOwn  = rights.Publish(rights.AskPermissions) // its own rights
+	readSync = rights.Publish(durability.AskServers) // whether servers sync
 
 	// mayReport are the replies of a process to users that may list processes.
 	mayReport = rights.Publish("_INBOX_worker.>", "_INBOX_loader.>", "_INBOX_admin.>", "_INBOX_restore.>")
@@ -36,7 +36,7 @@ var (
 var kinds = []kind{
 	{name: "worker", about: "idworker serve --role worker, or snowflake", account: "IDS", inbox: "_INBOX_worker",
 		rights: func(s Scope, _ string) rights.Rights {
-			return rights.Join(process(s.Prefix, rights.Worker), mayAsk, mayAskServers,
+			return rights.Join(process(s.Prefix, rights.Worker), readOwn, readSync,
 				rights.Publish("_INBOX_caller.>", "_R_.>"), mayReport) // its replies; _R_ is for other accounts
 		}},
 	{name: "generator", about: "programs that make snowflake IDs themselves", account: "IDS", inbox: "_INBOX_worker.",
@@ -45,13 +45,18 @@ var kinds = []kind{
 		}},
 	{name: "loader", about: "idworker serve --role loader", account: "IDS", inbox: "_INBOX_loader",
 		rights: func(s Scope, _ string) rights.Rights {
-			return rights.Join(process(s.Prefix, rights.Loader), mayAsk, mayAskServers, mayReport)
+			return rights.Join(process(s.Prefix, rights.Loader), readOwn, readSync, mayReport,
+				rights.Publish("_R_.>")) // to other accounts
 		}},
 	{name: "admin", about: "idworker provision, tag, workers, status, doctor, get", account: "IDS", inbox: "_INBOX_admin",
 		rights: func(s Scope, _ string) rights.Rights { return admin(s.Prefix) }},
+	{name: "monitor", about: "idworker status, doctor --role monitor, tag ls", account: "IDS_MONITOR",
+		rights: func(s Scope, _ string) rights.Rights {
+			return rights.Join(process(s.Prefix, rights.Monitor), readOwn, readSync, rights.Publish("$JS.API.INFO"))
+		}},
 	{name: "backup", about: "idworker backup; nats backup stream", account: "IDS", inbox: "_INBOX_backup",
 		rights: func(s Scope, _ string) rights.Rights {
-			return rights.Join(process(s.Prefix, rights.Backup), mayAsk,
+			return rights.Join(process(s.Prefix, rights.Backup), readOwn,
 				snapshot(register.BucketName(s.Prefix)), snapshot(agreement.BucketName(s.Prefix)))
 		}},
 	{name: "restore", about: "restores by hand, with the nats command", account: "IDS", inbox: "_INBOX_restore",
@@ -71,19 +76,19 @@ var kinds = []kind{
 		}},
 	{name: "enricher", about: "idworker enrich", account: "ORDERS", enriches: true,
 		rights: func(s Scope, inbox string) rights.Rights {
-			return rights.Join(enrich.Rights(s.Prefix, rights.Enricher), agreement.Rights(s.Prefix, rights.Enricher), mayAsk,
+			return rights.Join(enrich.Rights(s.Prefix, rights.Enricher), agreement.Rights(s.Prefix, rights.Enricher), readOwn,
 				enrichment(s.Prefix, s.Source, s.Target), rights.Publish(s.To...),
 				rights.Publish(inbox+".>")) // enrichers answer each other
 		}},
 	{name: "auditor", about: "idworker enrich verify --no-consumers", account: "ORDERS_AUDIT", enriches: true,
 		rights: func(s Scope, _ string) rights.Rights {
-			return rights.Join(verify.Rights(rights.Auditor), mayAsk,
+			return rights.Join(verify.Rights(rights.Auditor), readOwn,
 				streamread.RightsWithoutConsumer(s.Source), streamread.RightsWithoutConsumer(s.Target))
 		}},
 	{name: "enrich-admin", about: "idworker provision --part enrich; creating the streams", account: "ORDERS", enriches: true,
 		rights: func(s Scope, _ string) rights.Rights {
 			return rights.Join(enrich.Rights(s.Prefix, rights.Admin), rights.ProvisionStream(s.Source), rights.ProvisionStream(s.Target),
-				rights.Publish(s.Raw...), rights.Publish("$JS.API.INFO"))
+				rights.Publish(s.To...), rights.Publish("$JS.API.INFO"))
 		}},
 }
 
@@ -93,7 +98,7 @@ func process(p messages.Prefix, d rights.Duty) rights.Rights {
 }
 
 func admin(p messages.Prefix) rights.Rights {
-	return rights.Join(process(p, rights.Admin), mayAsk, mayAskServers, askServices(), rights.Publish("$JS.API.INFO"))
+	return rights.Join(process(p, rights.Admin), readOwn, readSync, readServices(), rights.Publish("$JS.API.INFO"))
 }
 
 // enrichment are an enricher's rights for its streams.
@@ -117,9 +122,9 @@ func replace(bucket string) rights.Rights {
 		rights.API("STREAM.DELETE."+stream), rights.API("STREAM.RESTORE."+stream), "$JS.SNAPSHOT.RESTORE."+stream+".>"))
 }
 
-// askServices are the requests for a micro service's state, as nats micro
+// readServices are the requests for a micro service's state, as nats micro
 // sends.
-func askServices() (r rights.Rights) {
+func readServices() (r rights.Rights) {
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
 		r = rights.Join(r, rights.Publish("$SRV."+verb, "$SRV."+verb+".>"))
 	}

@@ -28,8 +28,9 @@ func Users() []User { return UsersOf(messages.DefaultPrefix) }
 
 // UsersOf are the users of nats.conf with another prefix of idworker's subjects.
 func UsersOf(p messages.Prefix) (all []User) {
-	orders := Scope{Prefix: p, Source: "ORDERS", Target: "ORDERS_READY", To: []string{"orders.ready.>", "orders.dead"}, Raw: []string{"orders.raw.>"}}
-	named := func(name string, s Scope) Scope { s.Name = name; return s }
+	orders := func(name string, to ...string) Scope {
+		return Scope{Prefix: p, Name: name, Source: "ORDERS", Target: "ORDERS_READY", To: to}
+	}
 	for _, u := range []struct {
 		role  string
 		scope Scope
@@ -38,13 +39,14 @@ func UsersOf(p messages.Prefix) (all []User) {
 		{"generator", Scope{Prefix: p}},
 		{"loader", Scope{Prefix: p}},
 		{"admin", Scope{Prefix: p}},
+		{"monitor", Scope{Prefix: p}},
 		{"backup", Scope{Prefix: p}},
 		{"restore", Scope{Prefix: p}},
 		{"caller", Scope{Prefix: p}},
 		{"caller", Scope{Prefix: p, Name: "order", Tags: []string{"order"}}},
-		{"enricher", orders},
-		{"auditor", named("orders-auditor", orders)},
-		{"enrich-admin", named("orders-admin", orders)},
+		{"enricher", orders("enricher", "orders.ready.>", "orders.dead")},
+		{"auditor", orders("orders-auditor")},
+		{"enrich-admin", orders("orders-admin", "orders.raw.>")},
 	} {
 		user, err := Of(u.role, u.scope)
 		if err != nil {
@@ -71,13 +73,13 @@ type Scope struct {
 	Name   string   // the user's; empty is the role
 	Tags   []string // all that a caller may request; none is every tag, and snowflake IDs
 
-	// The streams of an enrichment, and the subjects that its enrichers and its
-	// administrator publish to.
+	// The streams of an enrichment, and the subjects that its enricher or
+	// administrator publishes to.
 	Source, Target string
-	To, Raw        []string
+	To             []string
 }
 
-// Of is the user of a role. An error says what is missing.
+// Of is the user of a role. The error names what is missing.
 func Of(role string, s Scope) (User, error) {
 	for _, k := range kinds {
 		if k.name != role {
@@ -112,7 +114,7 @@ func Names() (all []string) {
 	return all
 }
 
-// About says in a line what a role is for.
+// About describes a role in a line.
 func About(role string) string {
 	for _, k := range kinds {
 		if k.name == role {

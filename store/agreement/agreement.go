@@ -308,6 +308,8 @@ func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey))
 	case rights.Enricher:
 		return rights.Publish(rights.API(readSubject(p, InstallationKey)))
+	case rights.Monitor:
+		return rights.ReadBucket(bucket)
 	case rights.Backup:
 		return rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))
 	case rights.Admin:

@@ -98,6 +98,8 @@ func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	read := rights.Join(rights.ReadBucket(name), rights.WatchBucket(name), rights.ReadBucket(config))
 	use := rights.Join(read, rights.WriteBucket(name, ">"))
 	switch role {
+	case rights.Monitor:
+		return rights.Join(rights.ReadBucket(name), rights.ReadBucket(config))
 	case rights.Backup:
 		return read
 	case rights.Loader:

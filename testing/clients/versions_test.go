@@ -57,6 +57,17 @@ func versionIn(t *testing.T, path, pattern string) string {
 	return string(found[1])
 }
 
+// TestChartVersion: chart and application have the version of the binary, whose
+// image they run.
+func TestChartVersion(t *testing.T) {
+	binary := versionIn(t, "../../cmd/idworker/version.go", `const version = "(.*)"`)
+	for _, key := range []string{"version", "appVersion"} {
+		if got := versionIn(t, "../../docs/deploy/chart/Chart.yaml", `(?m)^`+key+`: (.*)$`); got != binary {
+			t.Errorf("docs/deploy/chart: %s %s, cmd/idworker/version.go has %s", key, got, binary)
+		}
+	}
+}
+
 // lockedVersions are the two of the TypeScript client in package-lock.json.
 func lockedVersions(t *testing.T) []string {
 	t.Helper()

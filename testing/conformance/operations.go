@@ -37,6 +37,10 @@
 // cancelled many or take of several callers returns what they got: cancelled is
 // the last error of each.
 //
+// Any operation may have a traceparent: the client's option for the current trace
+// gives it in the context of this operation alone, and none in others. With the
+// value throw, the option throws, where the language can.
+//
 // # Prefetchers
 //
 //	prefetch {client, name, tag?, runway_ms?, limit?, max_batch?}

@@ -9,4 +9,5 @@ var scriptedCases = slices.Concat(
 	prefetchCases,
 	copyCases,
 	coalesceCases,
+	traceCases,
 )

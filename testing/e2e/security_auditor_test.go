@@ -22,7 +22,7 @@ func (s *site) repliesStay(t *testing.T) {
 	for _, c := range []struct {
 		user      string
 		unchanged []string
-	}{{"orders-auditor", all}, {"caller", all}, {"order", all}, {"enricher", ids}} {
+	}{{"orders-auditor", all}, {"monitor", ids}, {"caller", all}, {"order", all}, {"enricher", ids}} {
 		before := s.lastSequences(c.unchanged)
 		asked := s.askForReplies(c.user)
 		if after := s.lastSequences(c.unchanged); !maps.Equal(after, before) {

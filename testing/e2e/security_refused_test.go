@@ -193,7 +193,7 @@ func missingRight(t *testing.T) {
 	p := startProduction(t, confWith(t, `"ids.segment.> ids", `, ""))
 	p.provision()
 	w := p.as("worker").launch(t, "serve", "--role", "worker")
-	if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), `"ids.segment.>"`) || !strings.Contains(w.stderr.String(), "nats.conf lists the rights of each role") {
+	if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), `"ids.segment.>"`) || !strings.Contains(w.stderr.String(), "idworker rights prints those of each role") {
 		t.Errorf("exit code %d:\n%s", code, w.stderr.Tail())
 	}
 }

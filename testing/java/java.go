@@ -35,7 +35,8 @@ func Maven(t testing.TB, args ...string) {
 	deps.JDK.Require(t)
 	binary := deps.Maven.Require(t)
 	defer lock(t)()
-	program := process.Program{Binary: binary, Dir: reactor, Within: patience}
+	// A short run is not worth the better code.
+	program := process.Program{Binary: binary, Dir: reactor, Env: []string{"MAVEN_OPTS=-XX:TieredStopAtLevel=1"}, Within: patience}
 	if _, err := program.Run(append([]string{"-B", "-ntp", "-q"}, args...)...); err != nil {
 		t.Fatal(err)
 	}

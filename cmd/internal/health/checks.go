@@ -166,13 +166,17 @@ func (c *collection) checkRights(context.Context) []Diagnosis {
 		return []Diagnosis{c.diagnose("rights", "", fmt.Errorf("%w (%s): %w", errRights, rights.AskPermissions, c.allowedErr))}
 	}
 	need := rights.Join(Needs(c.by.Role, c.by.Prefix), rights.Subscribe(c.conn.NewInbox()))
-	return []Diagnosis{c.diagnose("rights", fmt.Sprintf("complete for the role %s", c.by.Role), c.allowed.Check(need))}
+	lacks := c.allowed.Check(need)
+	if lacks != nil && c.by.Viewer { // no process of the role
+		return nil
+	}
+	return []Diagnosis{c.diagnose("rights", fmt.Sprintf("complete for the role %s", c.by.Role), lacks)}
 }
 
 // checkResources checks the role's streams and buckets.
 func (c *collection) checkResources(ctx context.Context) (all []Diagnosis) {
 	needs := Needs(c.by.Role, c.by.Prefix)
-	if c.by.Role == rights.Admin && c.snowflakeOnly(ctx) {
+	if (c.by.Role == rights.Admin || c.by.Role == rights.Monitor) && c.snowflakeOnly(ctx) {
 		needs = Needs(rights.Snowflake, c.by.Prefix)
 	}
 	own := slices.DeleteFunc(slices.Clone(c.by.Resources), func(r kv.Resource) bool { return !needs.Includes(r.InfoSubject()) })
@@ -289,10 +293,10 @@ func isForecast(t templates.Template) bool { return t.Dated != "" && t.MaxTags >
 const nearlyFull = 0.8
 
 // checkStorage checks that the account has enough storage of its own. Only
-// administrators may request that. An embedded server serves only this
+// administrators and monitors may request that. An embedded server serves only this
 // installation.
 func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
-	if c.by.Role != rights.Admin || c.conn.ConnectedServerName() == embedded.ServerName {
+	if c.by.Role != rights.Admin && c.by.Role != rights.Monitor || c.conn.ConnectedServerName() == embedded.ServerName {
 		return nil
 	}
 	account, err := ask(ctx, c, rights.Publish(rights.API("INFO")), c.js.AccountInfo)

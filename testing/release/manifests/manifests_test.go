@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/freeport"
@@ -56,7 +54,7 @@ type site struct {
 }
 
 // start starts nats-server.
-func (s *site) start(env []string, args ...string) {
+func (s *site) start(env []string, args ...string) *process.Running {
 	s.t.Helper()
 	bin, err := natsServer()
 	if err == nil {
@@ -67,6 +65,7 @@ func (s *site) start(env []string, args ...string) {
 	}
 	p := s.launch(bin, env, args...)
 	p.AwaitLog(s.t, "Server is ready")
+	return p
 }
 
 // translated translates all names in a list.
@@ -100,8 +99,8 @@ func (s *site) run(env []string, args ...string) string {
 	return strings.TrimSpace(p.Stdout.String())
 }
 
-// firstID gets the first ID of a tag.
-func (s *site) firstID(tag string, opts ...nats.Option) {
+// next gets an ID.
+func (s *site) next(tag string, opts ...nats.Option) (int64, error) {
 	s.t.Helper()
 	nc, err := nats.Connect("nats://"+s.nats, opts...)
 	if err != nil {
@@ -110,9 +109,7 @@ func (s *site) firstID(tag string, opts ...nats.Option) {
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), natstest.Patience)
 	defer cancel()
-	if id, err := messages.NewClient(nc, messages.DefaultPrefix).Next(ctx, tag); err != nil || id != 1 {
-		s.t.Fatalf("first ID %d, %v", id, err)
-	}
+	return messages.NewClient(nc, messages.DefaultPrefix).Next(ctx, tag)
 }
 
 func write(t *testing.T, path, text string) {
@@ -141,85 +138,6 @@ func read[T any](t *testing.T, path string) (documents []T) {
 	}
 }
 
-// statefulSet is the part of a StatefulSet that a process can see.
-type statefulSet struct {
-	Spec struct {
-		Template struct {
-			Spec struct{ Containers []container }
-		}
-	}
-}
-
-type container struct {
-	Image     string
-	Args      []string
-	Env       []struct{ Name, Value string }
-	Startup   probe `yaml:"startupProbe"`
-	Liveness  probe `yaml:"livenessProbe"`
-	Readiness probe `yaml:"readinessProbe"`
-}
-
-type probe struct {
-	HTTPGet struct{ Path string } `yaml:"httpGet"`
-}
-
-// TestKubernetes: with nats.conf and its users, the workers and loaders of the
-// manifests serve IDs, and their probes succeed.
-func TestKubernetes(t *testing.T) {
-	tier.Release(t)
-	s := &site{t: t, nats: freeport.Address(t)}
-	env := []string{"IDS_NATS_DATA=" + t.TempDir(), "IDS_SYS_PASSWORD=secret-of-sys"}
-	users := make(map[string]roles.User)
-	for _, u := range roles.Users() {
-		users[u.Name] = u
-		env = append(env, u.PasswordVariable()+"=secret-of-"+u.Name)
-	}
-	conf, err := filepath.Abs("../../../nats.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := strings.Cut(s.nats, ":")
-	s.start(env, "-c", conf, "-a", "127.0.0.1", "-p", port)
-	admin := []string{"NATS_URL=nats://admin:secret-of-admin@" + s.nats, "IDWORKER_INBOX_PREFIX=" + users["admin"].Inbox}
-	s.run(admin, "provision", "--part", "ids")
-	s.run(admin, "tag", "create", "order")
-
-	settings := read[struct{ Data map[string]string }](t, "kubernetes/settings.yaml")[0].Data
-	var last []string
-	for _, role := range []string{"loader", "worker"} {
-		c := read[statefulSet](t, "kubernetes/"+role+".yaml")[0].Spec.Template.Spec.Containers[0]
-		for range 2 {
-			secret, volume, http := t.TempDir(), t.TempDir(), freeport.Address(t)
-			write(t, filepath.Join(secret, "password"), "secret-of-"+role+"\n")
-			write(t, filepath.Join(secret, "store"), "jetstream\n")
-			s.translate = strings.NewReplacer("nats:4222", s.nats, "=:9090", "="+http, "=/etc/idworker", "="+secret, "=/data", "="+volume)
-			var env []string
-			for name, value := range settings {
-				env = append(env, name+"="+value)
-			}
-			for _, v := range c.Env {
-				env = append(env, v.Name+"="+v.Value)
-			}
-			env = s.translated(env)
-			s.serve(env, s.translated(c.Args)...)
-			for _, p := range []probe{c.Startup, c.Liveness, c.Readiness} {
-				if len(p.HTTPGet.Path) < 2 { // "/" is the status page
-					t.Fatalf("a probe of a %s has no path", role)
-				}
-				isOK(t, "http://"+http+p.HTTPGet.Path)
-			}
-			last = env
-			if _, err := os.Stat(filepath.Join(volume, "witness")); (err == nil) != (role == "loader") {
-				t.Errorf("witness of a %s: %v", role, err)
-			}
-		}
-		s.checkImage(c.Image)
-	}
-	s.run(last, "doctor") // as by kubectl exec
-	u := users["caller"]
-	s.firstID("order", nats.UserInfo(u.Name, "secret-of-"+u.Name), nats.CustomInboxPrefix(u.Inbox))
-}
-
 // checkImage fails unless an image is of the version under test.
 func (s *site) checkImage(image string) {
 	s.t.Helper()
@@ -227,18 +145,6 @@ func (s *site) checkImage(image string) {
 	if want := "ghcr.io/idworker/idworker:" + version; image != want {
 		s.t.Errorf("image %s, expected %s", image, want)
 	}
-}
-
-// isOK waits for status 200.
-func isOK(t *testing.T, url string) {
-	t.Helper()
-	natstest.Eventually(t, url+" is 200", func() bool {
-		reply, err := http.Get(url)
-		if err == nil {
-			_ = reply.Body.Close()
-		}
-		return err == nil && reply.StatusCode == http.StatusOK
-	})
 }
 
 // composeFile is the part of a compose file that a process can see.
@@ -297,5 +203,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	s.run(envs["loader"], "tag", "create", "order") // as by docker compose exec
-	s.firstID("order", nats.UserInfo("ids", password))
+	if id, err := s.next("order", nats.UserInfo("ids", password)); err != nil || id != 1 {
+		t.Fatalf("first ID %d, %v", id, err)
+	}
 }

@@ -57,7 +57,7 @@ func TestComplete(t *testing.T) {
 		"idworker_*_linux_amd64.cdx.json", "idworker_*_linux_arm64.cdx.json", "idworker_*_darwin_amd64.cdx.json", "idworker_*_darwin_arm64.cdx.json",
 		"idworker_*_windows_amd64.cdx.json", "idworker_*_windows_arm64.cdx.json",
 		"idworker_*_amd64.deb", "idworker_*_arm64.deb", "idworker-*.x86_64.rpm", "idworker-*.aarch64.rpm",
-		"idworker_*_image.tar", "idworker_*_deploy.tar.gz",
+		"idworker_*_image.tar", "idworker-[0-9]*.tgz", "idworker_*_deploy.tar.gz",
 		"idworker-*-py3-none-any.whl", "idworker-[0-9]*.tar.gz",
 	} {
 		if name := filepath.Base(one(t, pattern)); !listed[name] {
@@ -77,7 +77,7 @@ func TestDeploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{
-		"docs/deploy/kubernetes/worker.yaml", "docs/deploy/compose.yaml", "docs/deploy/systemd/idworker@.service",
+		"docs/deploy/chart/values.yaml", "docs/deploy/nats-chart/values.yaml", "docs/deploy/compose.yaml", "docs/deploy/systemd/idworker@.service",
 		"docs/prometheus-rules.yml", "docs/grafana.json", "nats.conf", "cluster.conf", "LICENSE",
 	} {
 		if !strings.Contains("\n"+string(list), "\n"+file+"\n") {

@@ -76,6 +76,8 @@ func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 			rights.Subscribe(rights.InQueue(loadmsg.ReserveSubject(p), p.QueueGroup())),
 			rights.Publish(loadmsg.GrantSubject(p, "*")),
 		)
+	case rights.Monitor:
+		return rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, Consumer))
 	case rights.Admin:
 		return rights.Join(
 			rights.ProvisionStream(stream),

@@ -1,0 +1,107 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/idworker/idworker/messages"
+)
+
+// traceCases are about the header that names the caller's trace.
+var traceCases = []testCase{
+	{name: "22 a trace goes with each try of a call", run: tracedCalls},
+	{name: "22 joined calls send the trace of the first", needs: []string{"coalescing"}, run: tracedTogether},
+}
+
+const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// tracedCalls: a caller's trace goes with each of its requests, and with no
+// other; what is none fails no call.
+func tracedCalls(t *testing.T, d *driver) {
+	s := newScene(t, d)
+	c := s.connect(nil)
+	snowflake := op{"op": "snowflake", "client": c, "timeout_ms": callTimeout}
+	snowflakeN := op{"op": "snowflake_n", "client": c, "n": 2, "timeout_ms": callTimeout}
+	for k, call := range []op{next(c, "order"), nextN(c, "order", 2), snowflake, snowflakeN} {
+		subject := orderSubject
+		if k > 1 {
+			subject = "ids.snowflake"
+		}
+		s.onCalls(subject, refuse(503, "no IDs"), silent, serve)
+		mine := fmt.Sprint(trace, k)
+		before := len(s.requests(subject))
+		wantOK(t, mine, s.do(call.with("traceparent", mine)))
+		for _, q := range s.requests(subject)[before:] {
+			q.wantTrace(t, mine)
+		}
+	}
+
+	longest := strings.Repeat("~", 256)
+	for value, want := range map[string]string{
+		longest: longest, "!": "!", "": "", "throw": "", longest + "~": "", "a b": "", "a\r\nIds-Prefetch: 1": "", "é": "", "a\x7f": "",
+	} {
+		tag := d.newName()
+		s.on(segment+tag, serve)
+		wantOK(t, value, s.do(nextN(c, tag, 1).with("traceparent", value)))
+		s.request(segment+tag, 1).wantTrace(t, want)
+	}
+
+	s.on("ids.segment.later", serve)
+	wantOK(t, "prefetcher", s.do(take(s.prefetch(c, "later", nil), 1, 10).with("traceparent", trace)))
+	s.request("ids.segment.later", 1).wantTrace(t, "")
+
+	without := newScene(t, d, func(o *server.Options) { o.NoHeaderSupport = true })
+	c = without.connect(nil)
+	without.on(orderSubject, serve)
+	r := without.do(next(c, "order").with("traceparent", trace))
+	if r.err != nil {
+		t.Fatalf("a server without headers: %v; want an ID", r)
+	}
+	without.request(orderSubject, 1).wantTrace(t, "")
+}
+
+// tracedTogether: a request has the trace of the call that gets its first ID.
+func tracedTogether(t *testing.T, d *driver) {
+	s := newScene(t, d)
+	c := s.connect(nil)
+	s.on(orderSubject, silent)
+	calls := []*pending{s.begin(next(c, "order").with("traceparent", "0"))}
+	s.waitCalls(orderSubject, 1)
+	for k := range 40 {
+		calls = append(calls, s.begin(next(c, "order").with("traceparent", fmt.Sprint(k+1))))
+	}
+	s.waitCalls(orderSubject, 2)
+	s.on(orderSubject, serve)
+	traces := make(map[int64]string) // of calls, by their IDs
+	for _, call := range calls {
+		if r := s.await(call); r.err != nil {
+			t.Errorf("a call: %v", r)
+		} else {
+			traces[parseRanges(t, r.Ranges)[0].First] = call.op["traceparent"].(string)
+		}
+	}
+	joined := false
+	for _, q := range s.requests(orderSubject) {
+		for _, granted := range parseRanges(t, s.grantedBy(q)) {
+			if want, used := traces[granted.First]; used {
+				q.wantTrace(t, want)
+				joined = joined || q.n > 1
+			}
+		}
+	}
+	if !joined {
+		t.Error("no calls were joined")
+	}
+}
+
+// wantTrace checks the trace of a request; the empty one is none.
+func (q *request) wantTrace(t *testing.T, want string) {
+	t.Helper()
+	values, has := q.header[messages.TraceparentHeader]
+	if got := strings.Join(values, ","); got != want || has != (want != "") {
+		t.Errorf("request %d of %s for %d IDs: header %q, want the trace %q", q.k, q.subject, q.n, q.header, want)
+	}
+}
