@@ -36,7 +36,7 @@ func ExampleDecodeRanges_short() {
 	// Output: malformed reply: 3 IDs, requested 5
 }
 
-// The code tells error replies apart.
+// The code distinguishes error replies.
 func ExampleDecodeReply() {
 	msg := &nats.Msg{Header: nats.Header{
 		micro.ErrorCodeHeader: {"404"},
