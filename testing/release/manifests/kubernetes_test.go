@@ -262,7 +262,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	s.run(as("admin"), "tag", "create", "order")
 
-	running := make(map[string][]*process.Running)
+	running, settings := make(map[string][]*process.Running), make(map[string][]string)
 	start := func(r *release, name string) {
 		t.Helper()
 		volume := t.TempDir()
@@ -274,7 +274,7 @@ func TestKubernetes(t *testing.T) {
 		of := s.launch(s.bin, p.env, p.args...)
 		of.AwaitLog(t, "\tserving\t")
 		r.probes(kinds[name], name, p.http)
-		s.run(p.env, "doctor") // as by kubectl exec
+		settings[name] = p.env
 		s.usesRights(p, strings.TrimPrefix(name, "ids-"))
 		if _, err := os.Stat(filepath.Join(p.volume, "witness")); (err == nil) != (name == "ids-loader") {
 			t.Errorf("witness of %s: %v", name, err)
@@ -283,6 +283,9 @@ func TestKubernetes(t *testing.T) {
 	}
 	for _, name := range []string{"ids-loader", "ids-loader", "ids-worker", "ids-worker"} {
 		start(install, name)
+	}
+	for name := range kinds {
+		s.run(settings[name], "doctor") // as by kubectl exec
 	}
 	if id, err := next(); err != nil || id != 1 {
 		t.Fatalf("first ID %d, %v", id, err)
