@@ -32,8 +32,9 @@ type kubeObject struct {
 		Name        string
 		Annotations map[string]string
 	}
-	Data, StringData map[string]string `yaml:",omitempty"`
-	Spec             struct {
+	Data       map[string]string
+	StringData map[string]string `yaml:"stringData"`
+	Spec       struct {
 		Template struct {
 			Spec struct {
 				Containers []container
@@ -151,7 +152,9 @@ func (r *release) pod(kind, name, volume string) podOf {
 	}
 	for _, v := range c.Env {
 		if ref := v.ValueFrom.SecretKeyRef; ref.Name != "" {
-			v.Value = r.named("Secret", ref.Name).StringData[ref.Key]
+			if v.Value = r.named("Secret", ref.Name).StringData[ref.Key]; v.Value == "" {
+				t.Fatalf("secret %s has no %s", ref.Name, ref.Key)
+			}
 		}
 		p.env = append(p.env, v.Name+"="+v.Value)
 	}
@@ -190,12 +193,14 @@ func (r *release) refuses(p podOf, js jetstream.JetStream) {
 	t := r.s.t
 	t.Helper()
 	running := r.s.launch(r.s.bin, p.env, p.args...)
-	if code := running.Wait(t); code == 0 || !strings.Contains(running.Stderr.String(), "installation shop") ||
+	if code := running.Wait(t); code == 0 || !strings.Contains(running.Stderr.String(), "expected shop") ||
 		!strings.Contains(running.Stderr.String(), "idworker restore DIR") {
 		t.Errorf("exit code %d without the installation: %s", code, running.Stderr.Tail())
 	}
-	for name := range js.StreamNames(t.Context()).Name() {
-		t.Errorf("%v made the stream %s", p.args, name)
+	for _, name := range []string{"IDS_LOAD", "KV_ids_config", "KV_ids_register", "KV_ids_workers", "KV_ids_clock"} {
+		if _, err := js.Stream(t.Context(), name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Errorf("%s: stream %s: %v", p.env, name, err)
+		}
 	}
 }
 
@@ -257,7 +262,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	s.run(as("admin"), "tag", "create", "order")
 
-	running := make(map[string][]*process.Running)
+	running, settings := make(map[string][]*process.Running), make(map[string][]string)
 	start := func(r *release, name string) {
 		t.Helper()
 		volume := t.TempDir()
@@ -269,7 +274,7 @@ func TestKubernetes(t *testing.T) {
 		of := s.launch(s.bin, p.env, p.args...)
 		of.AwaitLog(t, "\tserving\t")
 		r.probes(kinds[name], name, p.http)
-		s.run(p.env, "doctor") // as by kubectl exec
+		settings[name] = p.env
 		s.usesRights(p, strings.TrimPrefix(name, "ids-"))
 		if _, err := os.Stat(filepath.Join(p.volume, "witness")); (err == nil) != (name == "ids-loader") {
 			t.Errorf("witness of %s: %v", name, err)
@@ -278,6 +283,9 @@ func TestKubernetes(t *testing.T) {
 	}
 	for _, name := range []string{"ids-loader", "ids-loader", "ids-worker", "ids-worker"} {
 		start(install, name)
+	}
+	for name := range kinds {
+		s.run(settings[name], "doctor") // as by kubectl exec
 	}
 	if id, err := next(); err != nil || id != 1 {
 		t.Fatalf("first ID %d, %v", id, err)

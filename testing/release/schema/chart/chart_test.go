@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"log"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -47,6 +48,11 @@ monitoring: {podMonitor: {enabled: true, labels: {release: p}}, rules: {enabled:
 pod: {priorityClassName: high, nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], imagePullSecrets: [{name: pull}]}
 `,
 	"nkeys": "{installation: shop, new: true, nats: {login: nkey}, api: {enabled: true, insecure: true}}",
+}
+
+func TestMain(m *testing.M) {
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm logs each symbolic link
+	os.Exit(m.Run())
 }
 
 func document(t *testing.T, name string) []byte {
@@ -168,7 +174,9 @@ func (c *cluster) provisions() bool {
 // of `helm template` lacks it.
 func TestOnlyAnInstallProvisions(t *testing.T) {
 	c := &cluster{PrintingKubeClient: &fake.PrintingKubeClient{Out: io.Discard, LogOutput: io.Discard}}
-	cfg := &action.Configuration{KubeClient: c, Releases: storage.Init(driver.NewMemory()), Capabilities: common.DefaultCapabilities}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = kubernetes
+	cfg := &action.Configuration{KubeClient: c, Releases: storage.Init(driver.NewMemory()), Capabilities: capabilities}
 	values := parsed(t, valueSets["new"])
 	install := action.NewInstall(cfg)
 	install.ReleaseName, install.Namespace = "ids", "ids"

@@ -142,12 +142,14 @@ func check(t *testing.T, object runtime.Object) field.ErrorList {
 		v.Namespace = "ids"
 		manual := true
 		v.Spec.ManualSelector, v.Spec.Selector = &manual, &metav1.LabelSelector{MatchLabels: v.Spec.Template.Labels}
-		return batchvalidation.ValidateJob(v, batchvalidation.JobValidationOptions{
+		return batchvalidation.ValidateJobCreate(v, batchvalidation.JobValidationOptions{
 			PodValidationOptions: pod.GetValidationOptionsFromPodTemplate(&v.Spec.Template, nil), RequirePrefixedLabels: false,
 		})
 	case *core.Service:
 		v.Namespace = "ids"
-		v.Spec.ClusterIPs = []string{v.Spec.ClusterIP} // the API server adds it, too
+		if v.Spec.ClusterIP != "" {
+			v.Spec.ClusterIPs = []string{v.Spec.ClusterIP} // the API server adds it, too
+		}
 		return corevalidation.ValidateServiceCreate(v)
 	case *core.ConfigMap:
 		v.Namespace = "ids"

@@ -11,6 +11,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
@@ -31,6 +32,7 @@ func main() {
 	dist := flag.String("dist", "", "Folder in which to put the packed chart.")
 	set := flag.String("render", "", "Values, as after helm's --set, with which to render the chart.")
 	flag.Parse()
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm logs each symbolic link
 	var out string
 	var err error
 	if *dist != "" {
@@ -86,9 +88,14 @@ func print(folder, set string) (string, error) {
 	return documents(r), nil
 }
 
+// kubernetes is the version for which the chart is rendered. The library's own is
+// too old, because only Helm's build sets it.
+var kubernetes = common.KubeVersion{Version: "v1.37.2", Major: "1", Minor: "37"}
+
 // render renders the chart of an install, without a cluster.
 func render(c *v2.Chart, values map[string]any) (*v1.Release, error) {
 	install := action.NewInstall(new(action.Configuration))
+	install.KubeVersion = &kubernetes
 	install.DryRunStrategy = action.DryRunClient
 	install.ReleaseName, install.Namespace = "ids", "ids"
 	r, err := install.Run(c, values)
