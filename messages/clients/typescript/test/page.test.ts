@@ -7,7 +7,7 @@ import { join } from "node:path"
 import { after, before, test } from "node:test"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
-import { CallTimeoutError, Idworker } from "@idworker/client"
+import { Idworker } from "@idworker/client"
 import { rowId } from "@idworker/client/drizzle"
 import { NumberFormat } from "@idworker/client/number"
 import { OpaqueIds } from "@idworker/client/opaque"
@@ -111,7 +111,7 @@ async function repeated<Result>(save: () => Promise<Result>): Promise<Result> {
     try {
       return await save()
     } catch (error) {
-      if (!(error instanceof CallTimeoutError) || performance.now() > end) throw error
+      if ((error as Error).name !== "CallTimeoutError" || performance.now() > end) throw error
     }
   }
 }
