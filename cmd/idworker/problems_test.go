@@ -50,7 +50,7 @@ var remedies = []struct {
 }{
 	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "ask an administrator to run: idworker provision"},
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
-	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf lists the rights"},
+	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "idworker rights prints those of each role"},
 	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "idworker tag import --switch-store with the new one"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=-1"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
