@@ -1,0 +1,8 @@
+// Package monitoring tests what docs/ gives to Prometheus and Grafana: the alert rules and the dashboard. Real processes
+// are scraped into Prometheus's own database, at a virtual pace, and its own code evaluates rules and queries.
+//
+//	cd testing/monitoring && go test ./...
+//
+// It is a module of its own, because Prometheus is a large dependency. It has only tests. lab_test.go is Prometheus,
+// site_test.go has the processes.
+package monitoring
