@@ -21,10 +21,10 @@ func connectionsStory(t *testing.T) {
 	network := proxy.Start(t, s.address)
 	other := s.ready("all", "serve", "--new")
 	worker := s.ready("worker", "serve", "--role", "worker", "--server", network.URL())
-	s.run("tag", "create", "order")
+	s.run("tag", "create", "order", "--step", "100000")
 	m := s.meet()
 	asking := func() { s.ask("order", 20, 1) }
-	s.healthy(75*time.Minute, asking)
+	s.healthy(75*time.Minute, func() { s.ask("order", 1, 1) })
 
 	cutting, syncs := true, func(interval string) {
 		s.stop(worker, other)

@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 func eventsStory(t *testing.T) {
 	s := newSite(t)
 	serving := s.ready("all", "serve", "--new")
-	s.run("tag", "create", "order")
+	s.run("tag", "create", "order", "--step", "100000")
 	js := natstest.JetStream(t, s.connect())
 	source := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.raw.>"}}
 	natstest.CreateStream(t, js, source)
@@ -38,6 +39,7 @@ func eventsStory(t *testing.T) {
 		}
 	}
 	s.healthy(75*time.Minute, func() { publish(1, nil) })
+	installation := s.query("idworker_enrich_failing")[0].Metric.Get("installation")
 
 	s.all([]fault{{
 		alerts: []string{"DeadLetters"},
@@ -70,6 +72,9 @@ func eventsStory(t *testing.T) {
 			keeps(5)
 			publish(20, nil)
 			enricher = start()
+			natstest.Eventually(t, "it counts the loss before its first scrape", func() bool {
+				return strings.Contains(string(fetch(enricher.http)), "\nidworker_enrich_lost_events_total{enrichment=\"ORDERS.READY\",installation=\""+installation+"\"} 15\n")
+			})
 		},
 		cure: func() { keeps(-1) },
 	}})
