@@ -24,6 +24,7 @@ func connectionsStory(t *testing.T) {
 	s.run("tag", "create", "order", "--step", "100000")
 	m := s.meet()
 	asking := func() { s.ask("order", 20, 1) }
+	s.warm("order", worker, other)
 	s.healthy(75*time.Minute, func() { s.ask("order", 1, 1) })
 
 	cutting, syncs := true, func(interval string) {
@@ -46,11 +47,11 @@ func connectionsStory(t *testing.T) {
 		pace: pace,
 	}, {
 		alerts: []string{"Overloaded"},
-		what:   "requests take 1.5 s through a worker's network",
-		cause:  func() { network.Delay(1500*time.Millisecond, 0) },
+		what:   "requests wait for 1.4 s in a worker's network",
+		cause:  func() { network.Delay(700*time.Millisecond, 0) },
 		during: asking,
 		cure:   network.Mend,
-		pace:   600 * time.Millisecond,
+		pace:   time.Second,
 	}, {
 		alerts: []string{"NotConnected", "LeaseNotRenewed", "NoWorkerID"},
 		what:   "the network of a worker is down",

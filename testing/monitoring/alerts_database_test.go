@@ -17,8 +17,9 @@ func databaseStory(t *testing.T) {
 	db.Exec(t, leaftest.Postgres.Narrow,
 		"INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 5000, 100000), ('narrow', 2147483000, 100), ('lost', 1, 100)")
 	s := newSite(t)
-	s.ready("all", "serve", "--new", "--store-file", s.file("dsn", db.DSNVia(network)+"\n"), "--max-step", "100000", "--max-batch", "100")
+	process := s.ready("all", "serve", "--new", "--store-file", s.file("dsn", db.DSNVia(network)+"\n"), "--max-step", "100000", "--max-batch", "100")
 	order := func() { s.ask("order", 1, 1) }
+	s.warm("order", process)
 	s.healthy(20*time.Minute, order)
 
 	s.all([]fault{{

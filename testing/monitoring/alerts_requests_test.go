@@ -24,7 +24,7 @@ func requestsStory(t *testing.T) {
 	startWorkers := func(more ...string) {
 		serve := append([]string{"serve", "--role", "worker"}, more...)
 		workers = []*program{
-			s.ready("worker", append(serve, "--wait", "500ms")...),
+			s.ready("worker", append(serve, "--wait", "1s")...),
 			s.ready("worker", append(serve, "--wait", "30s", "--api", api, "--api-tokens", tokens, "--api-connections", "4")...),
 		}
 	}
@@ -40,10 +40,8 @@ func requestsStory(t *testing.T) {
 	asking := func(tag string, requests int, ids int64) func() {
 		return func() { s.ask(tag, requests, ids) }
 	}
-	s.healthy(75*time.Minute, func() {
-		s.ask("order", 2, 1)
-		s.ask("exact", 1, 1)
-	})
+	s.warm("order", workers...)
+	s.healthy(75*time.Minute, asking("order", 2, 1))
 
 	chats := 0
 	calling, begin, end := &callers{url: "http://" + api + "/v1/segment/exact", token: token}, true, false

@@ -21,24 +21,27 @@ import (
 func settingsStory(t *testing.T) {
 	s := newSite(t)
 	clock := nemesis.ClockFile{Path: filepath.Join(s.dir, "clock")}
-	s.launch("clock", process.Program{Binary: withClock(t), Dir: s.dir, Env: []string{"NATS_URL=nats://" + s.address, clock.Env()}},
-		"serve", "--new", "--lease-ttl", "15s")
+	variant := process.Program{Binary: withClock(t), Dir: s.dir, Env: []string{"NATS_URL=nats://" + s.address, clock.Env()}}
+	serve := func() *program { return s.launch("clock", variant, "serve", "--new") }
+	right := serve()
 	disk := s.newDisk()
 	s.healthy(30*time.Minute, nil)
 
 	var ending *program
-	set := func(ahead time.Duration) func() {
+	restart := func(ahead time.Duration) func() {
 		return func() {
+			s.stop(right)
 			if err := clock.Set(ahead, 0); err != nil {
 				t.Fatal(err)
 			}
+			right = serve()
 		}
 	}
 	s.all([]fault{{
 		alerts: []string{"ClockOff"},
-		what:   "a worker's clock is 3 s ahead (a binary whose clock can be set)",
-		cause:  set(3 * time.Second),
-		cure:   set(0),
+		what:   "a worker started while its clock was 3 s ahead (a binary whose clock can be set)",
+		cause:  restart(3 * time.Second),
+		cure:   restart(0),
 		pace:   250 * time.Millisecond,
 	}, {
 		alerts: []string{"DiskFull"},

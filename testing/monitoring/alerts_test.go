@@ -233,6 +233,17 @@ func (s *site) ask(tag string, requests int, ids int64) {
 	}
 }
 
+// warm returns when workers have IDs of a tag in their buffers.
+func (s *site) warm(tag string, workers ...*program) {
+	s.t.Helper()
+	natstest.Eventually(s.t, "workers buffer IDs of "+tag, func() bool {
+		s.ask(tag, 2, 1)
+		return !slices.ContainsFunc(workers, func(w *program) bool {
+			return !regexp.MustCompile(`(?m)^idworker_tag_buffered_ids\{.*tag="` + tag + `"\} [1-9]`).Match(fetch(w.http))
+		})
+	})
+}
+
 // stop ends a process with success, and has it not watched any more.
 func (s *site) stop(all ...*program) {
 	s.t.Helper()
