@@ -22,7 +22,7 @@ func settingsStory(t *testing.T) {
 	s := newSite(t)
 	clock := nemesis.ClockFile{Path: filepath.Join(s.dir, "clock")}
 	variant := process.Program{Binary: withClock(t), Dir: s.dir, Env: []string{"NATS_URL=nats://" + s.address, clock.Env()}}
-	serve := func() *program { return s.launch("clock", variant, "serve", "--new") }
+	serve := func() *program { return s.launch("clock", variant, "serve") }
 	right := serve()
 	disk := s.newDisk()
 	s.healthy(30*time.Minute, nil)
