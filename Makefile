@@ -16,7 +16,7 @@ run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 
 # Generates each password once; those in the environment take precedence. In the
 # shell that starts idworker, run: . nats-data/passwords
-NATS_USERS = WORKER GENERATOR LOADER ADMIN BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
+NATS_USERS = WORKER GENERATOR LOADER ADMIN MONITOR BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
 nats: ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
 	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
@@ -92,17 +92,18 @@ release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 	@find bin/maven -type f -name 'idworker-*' ! -name '*.md5' ! -name '*.sha1' -exec cp {} dist \;
 	cd messages/clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm pack --pack-destination $(CURDIR)/dist
 	cp LICENSE messages/clients/python && messages/clients/python/.venv/bin/python -m build --no-isolation --outdir dist messages/clients/python
-	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
+	git archive -o dist/idworker_$(VERSION)_deploy.tar.gz HEAD docs/deploy/kubernetes docs/deploy/compose.yaml docs/deploy/monitoring docs/deploy/systemd docs/prometheus-rules.yml docs/grafana.json nats.conf cluster.conf LICENSE
 	@awk '/^## /{on = index($$0, "[$(VERSION)]")} on && !/^## /' CHANGELOG.md > dist/notes.md
 	@grep -q . dist/notes.md || { echo "CHANGELOG.md has no section [$(VERSION)]"; exit 1; }
 	@cd dist && ls -p | grep '^idworker.*[^/]$$' | xargs sha256sum > checksums.txt && cat checksums.txt
 
-check-packages: ## Build a release, and check packages, image, manifests, regions
+check-packages: ## Build a release, and check packages, image, manifests, regions, monitoring
 	$(GO) run $(GORELEASER) check
 	$(GO) run $(ACTIONLINT)
 	$(MAKE) release SNAPSHOT=1
 	IDWORKER_TESTS=release $(GO) test -count=1 -p 1 -timeout 60m ./testing/release/... ./testing/regions ./testing/compat
 	cd testing/release/schema && $(GO) test -count=1 ./...
+	cd testing/monitoring && $(GO) test -count=1 -timeout 30m ./...
 
 check-release: check-packages lint test test-all spec mutants soak bench ## Run every check before a release, for hours
 	for store in jetstream mysql postgres; do $(MAKE) nemesis DURATION=20m STORE=$$store || exit 1; done

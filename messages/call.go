@@ -44,6 +44,7 @@ type call struct {
 	*Client
 	subject string
 	n       int64
+	header  nats.Header  // of all tries; may be nil
 	hasty   bool         // a transient error ends the call, silence does not
 	before  error        // the connection's last error when the call began
 	box     *inbox.Inbox // nil before the first try
@@ -52,8 +53,9 @@ type call struct {
 	reason  error         // the latest transient error
 }
 
-func newCall(client *Client, subject string, n int64) *call {
-	return &call{Client: client, subject: subject, n: n, before: client.nc.LastError()}
+// newCall returns a call that begins now. Its header is that of ctx.
+func newCall(ctx context.Context, client *Client, subject string, n int64) *call {
+	return &call{Client: client, subject: subject, n: n, header: client.headerOf(ctx), before: client.nc.LastError()}
 }
 
 // run tries until there is a reply, an error that is not transient, or ctx

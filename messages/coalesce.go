@@ -65,6 +65,7 @@ type lane struct {
 
 // batch is calls that travel as one request.
 type batch struct {
+	first  context.Context // of the call that began it
 	ctx    context.Context // ends when all calls have left
 	cancel context.CancelFunc
 	wait   time.Duration // for the token
@@ -89,10 +90,10 @@ func (c *Client) next(ctx context.Context, tag string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("request %s: %w", c.subject(tag), err)
 	}
-	l, b, i := c.coalescer.enter(c, tag)
+	l, b, i := c.coalescer.enter(ctx, c, tag)
 	switch {
 	case l == nil:
-		return firstID(newCall(c, c.subject(tag), 1).run(ctx))
+		return firstID(newCall(ctx, c, c.subject(tag), 1).run(ctx))
 	case b == nil:
 		return firstID(l.sendFirst(ctx))
 	}
@@ -110,7 +111,7 @@ func (c *Client) subject(tag string) string {
 // enter returns the lane of a call that has its token, or the lane and the batch
 // that the call joined, as number i from 0. It returns no lane if workers allow
 // one ID a request.
-func (co *coalescer) enter(c *Client, tag string) (l *lane, b *batch, i int64) {
+func (co *coalescer) enter(ctx context.Context, c *Client, tag string) (l *lane, b *batch, i int64) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	if !co.limited.IsZero() && time.Since(co.limited) > limitLasts {
@@ -133,15 +134,15 @@ func (co *coalescer) enter(c *Client, tag string) (l *lane, b *batch, i int64) {
 		l.taken = time.Now()
 		return l, nil, 0
 	default:
-		b, i = l.join(co.limit)
+		b, i = l.join(ctx, co.limit)
 		return l, b, i
 	}
 }
 
 // join adds a call to the batch that gathers, as number i. The caller holds mu.
-func (l *lane) join(limit int64) (b *batch, i int64) {
+func (l *lane) join(ctx context.Context, limit int64) (b *batch, i int64) {
 	if b = l.gathering; b == nil {
-		b = &batch{wait: maxGather, full: make(chan struct{}), done: make(chan struct{})}
+		b = &batch{first: ctx, wait: maxGather, full: make(chan struct{}), done: make(chan struct{})}
 		if l.took > distant {
 			b.wait = 0
 		}
@@ -160,7 +161,7 @@ func (l *lane) join(limit int64) (b *batch, i int64) {
 
 // sendFirst makes the call that has the token.
 func (l *lane) sendFirst(ctx context.Context) ([]Range, error) {
-	c := newCall(l.client, l.subject, 1)
+	c := newCall(ctx, l.client, l.subject, 1)
 	defer c.end()
 	ranges, err := c.tryOnce(ctx)
 	l.leave(true)
@@ -212,7 +213,7 @@ func (l *lane) gather(b *batch) (hasToken bool) {
 
 // seal ends the gathering of a batch, and returns its request.
 func (l *lane) seal(b *batch, hasToken bool) *call {
-	c := newCall(l.client, l.subject, 0) // may wait for the connection's lock
+	c := newCall(b.first, l.client, l.subject, 0) // may wait for the connection's lock
 	c.hasty = true
 	co := &l.client.coalescer
 	co.mu.Lock()
@@ -277,7 +278,7 @@ func (l *lane) await(ctx context.Context, b *batch, i int64) (int64, error) {
 	}
 	switch {
 	case b.alone:
-		c := newCall(l.client, l.subject, 1)
+		c := newCall(ctx, l.client, l.subject, 1)
 		c.reason = b.request.reason
 		c.tries.Store(b.request.tries.Load())
 		return firstID(c.run(ctx))

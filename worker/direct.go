@@ -30,28 +30,29 @@ func (p *Process) Direct() (*Direct, error) {
 // Segment returns IDs of a tag, as the body of a NATS reply; see package
 // messages. Count is the body of a request: empty for one ID, or an ASCII
 // decimal up to Config.MaxBatch. Kept declares that the IDs are kept for later,
-// which strict tags refuse.
+// which strict tags refuse. Traceparent names the caller's trace in the log; it
+// may be empty, and passes [messages.DecodeTraceparent].
 //
 // It takes at most Config.Wait. When ctx ends, the request is withdrawn, and
 // the error is that of ctx. All other errors are of type [*messages.Error].
-func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error) {
+func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept bool, traceparent string) (reply []byte, err error) {
 	if d.process.groups.segments == nil {
-		return nil, d.process.answers.RefuseSegment(errSnowflakeOnly)
+		return nil, d.process.answers.RefuseSegment(tag, traceparent, errSnowflakeOnly)
 	}
 	if err := d.process.groups.refuses(); err != nil {
-		return nil, d.process.answers.RefuseSegment(err)
+		return nil, d.process.answers.RefuseSegment(tag, traceparent, err)
 	}
-	return d.process.answers.Segment(ctx, tag, count, kept)
+	return d.process.answers.Segment(ctx, tag, count, kept, traceparent)
 }
 
 // Snowflake returns snowflake IDs in the same form as Segment.
-func (d *Direct) Snowflake(_ context.Context, count []byte) (reply []byte, err error) {
+func (d *Direct) Snowflake(_ context.Context, count []byte, traceparent string) (reply []byte, err error) {
 	if err := d.process.groups.refuses(); err != nil {
-		return nil, d.process.answers.RefuseSnowflake(err)
+		return nil, d.process.answers.RefuseSnowflake(traceparent, err)
 	}
 	g, err := d.process.groups.workerID.generator()
 	if err != nil {
-		return nil, d.process.answers.RefuseSnowflake(err)
+		return nil, d.process.answers.RefuseSnowflake(traceparent, err)
 	}
-	return d.process.answers.Snowflake(count, g)
+	return d.process.answers.Snowflake(count, g, traceparent)
 }

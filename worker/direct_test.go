@@ -25,8 +25,8 @@ func TestDirectIsBehindTheGate(t *testing.T) {
 	refused := func(why string, want error) {
 		t.Helper()
 		for kind, ask := range map[string]func() ([]byte, error){
-			"segment":   func() ([]byte, error) { return d.Segment(t.Context(), "trend", nil, false) },
-			"snowflake": func() ([]byte, error) { return d.Snowflake(t.Context(), nil) },
+			"segment":   func() ([]byte, error) { return d.Segment(t.Context(), "trend", nil, false, "") },
+			"snowflake": func() ([]byte, error) { return d.Snowflake(t.Context(), nil, "") },
 		} {
 			if reply, err := ask(); reply != nil || !errors.Is(err, want) {
 				t.Errorf("%s, %s: got %q, %v; want %v", why, kind, reply, err, want)
@@ -42,7 +42,7 @@ func TestDirectIsBehindTheGate(t *testing.T) {
 
 	replies := make(chan []byte, 1)
 	go func() {
-		reply, err := d.Segment(t.Context(), "trend", nil, false)
+		reply, err := d.Segment(t.Context(), "trend", nil, false, "")
 		if err != nil {
 			t.Error(err)
 		}

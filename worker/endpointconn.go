@@ -42,13 +42,13 @@ const enterTimeout = 10 * time.Second
 
 // openEndpoint registers a micro service on a new connection like requests. It
 // returns when the server has confirmed the subscription.
-func openEndpoint(requests *nats.Conn, service micro.Config, name, subject string, delay *queueDelay, endpoint answer.Endpoint) (*endpointConn, error) {
+func openEndpoint(requests *nats.Conn, service micro.Config, info endpointInfo, delay *queueDelay, endpoint answer.Endpoint) (*endpointConn, error) {
 	conn, err := dialLike(requests)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	c := &endpointConn{conn: conn, endpoint: endpoint, delay: delay, leaving: make(chan struct{}), ended: make(chan struct{})}
-	if c.service, err = registerService(conn, service, name, subject, endpoint); err != nil {
+	if c.service, err = registerService(conn, service, info, endpoint); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -63,19 +63,27 @@ const (
 	maxQueuedBytes    = 256 << 20
 )
 
+// endpointInfo is what INFO reports of an endpoint. The last three are metadata,
+// for people: what to send, what comes back, and the page that documents it.
+type endpointInfo struct{ name, subject, request, reply, page string }
+
+// protocolPage is the page of the wire contract.
+const protocolPage = "https://github.com/idworker/idworker/blob/main/docs/protocol.md"
+
 // registerService subscribes, and waits for the server's confirmation.
-func registerService(conn *nats.Conn, cfg micro.Config, name, subject string, endpoint micro.Handler) (micro.Service, error) {
+func registerService(conn *nats.Conn, cfg micro.Config, info endpointInfo, endpoint micro.Handler) (micro.Service, error) {
 	service, err := micro.AddService(conn, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("register the service: %w", err)
 	}
 	limits := micro.WithEndpointPendingLimits(maxQueuedRequests, maxQueuedBytes)
-	err = service.AddEndpoint(name, endpoint, micro.WithEndpointSubject(subject), limits)
+	described := micro.WithEndpointMetadata(map[string]string{"request": info.request, "reply": info.reply, "page": info.page})
+	err = service.AddEndpoint(info.name, endpoint, micro.WithEndpointSubject(info.subject), limits, described)
 	if err == nil {
 		err = conn.FlushTimeout(enterTimeout)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("subscribe to %s: %w", subject, err), unlessClosed(service.Stop()))
+		return nil, errors.Join(fmt.Errorf("subscribe to %s: %w", info.subject, err), unlessClosed(service.Stop()))
 	}
 	// Replies to callers may be denied too, by their own mistake.
 	if v, ok := rights.ViolationOf(conn.LastError()); ok && v.Subscribe {

@@ -122,7 +122,7 @@ func newGhostHunt(t *testing.T) *ghostHunt {
 // open opens the member.
 func (g *ghostHunt) open() (member, error) {
 	service := micro.Config{Name: snowflakeServiceName, Version: "0.0.1", QueueGroup: "ids"}
-	c, err := openEndpoint(g.base, service, "snowflake", "ids.snowflake", &queueDelay{limit: natstest.Patience}, held{gate: g.gate})
+	c, err := openEndpoint(g.base, service, endpointInfo{name: "snowflake", subject: "ids.snowflake"}, &queueDelay{limit: natstest.Patience}, held{gate: g.gate})
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type entrance struct {
 	prefix   messages.Prefix
 	answers  *answer.Answerer
 	queued   time.Duration // bounds the time that requests may queue
+	maxBatch int64
 	// describes a micro service of the process
 	service func(name string) micro.Config
 }
@@ -47,7 +48,11 @@ type segmentRequests struct{ *entrance }
 
 func (s segmentRequests) open() (member, error) {
 	delay := &queueDelay{limit: s.queued}
-	return openEndpoint(s.requests, s.service(ServiceName), "segment", s.prefix.Segment(">"), delay, s.answers.Segments(&delay.late))
+	info := endpointInfo{
+		"segment", s.prefix.Segment(">"),
+		s.countText() + "; the subject ends in the tag", rangesText, protocolPage + "#request",
+	}
+	return openEndpoint(s.requests, s.service(ServiceName), info, delay, s.answers.Segments(&delay.late))
 }
 
 // snowflakeRequests opens members of the queue group of snowflake requests.
@@ -59,8 +64,17 @@ type snowflakeRequests struct {
 
 func (s snowflakeRequests) open() (member, error) {
 	delay := &queueDelay{limit: s.queued}
-	return openEndpoint(s.requests, s.service(snowflakeServiceName), "snowflake", s.prefix.Snowflake(), delay, s.answers.Snowflakes(s.generator, &delay.late))
+	info := endpointInfo{"snowflake", s.prefix.Snowflake(), s.countText(), rangesText, protocolPage + "#snowflake-ids"}
+	return openEndpoint(s.requests, s.service(snowflakeServiceName), info, delay, s.answers.Snowflakes(s.generator, &delay.late))
 }
+
+// The texts of INFO for requests and their replies.
+
+func (e *entrance) countText() string {
+	return fmt.Sprintf("empty for one ID, or a decimal count, 1 to %d", e.maxBatch)
+}
+
+const rangesText = "ranges of IDs in lines, such as 1001-1003 or 1005; or the header Nats-Service-Error-Code"
 
 // all returns the queue groups of the role.
 func (g *queueGroups) all() []*queueGroup {

@@ -99,7 +99,7 @@ func TestReady(t *testing.T) {
 	net.Stop()
 	natstest.Eventually(t, "not ready without NATS", ready("not connected to NATS"))
 	for range 100 {
-		if _, err := d.Segment(t.Context(), "order", nil, false); err != nil {
+		if _, err := d.Segment(t.Context(), "order", nil, false, ""); err != nil {
 			t.Error(err)
 		}
 	}

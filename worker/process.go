@@ -60,6 +60,10 @@ type timing struct {
 // links by satellite take 600 ms.
 const lookQuiet = time.Second
 
+// slowShare is the part of Wait that a request may wait for a segment without a
+// line in the log.
+const slowShare = 4
+
 var usualTiming = timing{start: 30 * time.Second, store: loader.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second}
 
 // part is a service of the process.
@@ -184,8 +188,10 @@ func (p *Process) makeWorker(ctx context.Context) error {
 		g.alloc = p.supply.Allocator()
 		g.segments = newQueueGroup(c.Log.With(zap.String("group", "segment")))
 	}
-	p.answers = answer.New(answer.Config{Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests}, g.alloc)
-	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, service: p.service}
+	p.answers = answer.New(answer.Config{
+		Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests, Slow: c.Wait / slowShare, Log: c.Log,
+	}, g.alloc)
+	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, maxBatch: c.MaxBatch, service: p.service}
 	p.groups = g
 	var err error
 	g.workerID, err = openWorkerID(ctx, c, p.self, g.entrance)

@@ -81,7 +81,11 @@ func (p *Process) register() (micro.Service, error) {
 	cfg := p.service(ProcessServiceName)
 	cfg.QueueGroup, cfg.QueueGroupDisabled = "", true
 	answer := micro.HandlerFunc(func(req micro.Request) { _ = req.Respond([]byte(p.self.Instance)) })
-	service, err := registerService(p.cfg.Control, cfg, "process", processSubject(p.cfg.Prefix, p.cfg.Role), answer)
+	info := endpointInfo{
+		"process", processSubject(p.cfg.Prefix, p.cfg.Role),
+		"empty", "the name of the process, new at each start", protocolPage + "#discovery",
+	}
+	service, err := registerService(p.cfg.Control, cfg, info, answer)
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", ProcessServiceName, err)
 	}

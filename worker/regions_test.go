@@ -216,10 +216,10 @@ func TestSnowflakeOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := direct.Snowflake(t.Context(), nil); err != nil {
+	if _, err := direct.Snowflake(t.Context(), nil, ""); err != nil {
 		t.Error(err)
 	}
-	if _, err := direct.Segment(t.Context(), "order", nil, false); !errors.Is(err, messages.ErrUnavailable) || !strings.Contains(err.Error(), "snowflake IDs only") {
+	if _, err := direct.Segment(t.Context(), "order", nil, false, ""); !errors.Is(err, messages.ErrUnavailable) || !strings.Contains(err.Error(), "snowflake IDs only") {
 		t.Errorf("a direct request for a tag: %v", err)
 	}
 	if listens, err := worker.LoaderListens(t.Context(), c.conn, messages.DefaultPrefix); listens || err != nil {

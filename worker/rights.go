@@ -13,13 +13,13 @@ import (
 
 // Rights returns the rights that a role needs for a process, except for its
 // store, which states its own.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	return rights.Join(ownRights(p, role), loader.Rights(p, role), supply.Rights(p, role),
 		lease.Rights(p, role), agreement.Rights(p, role))
 }
 
 // ownRights returns the rights for requests and the services API.
-func ownRights(p messages.Prefix, role rights.User) rights.Rights {
+func ownRights(p messages.Prefix, role rights.Duty) rights.Rights {
 	requests := []string{p.Segment(">"), p.Snowflake()}
 	// Each process is a service, looks for other installations, and has a
 	// status page.
@@ -44,6 +44,8 @@ func ownRights(p messages.Prefix, role rights.User) rights.Rights {
 			rights.Publish(rights.StreamInfo(kv.StreamName(lease.ClockBucketName(p)))))
 	case rights.Caller:
 		return rights.Publish(requests...)
+	case rights.Monitor:
+		return rights.Join(AskReportsRights(), ListProcessesRights())
 	case rights.Admin:
 		return rights.Join(rights.Publish(requests...), AskReportsRights(), ListProcessesRights(), LoaderListensRights(p))
 	}

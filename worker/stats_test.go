@@ -2,8 +2,12 @@ package worker_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/testing/natstest"
@@ -67,5 +71,43 @@ func TestInfoAndStats(t *testing.T) {
 	if stats := serviceStats(t, c); len(stats.Tags) != 1 || stats.Tags[0].Left != 99 || stats.Active != 1 || stats.LeftFor != "" ||
 		stats.Installation != w.Installation() || stats.Instance != w.Instance() || stats.Grants.Installed != 1 || stats.Loads.Writes < 1 {
 		t.Errorf("STATS are %+v", stats)
+	}
+}
+
+// TestInfoDescribesEndpoints: the INFO of each endpoint has what to send, what comes
+// back, and a section of a page that exists.
+func TestInfoDescribesEndpoints(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	startWorker(t, net, worker.Config{Store: newStore(t, net, 1), MaxBatch: 77})
+	conn := newClient(t, net).conn
+	for service, request := range map[string]string{
+		worker.ServiceName:        "empty for one ID, or a decimal count, 1 to 77; the subject ends in the tag",
+		"idworker-snowflake":      "empty for one ID, or a decimal count, 1 to 77",
+		worker.ProcessServiceName: "empty",
+	} {
+		var reply *nats.Msg
+		natstest.Eventually(t, service+" is there", func() (ok bool) {
+			var err error
+			reply, err = conn.Request("$SRV.INFO."+service, nil, natstest.Patience)
+			return err == nil
+		})
+		var info micro.Info
+		if err := json.Unmarshal(reply.Data, &info); err != nil {
+			t.Fatal(err)
+		}
+		if len(info.Endpoints) != 1 {
+			t.Fatalf("%s: %+v", service, info)
+		}
+		m := info.Endpoints[0].Metadata
+		if m["request"] != request || m["reply"] == "" || len(m) != 3 {
+			t.Errorf("%s: %q", service, m)
+		}
+		file, section, _ := strings.Cut(strings.TrimPrefix(m["page"], "https://github.com/idworker/idworker/blob/main/"), "#")
+		page, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(file)))
+		heading := "\n## " + strings.ReplaceAll(section, "-", " ") + "\n"
+		if err != nil || !strings.Contains(strings.ToLower(string(page)), heading) {
+			t.Errorf("%s: no section %s, %v", service, m["page"], err)
+		}
 	}
 }

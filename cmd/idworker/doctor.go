@@ -23,7 +23,7 @@ type doctorCmd struct {
 	resourceFlags `embed:""`
 	printFlags    `embed:""`
 
-	Role         rights.User   `help:"Role: all, worker, loader, snowflake, admin, enricher, auditor or caller." default:"all" enum:"all,worker,loader,snowflake,admin,enricher,auditor,caller"`
+	Role         rights.Duty   `help:"Role: all, worker, loader, snowflake, admin, monitor, enricher, auditor or caller." default:"all" enum:"all,worker,loader,snowflake,admin,monitor,enricher,auditor,caller"`
 	Tag          string        `help:"With --role caller: its only tag."`
 	Layout       string        `help:"Expected layout of snowflake IDs." default:"default"`
 	MaxClockSkew time.Duration `help:"Allowed clock difference from the server." default:"5s"`

@@ -19,6 +19,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -38,6 +39,7 @@ type cli struct {
 
 	Status    statusCmd    `cmd:"" help:"Show the installation's status."`
 	Doctor    doctorCmd    `cmd:"" help:"Diagnose an installation, for one role."`
+	Rights    rightsCmd    `cmd:"" help:"Print the NATS permissions of a role."`
 	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets."`
 	Backup    backupCmd    `cmd:"" help:"Save tags, settings and enrichments to a folder."`
 	Restore   restoreCmd   `cmd:"" help:"Put back what is missing of a backup, and raise all tags."`
@@ -111,7 +113,7 @@ func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 	return kong.Must(&cli{},
 		kong.Name("idworker"),
 		kong.Description("Unique 64-bit IDs over NATS.\n\nTo try it: idworker serve --demo"),
-		kong.Vars{"version": buildOf(readBuildInfo()).String(), "layouts": strings.Join(snowflake.LayoutNames(), ", ")},
+		kong.Vars{"version": buildOf(readBuildInfo()).String(), "layouts": strings.Join(snowflake.LayoutNames(), ", "), "roles": strings.Join(roles.Names(), ",")},
 		kong.DefaultEnvars("IDWORKER"),
 		kong.Writers(stdout, stderr),
 		kong.Exit(exit),

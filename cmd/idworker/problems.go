@@ -58,7 +58,7 @@ var problems = map[problem.Kind]struct {
 	problem.Exhausted: {exit: exitExhausted},
 
 	problem.LoginRefused:   {hint: "check the password; log in with --creds, --nkey, --user or $NATS_URL"},
-	problem.Denied:         {hint: "nats.conf lists the rights of each role"},
+	problem.Denied:         {hint: "idworker rights prints those of each role"},
 	problem.DeniedCreation: {hint: "ask an administrator to run: idworker provision"},
 	problem.DeniedInbox:    {hint: "set --inbox-prefix to this user's prefix"},
 	problem.NotProvisioned: {hint: "create it with idworker provision, or start idworker serve"},

@@ -154,7 +154,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context, files *sec
 		return cfg, err
 	}
 	cfg.examined = health.Collector{
-		Prefix: s.Prefix, Role: rights.User(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
+		Prefix: s.Prefix, Role: rights.Duty(s.Role), Resources: resourceFlags{LeaseTTL: s.LeaseTTL}.resources(s.Prefix, partAll), Store: cfg.source,
 		AllowUnsynced: s.AllowUnsynced, MaxClockSkew: s.MaxClockSkew, Layout: lease.Layout, Explain: explain,
 	}
 	cfg.http = s.httpFlags

@@ -44,6 +44,6 @@
 // writes by [Position.Confirms]; what follows is their own decision.
 //
 // Files: resource.go (the interface, and the three kinds), older.go (evidence),
-// position.go, cell.go (single keys), bulk.go (many keys), feed.go (whole
-// buckets), retry.go, version.go (the oldest server).
+// position.go, cell.go (single keys), bulk.go (many keys), feed.go and
+// requests.go (whole buckets), retry.go, version.go (the oldest server).
 package kv

@@ -65,6 +65,9 @@ var errSilent = fmt.Errorf("%w: server is silent", ErrFeedEnded)
 // hide some. It lasts while entries arrive. Errors: those of [Follow] and
 // [Feed.Next].
 func List(ctx context.Context, js jetstream.JetStream, bucket string, visit func(Entry)) error {
+	if ctx.Value(withoutConsumers{}) != nil {
+		return listByRequests(ctx, js, bucket, func(e Entry) bool { visit(e); return true })
+	}
 	feed, err := Follow(ctx, js, bucket)
 	if err != nil {
 		return err
@@ -99,6 +102,9 @@ var errLags = errors.New("the replica lags behind its leader")
 // again. The list is complete once it has as many different keys as the leader
 // then has entries, none of which is ever deleted without a marker.
 func ListAll(ctx context.Context, js jetstream.JetStream, bucket string, visit func(Entry) bool) error {
+	if ctx.Value(withoutConsumers{}) != nil {
+		return listByRequests(ctx, js, bucket, visit)
+	}
 	feed, err := Follow(ctx, js, bucket)
 	if err != nil {
 		return err

@@ -137,13 +137,19 @@ func (s stream) mostBytes(ctx context.Context, js jetstream.JetStream, info *jet
 		return 0
 	}
 	account, err := js.AccountInfo(ctx)
-	if err != nil || account.Limits.MaxStore <= 0 {
+	if err != nil {
 		return 0
 	}
-	free := account.Limits.MaxStore - int64(account.ReservedStore)
 	replicas := cmp.Or(s.config.Replicas, info.Config.Replicas, 1)
-	most := free / 4 * 3 / int64(replicas)
-	if free < account.Limits.MaxStore/2 || int64(info.State.Bytes) > most/10*9 {
+	has, copies := account.Tier, int64(replicas)
+	// In operator mode, a number of replicas may have a limit of its own, in which
+	// a stream's copies count once.
+	if tier, ok := account.Tiers[fmt.Sprintf("R%d", replicas)]; ok {
+		has, copies = tier, 1
+	}
+	free := has.Limits.MaxStore - int64(has.ReservedStore)
+	most := free / 4 * 3 / copies
+	if has.Limits.MaxStore <= 0 || free < has.Limits.MaxStore/2 || int64(info.State.Bytes) > most/10*9 {
 		return 0
 	}
 	return most

@@ -13,20 +13,21 @@ import (
 	"github.com/idworker/idworker/internal/subject"
 )
 
-// User is the work of a process or a person. nats.conf has a user for each, and
+// Duty is the work of a process or a person. nats.conf has a user for each, and
 // Snowflake uses the worker's, whose rights include its own.
-type User string
+type Duty string
 
 // The roles.
 const (
-	Worker    User = "worker"    // answers requests
-	Loader    User = "loader"    // reserves segments
-	Snowflake User = "snowflake" // answers requests for snowflake IDs only
-	Admin     User = "admin"     // creates streams, buckets and tags
-	Enricher  User = "enricher"  // puts IDs on events
-	Auditor   User = "auditor"   // verifies the work of enrichers
-	Caller    User = "caller"    // requests IDs
-	Backup    User = "backup"    // reads all that a backup holds
+	Worker    Duty = "worker"    // answers requests
+	Loader    Duty = "loader"    // reserves segments
+	Snowflake Duty = "snowflake" // answers requests for snowflake IDs only
+	Admin     Duty = "admin"     // creates streams, buckets and tags
+	Enricher  Duty = "enricher"  // puts IDs on events
+	Auditor   Duty = "auditor"   // verifies the work of enrichers
+	Caller    Duty = "caller"    // requests IDs
+	Monitor   Duty = "monitor"   // reads the state of an installation
+	Backup    Duty = "backup"    // reads all that a backup holds
 )
 
 // Rights are the subjects that a user may publish and subscribe to, wildcards

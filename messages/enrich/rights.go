@@ -8,8 +8,8 @@ import (
 
 // Rights are the rights that a role needs for any enrichment: for the records,
 // and to find streams by their subjects. Those for its streams are in
-// testing/natsconf.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+// testing/roles.
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
 	case rights.Enricher:

@@ -7,7 +7,7 @@ import (
 )
 
 // Rights are the rights of a role for the leases of worker IDs.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	workers, clock := WorkersBucketName(p), ClockBucketName(p)
 	holds := []string{HoldsSubject(p), HoldsSubject(p) + ".*"}
 	switch role {
@@ -18,6 +18,8 @@ func Rights(p messages.Prefix, role rights.User) rights.Rights {
 			agreement.Rights(p, role), rights.WriteBucket(agreement.BucketName(p), LayoutKey, ClockIDKey),
 			rights.Publish(holds...), rights.Subscribe(holds...),
 		)
+	case rights.Monitor:
+		return ListByRequestsRights(p)
 	case rights.Admin: // lists the holders of worker IDs
 		return rights.Join(
 			rights.ProvisionBucket(workers), rights.WatchBucket(workers),
@@ -26,6 +28,12 @@ func Rights(p messages.Prefix, role rights.User) rights.Rights {
 		)
 	}
 	return rights.Rights{}
+}
+
+// ListByRequestsRights are the rights that [List] needs with
+// kv.WithoutConsumers.
+func ListByRequestsRights(p messages.Prefix) rights.Rights {
+	return rights.Join(rights.ReadBucket(WorkersBucketName(p)), rights.ReadBucket(ClockBucketName(p)), rights.ReadBucket(agreement.BucketName(p)))
 }
 
 // ListRights are the rights that [List] needs.

@@ -299,7 +299,7 @@ func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
 
 // Rights are the rights of a role for this bucket. The packages that use it
 // state the keys that workers write.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	bucket := BucketName(p)
 	switch role {
 	case rights.Worker, rights.Snowflake:
@@ -308,6 +308,8 @@ func Rights(p messages.Prefix, role rights.User) rights.Rights {
 		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey))
 	case rights.Enricher:
 		return rights.Publish(rights.API(readSubject(p, InstallationKey)))
+	case rights.Monitor:
+		return rights.ReadBucket(bucket)
 	case rights.Backup:
 		return rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))
 	case rights.Admin:

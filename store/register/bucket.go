@@ -93,11 +93,13 @@ func pollLeader(ctx context.Context, js jetstream.JetStream, bucket string) (pol
 }
 
 // Rights are the rights that a role needs for the register.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	name, config := BucketName(p), agreement.BucketName(p)
 	read := rights.Join(rights.ReadBucket(name), rights.WatchBucket(name), rights.ReadBucket(config))
 	use := rights.Join(read, rights.WriteBucket(name, ">"))
 	switch role {
+	case rights.Monitor:
+		return rights.Join(rights.ReadBucket(name), rights.ReadBucket(config))
 	case rights.Backup:
 		return read
 	case rights.Loader:

@@ -104,7 +104,7 @@ func startDirect(b *testing.B, srv *natstest.Node, prefix messages.Prefix) *work
 	if err != nil {
 		b.Fatal(err)
 	}
-	natstest.Eventually(b, "IDs", func() bool { _, err := d.Segment(b.Context(), busyTag, nil, false); return err == nil })
+	natstest.Eventually(b, "IDs", func() bool { _, err := d.Segment(b.Context(), busyTag, nil, false, ""); return err == nil })
 	return d
 }
 

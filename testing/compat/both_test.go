@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
@@ -29,9 +28,10 @@ import (
 // error but the end of a tag's numbers reaches a caller.
 func TestWorkerAndLoaderOfTwoVersions(t *testing.T) {
 	tier.All(t)
+	t.Parallel()
 	source := source010(t)
 	server := build(t, "nats-server", process.NATSServer)
-	before := &version{"0.1.0", build010(t, source), filepath.Join(source, "nats.conf"), false}
+	before := &version{"0.1.0", build010(t), filepath.Join(source, "nats.conf"), false}
 	after := &version{"this", build(t, "idworker", process.Command), "../../nats.conf", true}
 
 	for _, test := range []struct{ maker, worker, loader *version }{
@@ -66,8 +66,7 @@ type mixedSite struct {
 	worker, loader *version
 
 	workers, loaders []*process.Running
-	conn             *nats.Conn // a caller's
-	tags             int        // made by newTag
+	tags             int // made by newTag
 }
 
 // begin makes the site, and starts a worker and a loader.
@@ -80,7 +79,7 @@ func (s *mixedSite) begin() {
 		s.administer(s.maker.binary, command)
 	}
 	s.startPair()
-	s.conn = s.connect("caller", "_INBOX_caller.any")
+	s.connectCallers()
 }
 
 // startPair starts another worker and another loader.
@@ -136,6 +135,8 @@ func (s *mixedSite) send(kind history.CallKind, tag string, n int64) (await func
 		if err != nil {
 			return fmt.Errorf("%d IDs of %s: %w", n, tag, err)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		return s.check(c)
 	}
 }
@@ -246,7 +247,7 @@ func (s *mixedSite) endOneByOne(tag string, got *taken) bool {
 func (s *mixedSite) killLoaders() {
 	s.startPair()
 	s.startCallers()
-	s.awaitAnswers()
+	s.awaitAnswers(2 * tagCalls) // also about new tags of the template
 	js, err := jetstream.New(s.connect("admin", "_INBOX_admin"))
 	if err != nil {
 		s.Fatal(err)
@@ -256,11 +257,9 @@ func (s *mixedSite) killLoaders() {
 		s.pauseBusy(js, s.loaders[i])
 		s.loaders[i].Kill()
 		s.loaders[i] = s.serves(s.loader.binary, "loader")
-		s.awaitAnswers()
+		s.awaitAnswers(2 * tagCalls) // also about new tags of the template
 	}
-	s.stopCallers()
-	s.Logf("answers: %v", s.answers)
-	s.checkRights()
+	s.endCalls()
 	for _, p := range append(s.workers, s.loaders...) {
 		if p.HasEnded() {
 			s.Errorf("%v ended: %v", p.Cmd.Args, p.Cmd.ProcessState)

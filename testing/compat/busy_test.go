@@ -7,6 +7,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,7 +20,6 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/testing/freeport"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/worker/history"
@@ -29,7 +30,9 @@ type busySite struct {
 	*site
 	address string
 
-	client     *messages.Client
+	conn       *nats.Conn       // of bare requests
+	clientConn *nats.Conn       // of all others
+	client     *messages.Client // on clientConn
 	began      time.Time
 	callers    sync.WaitGroup
 	asking     context.Context // until stopAsking
@@ -38,6 +41,7 @@ type busySite struct {
 	mu      sync.Mutex // guards what follows
 	checker *history.Checker
 	answers map[history.CallKind]int
+	refused int // bare requests with a reply that orders a retry
 }
 
 // password is that of all users.
@@ -51,22 +55,33 @@ func newBusySite(t *testing.T, server string) *busySite {
 	}
 	s.address = freeport.Address(t)
 	s.url = "nats://" + s.address
-	s.env = append(s.env, "IDS_NATS_DATA="+t.TempDir(), "IDS_SYS_PASSWORD="+password)
-	for _, user := range natsconf.Users() {
-		s.env = append(s.env, user.PasswordVariable()+"="+password)
-	}
+	s.env = append(s.env, "IDS_NATS_DATA="+t.TempDir())
 	return s
 }
 
-// useRights makes a nats.conf that of the server.
+var passwords = regexp.MustCompile(`\$(IDS_\w+_PASSWORD)`)
+
+// useRights makes a nats.conf that of the server. A server that runs cannot get
+// more environment variables, so the file sets those of its new users.
 func (s *busySite) useRights(conf string) {
 	s.Helper()
 	const listen = "listen: 127.0.0.1:4222"
-	text, err := os.ReadFile(conf)
-	if err != nil || !strings.Contains(string(text), listen) {
+	data, err := os.ReadFile(conf)
+	text := string(data)
+	if err != nil || !strings.Contains(text, listen) {
 		s.Fatalf("%s has no line %q, %v", conf, listen, err)
 	}
-	if err := os.WriteFile(s.conf, []byte(strings.Replace(string(text), listen, "listen: "+s.address, 1)), 0o600); err != nil {
+	text = strings.Replace(text, listen, "listen: "+s.address, 1)
+	for _, match := range passwords.FindAllStringSubmatch(text, -1) {
+		switch variable := match[1] + "=" + password; {
+		case slices.Contains(s.env, variable):
+		case s.running == nil:
+			s.env = append(s.env, variable)
+		default:
+			text = variable + "\n" + text
+		}
+	}
+	if err := os.WriteFile(s.conf, []byte(text), 0o600); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -87,10 +102,16 @@ func as(user string, args ...string) []string {
 	return append(args, "--user", user, "--inbox-prefix", "_INBOX_"+user)
 }
 
-// administer runs a command to its end.
+// administer runs a command of the user admin to its end.
 func (s *busySite) administer(binary, command string) (stdout string) {
 	s.Helper()
-	p := s.start(binary, "", as("admin", strings.Fields(command)...)...)
+	return s.run(binary, as("admin", strings.Fields(command)...)...)
+}
+
+// run runs a command to its end.
+func (s *busySite) run(binary string, command ...string) (stdout string) {
+	s.Helper()
+	p := s.start(binary, "", command...)
 	if !p.Cmd.ProcessState.Success() {
 		s.Fatalf("idworker %s: %v\n%s%s", command, p.Cmd.ProcessState, p.Stdout.Tail(), p.Stderr.Tail())
 	}
@@ -100,23 +121,30 @@ func (s *busySite) administer(binary, command string) (stdout string) {
 // serves starts a process, which serves then.
 func (s *busySite) serves(binary, role string) *process.Running {
 	s.Helper()
-	return s.start(binary, "\tserving\t", as(role, "serve", "--role", role)...)
+	return s.start(binary, serving, as(role, "serve", "--role", role)...)
 }
 
-// The callers: one of each kind.
-const template history.CallKind = "template" // tags of a template
+// The callers: one of each kind. All but the last use the Go client.
+const (
+	template history.CallKind = "template" // tags of a template
+	bare     history.CallKind = "bare"     // requests that are sent once
+)
 
-var kinds = []history.CallKind{history.Batch, history.Strict, history.Snowflake, template}
+var kinds = []history.CallKind{history.Batch, history.Strict, history.Snowflake, template, bare}
 
 const (
-	pace     = 10 * time.Millisecond // of a caller's calls
+	pace     = 10 * time.Millisecond // of a caller's calls: together 500 a second
+	inFlight = 100                   // calls of a caller, at most
 	tagCalls = 10                    // for a tag of the template, before the next tag
 )
 
 // call is the n-th call of a kind.
 func call(kind history.CallKind, n int64) *history.Call {
 	c := &history.Call{Kind: kind, Count: 1 + n%20}
-	switch kind {
+	if kind == bare {
+		c.Kind = []history.CallKind{history.Batch, history.Strict, history.Snowflake}[n%3]
+	}
+	switch c.Kind {
 	case history.Batch:
 		c.Tag = "order"
 	case history.Strict:
@@ -138,52 +166,89 @@ func (s *busySite) connect(user, inboxes string) *nats.Conn {
 	return conn
 }
 
+// connectCallers connects the callers.
+func (s *busySite) connectCallers() {
+	s.conn, s.clientConn = s.connect("caller", "_INBOX_caller.any"), s.connect("caller", "_INBOX_caller.any")
+	s.client = messages.NewClient(s.clientConn, messages.DefaultPrefix)
+}
+
+// startCallers starts callers who call at their pace, whether earlier calls were
+// answered or not.
 func (s *busySite) startCallers() {
-	s.client = messages.NewClient(s.connect("caller", "_INBOX_caller.any"), messages.DefaultPrefix)
 	s.asking, s.stopAsking = context.WithCancel(s.Context())
 	s.Cleanup(s.stopCallers)
 	for _, kind := range kinds {
 		s.callers.Go(func() {
 			ticker := time.NewTicker(pace)
 			defer ticker.Stop()
+			places := make(chan struct{}, inFlight)
 			for n := int64(0); s.asking.Err() == nil; n++ {
-				if err := s.ask(call(kind, n)); err != nil && s.asking.Err() == nil {
-					s.Error(err)
-					s.stopAsking()
-				}
+				places <- struct{}{}
+				s.callers.Go(func() {
+					defer func() { <-places }()
+					if err := s.makeCall(kind, n); err != nil && s.Context().Err() == nil {
+						s.Error(err)
+						s.stopAsking()
+					}
+				})
 				<-ticker.C
 			}
 		})
 	}
 }
 
+// stopCallers returns when all calls are answered.
 func (s *busySite) stopCallers() {
 	s.stopAsking()
 	s.callers.Wait()
 }
 
-// ask makes a call, and checks its IDs.
-func (s *busySite) ask(c *history.Call) (err error) {
-	ctx, cancel := context.WithTimeout(s.asking, natstest.Patience)
+// makeCall makes the n-th call of a kind, and checks its IDs.
+func (s *busySite) makeCall(kind history.CallKind, n int64) (err error) {
+	ctx, cancel := context.WithTimeout(s.Context(), natstest.Patience)
 	defer cancel()
+	c := call(kind, n)
 	c.Sent = time.Since(s.began)
-	if c.Kind == history.Snowflake {
+	switch {
+	case kind == bare:
+		c.Ranges, err = s.requestOnce(ctx, c)
+	case c.Kind == history.Snowflake:
 		c.Ranges, err = s.client.SnowflakeN(ctx, c.Count)
-	} else {
+	default:
 		c.Ranges, err = s.client.NextN(ctx, c.Tag, c.Count)
 	}
-	if err != nil {
-		return fmt.Errorf("%s call of %q: %w", c.Kind, c.Tag, err)
-	}
-	return s.check(c)
-}
-
-// check checks the IDs of a call that was answered now.
-func (s *busySite) check(c *history.Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.answers[kind]++
+	if kind == bare && (errors.Is(err, messages.ErrUnavailable) || errors.Is(err, messages.ErrBusy)) {
+		s.refused++
+		return nil
+	}
+	if err == nil {
+		err = s.check(c)
+	}
+	if err != nil {
+		return fmt.Errorf("%s call %d of %q: %w", kind, n, c.Tag, err)
+	}
+	return nil
+}
+
+// requestOnce sends a request once.
+func (s *busySite) requestOnce(ctx context.Context, c *history.Call) ([]messages.Range, error) {
+	subject := messages.DefaultPrefix.Segment(c.Tag)
+	if c.Kind == history.Snowflake {
+		subject = messages.DefaultPrefix.Snowflake()
+	}
+	reply, err := s.conn.RequestWithContext(ctx, subject, messages.EncodeCount(c.Count))
+	if err != nil {
+		return nil, err
+	}
+	return messages.DecodeReply(reply, c.Count)
+}
+
+// check checks the IDs of a call that was answered now. It needs s.mu.
+func (s *busySite) check(c *history.Call) error {
 	c.Received = time.Since(s.began)
-	s.answers[c.Kind]++
 	order := ""
 	if c.Kind == history.Strict {
 		order = c.Tag
@@ -191,9 +256,8 @@ func (s *busySite) check(c *history.Call) error {
 	return errors.Join(s.checker.Check(c, order)...)
 }
 
-// awaitAnswers waits until each caller got some more answers, also about new
-// tags of the template.
-func (s *busySite) awaitAnswers() {
+// awaitAnswers waits until each caller got some more answers.
+func (s *busySite) awaitAnswers(more int) {
 	s.Helper()
 	answers := func() map[history.CallKind]int {
 		s.mu.Lock()
@@ -203,7 +267,7 @@ func (s *busySite) awaitAnswers() {
 	before := answers()
 	for _, kind := range kinds {
 		natstest.Eventually(s, fmt.Sprintf("%s calls are answered", kind), func() bool {
-			return s.Failed() || answers()[kind] > before[kind]+2*tagCalls
+			return s.Failed() || answers()[kind] >= before[kind]+more
 		})
 	}
 	if s.Failed() {
@@ -211,9 +275,17 @@ func (s *busySite) awaitAnswers() {
 	}
 }
 
-// checkRights checks that the server refused no message.
-func (s *busySite) checkRights() {
+// endCalls stops the callers, and checks that the server refused no message.
+func (s *busySite) endCalls() {
 	s.Helper()
+	s.stopCallers()
+	calls := 0
+	for _, n := range s.answers {
+		calls += n
+	}
+	sent := s.clientConn.Stats().OutMsgs
+	s.Logf("%d calls in %v, all answered: %v; the client repeated %d of its requests, %d bare ones were told to",
+		calls, time.Since(s.began), s.answers, sent-uint64(calls-s.answers[bare]), s.refused)
 	for line := range strings.Lines(s.running.Stderr.String()) {
 		if strings.Contains(line, "Violation") {
 			s.Errorf("the server refused: %s", line)

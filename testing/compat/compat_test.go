@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -88,10 +89,33 @@ func install(t *testing.T, version string) string {
 	return filepath.Join(dir, "nats-server")
 }
 
-// build returns the path of a command's binary.
+// folder has the binaries, and the source of 0.1.0, for all tests.
+var folder string
+
+func TestMain(m *testing.M) { os.Exit(inFolder(m)) }
+
+func inFolder(m *testing.M) int {
+	var err error
+	if folder, err = os.MkdirTemp("", "idworker-compat-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	return m.Run()
+}
+
+var building sync.Mutex
+
+// build returns the path of a command's binary. The first test builds it.
 func build(t *testing.T, name, command string, flags ...string) string {
 	t.Helper()
-	path, err := process.Build(t.TempDir(), name, command, flags...)
+	building.Lock()
+	defer building.Unlock()
+	path := filepath.Join(folder, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	path, err := process.Build(folder, name, command, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +133,19 @@ type site struct {
 	last             int64            // strict ID
 }
 
-// start starts a process that ends with the test, and waits for a line of its
-// log or its end.
+// launch starts a process that ends with the test.
+func (s *site) launch(binary string, args ...string) *process.Running {
+	s.Helper()
+	return process.Program{Binary: binary, Env: append([]string{"NATS_URL=" + s.url}, s.env...)}.Start(s, args...)
+}
+
+// serving is in the log line of a process that serves.
+const serving = "\tserving\t"
+
+// start starts a process, and waits for a line of its log or its end.
 func (s *site) start(binary, line string, args ...string) *process.Running {
 	s.Helper()
-	p := process.Program{Binary: binary, Env: append([]string{"NATS_URL=" + s.url}, s.env...)}.Start(s, args...)
+	p := s.launch(binary, args...)
 	if line == "" {
 		p.Wait(s)
 	} else {
@@ -131,7 +163,7 @@ func (s *site) restartServer() {
 }
 
 func (s *site) startWorker() *process.Running {
-	return s.start(s.idworker, "\tserving\t", "serve", "--lease-ttl", "3s")
+	return s.start(s.idworker, serving, "serve", "--lease-ttl", "3s")
 }
 
 // refused checks that a command is refused for good.

@@ -1,6 +1,5 @@
 // Package compat runs idworker with other versions: of idworker itself, and of
-// nats-server. Its tests prove docs/upgrades.md. TestRolling,
-// TestWorkerAndLoaderOfTwoVersions and TestNewRights need the repository's
-// history, and make test-all runs them; TestServers installs servers, and only
-// make check-packages runs it.
+// nats-server. Its tests prove docs/upgrades.md. Those that mix this version with
+// 0.1.0 need the repository's history, and make test-all runs them; TestServers
+// installs servers, and only make check-packages runs it.
 package compat

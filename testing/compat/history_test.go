@@ -1,17 +1,19 @@
 package compat
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	natsusers "github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/deps"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/process"
 )
 
@@ -22,24 +24,34 @@ func source010(t *testing.T) string {
 	if err := deps.History(); err != nil {
 		t.Skipf("%s: %v", deps.NoHistory, err)
 	}
-	dir := t.TempDir()
-	archive := filepath.Join(dir, "source.tar")
+	if err := unpack010(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(folder, "source")
+}
+
+var unpack010 = sync.OnceValue(func() error {
+	dir := filepath.Join(folder, "source")
+	archive := dir + ".tar"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
 	for _, cmd := range []*exec.Cmd{
 		exec.Command("git", "-C", "../..", "archive", "-o", archive, deps.Commit010),
 		exec.Command("tar", "-xf", archive, "-C", dir),
 	} {
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", cmd, err, out)
+			return fmt.Errorf("%v: %w\n%s", cmd, err, out)
 		}
 	}
-	return dir
-}
+	return nil
+})
 
 // build010 returns the path of 0.1.0's binary. With -trimpath, the build cache
 // serves the source in any folder.
-func build010(t *testing.T, source string) string {
+func build010(t *testing.T) string {
 	t.Helper()
-	return build(t, "idworker-0.1.0", process.Command, "-C", source, "-trimpath")
+	return build(t, "idworker-0.1.0", process.Command, "-C", source010(t), "-trimpath")
 }
 
 // TestNewRights: docs/upgrades.md names the rights that users of nats.conf got
@@ -49,7 +61,7 @@ func TestNewRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, user := range natsconf.Users() {
+	for _, user := range natsusers.Users() {
 		t.Setenv(user.PasswordVariable(), password)
 	}
 	t.Setenv("IDS_SYS_PASSWORD", password)

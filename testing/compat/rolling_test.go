@@ -6,71 +6,114 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/dbtest"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestRolling rolls loaders and workers from 0.1.0 to this version and back, one
-// process at a time, while callers request IDs: every process starts, no call
-// fails, no ID comes twice, and those of a strict tag ascend. Then again, with a
-// raise of all tags while both versions run.
-//
-// The first round runs with nats.conf of 0.1.0: processes that serve need no
-// other rights. The second begins with this version's, and its provisioning.
+// TestRolling upgrades three workers and two loaders from 0.1.0 to this version,
+// one by one, in the order of docs/upgrades.md, and back, while callers make 500
+// calls a second: no call fails, no ID comes twice, and those of a strict tag
+// ascend. A request that is sent only once gets a reply, too.
 func TestRolling(t *testing.T) {
 	tier.All(t)
-	source := source010(t)
-	s := &rollingSite{busySite: newBusySite(t, build(t, "nats-server", process.NATSServer))}
-	before, after := build010(t, source), build(t, "idworker", process.Command)
+	t.Parallel()
+	t.Run("JetStream", func(t *testing.T) { newRollingSite(t).upgradeAndBack() })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		s := newRollingSite(t)
+		db := dbtest.Postgres(t)
+		db.Exec(t, leaftest.Postgres.Shapes["official"])
+		s.env = append(s.env, "IDWORKER_STORE="+db.DSN())
+		s.upgradeAndBack()
+	})
+}
 
-	s.useRights(filepath.Join(source, "nats.conf"))
-	s.restartServer()
-	for _, command := range []string{
-		"provision --part ids", "tag create order --step 100", "tag create invoice --order strict --step 100", "tag create chat.* --template --step 100",
-	} {
-		s.administer(before, command)
-	}
-	for i, role := range roles {
-		s.processes[i] = s.serves(before, role)
-	}
-	s.startCallers()
-
-	all := len(roles)
-	s.roll(after, 0, all)
-	s.roll(before, 0, all)
-
-	s.useRights("../../nats.conf")
-	s.reloadServer()
-	s.administer(after, "provision --part ids")
-	s.roll(after, 0, all/2)
+// TestRaiseOfTwoVersions raises all tags while processes of both versions run and
+// callers call. Then it replaces processes by those of each version.
+func TestRaiseOfTwoVersions(t *testing.T) {
+	tier.All(t)
+	s := newRollingSite(t)
+	s.begin()
+	s.upgradeRights()
+	s.roll(s.after, 0, all/2)
 	raised := time.Now()
-	s.administer(after, "tag raise --all --yes")
-	s.awaitAnswers()
-	s.roll(after, all/2, all)
-	s.roll(before, 0, all)
-
-	s.stopCallers()
-	t.Logf("answers: %v", s.answers)
-	s.checkRights()
+	s.administer(s.after, "tag raise --all --yes")
+	s.awaitAnswers(second)
+	s.roll(s.after, all/2, all)
+	s.roll(s.before, 0, all/2)
 	for _, tag := range []string{"order", "invoice", "chat.0", "chat.new"} {
 		if id, err := s.client.Next(t.Context(), tag); err != nil || id < raised.UnixMicro() {
 			t.Errorf("%s has ID %d after the raise, %v; want one above %d", tag, id, err, raised.UnixMicro())
 		}
 	}
+	s.endCalls()
 }
 
 // roles are those of the processes, in the order in which they are replaced.
 var roles = [...]string{"worker", "loader", "worker", "loader", "worker"}
 
+const all = len(roles)
+
 // rollingSite is a site whose processes are replaced.
 type rollingSite struct {
 	*busySite
-	processes [len(roles)]*process.Running
+	before, after string // binaries of the two versions
+	processes     [all]*process.Running
 }
 
+func newRollingSite(t *testing.T) *rollingSite {
+	t.Parallel()
+	return &rollingSite{
+		busySite: newBusySite(t, build(t, "nats-server", process.NATSServer)),
+		before:   build010(t), after: build(t, "idworker", process.Command),
+	}
+}
+
+// begin makes a site of 0.1.0, and starts its callers.
+func (s *rollingSite) begin() {
+	s.useRights(filepath.Join(source010(s.T), "nats.conf"))
+	s.restartServer()
+	for _, command := range []string{
+		"provision --part ids", "tag create order --step 100", "tag create invoice --order strict --step 100", "tag create chat.* --template --step 100",
+	} {
+		s.administer(s.before, command)
+	}
+	for i, role := range roles {
+		s.processes[i] = s.launch(s.before, as(role, "serve", "--role", role)...)
+	}
+	for _, p := range s.processes {
+		p.AwaitLog(s, serving)
+	}
+	s.connectCallers()
+	s.startCallers()
+	s.awaitAnswers(second)
+}
+
+// upgradeAndBack follows docs/upgrades.md: rights, a backup, processes, then the
+// command.
+func (s *rollingSite) upgradeAndBack() {
+	s.begin()
+	s.upgradeRights()
+	s.run(s.after, as("backup", "backup", filepath.Join(s.TempDir(), "backup"))...)
+	s.roll(s.after, 0, all)
+	s.administer(s.after, "provision --part ids")
+	s.roll(s.before, 0, all)
+	s.endCalls()
+}
+
+// upgradeRights makes this version's nats.conf that of the server, which runs on.
+func (s *rollingSite) upgradeRights() {
+	s.useRights("../../nats.conf")
+	s.reloadServer()
+}
+
+// second is the number of a caller's calls in a second.
+const second = int(time.Second / pace)
+
 // roll replaces processes, one after the other, by those of another version.
-// Calls of each kind are answered in between.
+// Callers make 500 calls in between.
 func (s *rollingSite) roll(binary string, from, to int) {
 	s.Helper()
 	for i, role := range roles[from:to] {
@@ -84,6 +127,6 @@ func (s *rollingSite) roll(binary string, from, to int) {
 			s.Fatalf("%s stopped: %v", role, p.Cmd.ProcessState)
 		}
 		s.processes[from+i] = s.serves(binary, role)
-		s.awaitAnswers()
+		s.awaitAnswers(second)
 	}
 }

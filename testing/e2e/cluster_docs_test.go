@@ -11,10 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/freeport"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -57,7 +57,7 @@ func TestClusterServesWithoutOneServer(t *testing.T) {
 		}
 	}
 
-	u := natsconf.UserNamed("caller")
+	u := roles.UserNamed("caller")
 	services := startServices(t, "nats://"+strings.Join(addresses, ",nats://"), "order", 2,
 		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.MaxReconnects(-1))
 	services.more(20)
@@ -86,7 +86,7 @@ func awaitLeader(t *testing.T, servers []*production) {
 
 // clusterUser is a user with the addresses of several servers.
 func clusterUser(name string, addresses []string) settings {
-	u := natsconf.UserNamed(name)
+	u := roles.UserNamed(name)
 	var urls []string
 	for _, a := range addresses {
 		urls = append(urls, "nats://"+u.Name+":"+password(u)+"@"+a)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/pages"
 )
@@ -39,7 +39,7 @@ func TestClusterLosesAllServers(t *testing.T) {
 		p.serving()
 	}
 
-	u, url := natsconf.UserNamed("caller"), "nats://"+strings.Join(addresses, ",nats://")
+	u, url := roles.UserNamed("caller"), "nats://"+strings.Join(addresses, ",nats://")
 	login := []nats.Option{nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.MaxReconnects(-1)}
 	services := startServices(t, url, "order", 2, login...)
 	strict := startStrictCallers(t, url, 2, login...)

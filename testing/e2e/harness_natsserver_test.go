@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/freeport"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
 )
@@ -21,9 +21,9 @@ import (
 var natsServer = sync.OnceValues(func() (string, error) { return proc.Build(buildDir, "nats-server", proc.NATSServer) })
 
 // users are all users of nats.conf but the system account's.
-var users = natsconf.Users()
+var users = roles.Users()
 
-func password(u natsconf.ConfUser) string { return "secret-of-" + u.Name }
+func password(u roles.User) string { return "secret-of-" + u.Name }
 
 // production is a real nats-server with the repository's nats.conf, or a
 // variant of it.
@@ -78,7 +78,7 @@ func (p *production) crash() {
 
 // as are the settings that log idworker in as a user.
 func (p *production) as(name string) settings {
-	u := natsconf.UserNamed(name)
+	u := roles.UserNamed(name)
 	return settings{env: []string{
 		"NATS_URL=nats://" + u.Name + ":" + password(u) + "@" + p.address,
 		"IDWORKER_INBOX_PREFIX=" + u.Inbox,
@@ -106,7 +106,7 @@ func (p *production) serve(name string, args ...string) *process {
 // connect connects as a user.
 func (p *production) connect(name string, opts ...nats.Option) *nats.Conn {
 	p.t.Helper()
-	u := natsconf.UserNamed(name)
+	u := roles.UserNamed(name)
 	return connect(p.t, "nats://"+p.address, append(opts,
 		nats.UserInfo(u.Name, password(u)), nats.CustomInboxPrefix(u.Inbox), nats.ErrorHandler(nil),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))...)

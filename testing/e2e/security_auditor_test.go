@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -22,7 +22,7 @@ func (s *site) repliesStay(t *testing.T) {
 	for _, c := range []struct {
 		user      string
 		unchanged []string
-	}{{"orders-auditor", all}, {"caller", all}, {"order", all}, {"enricher", ids}} {
+	}{{"orders-auditor", all}, {"monitor", ids}, {"caller", all}, {"order", all}, {"enricher", ids}} {
 		before := s.lastSequences(c.unchanged)
 		asked := s.askForReplies(c.user)
 		if after := s.lastSequences(c.unchanged); !maps.Equal(after, before) {
@@ -42,7 +42,7 @@ func (p *production) askForReplies(name string) (asked int) {
 		"$KV.ids_config.x", "$KV.ids_workers.1", "$KV.ids_clock.1", "$KV.ids_register.order",
 	}
 	subjects := strings.NewReplacer("*", "x", ">", "order")
-	for _, right := range natsconf.UserNamed(name).Rights.Publish {
+	for _, right := range roles.UserNamed(name).Rights.Publish {
 		for _, reply := range replies {
 			for _, body := range []string{"", `{"seq":1}`, `{"subject":"orders.raw.x"}`} {
 				if err := conn.PublishRequest(subjects.Replace(right), reply, []byte(body)); err != nil {
@@ -52,7 +52,7 @@ func (p *production) askForReplies(name string) (asked int) {
 			}
 		}
 	}
-	for _, right := range natsconf.UserNamed(name).Rights.Publish { // these may be answered
+	for _, right := range roles.UserNamed(name).Rights.Publish { // these may be answered
 		if strings.HasPrefix(right, "$") && !strings.HasPrefix(right, "$KV.") {
 			_, _ = conn.Request(subjects.Replace(right), []byte(`{"seq":1}`), time.Second)
 		}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -109,7 +109,7 @@ func steady(t *testing.T, client requester, ids *ledger) string {
 // library would.
 type attacker struct {
 	server *production
-	natsconf.ConfUser
+	roles.User
 	maxPayload int
 }
 
@@ -200,14 +200,14 @@ func (a attacker) dial() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _ = fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"headers\":true,\"verbose\":false}\r\n", a.Name, password(a.ConfUser))
+	_, _ = fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"headers\":true,\"verbose\":false}\r\n", a.Name, password(a.User))
 	return conn, nil
 }
 
 // limitsOfCallers: the server refuses callers' requests beyond the limits of
 // nats.conf.
 func limitsOfCallers(t *testing.T, server *production) {
-	r := dialProtocol(t, server.address, natsconf.UserNamed("order"))
+	r := dialProtocol(t, server.address, roles.UserNamed("order"))
 	for i := 0; r.send(fmt.Sprintf("SUB _INBOX_caller.order.> %d", i)) == ""; i++ {
 		if i >= 100 {
 			t.Fatal("a connection gets more than 100 subscriptions")
@@ -220,16 +220,16 @@ func limitsOfCallers(t *testing.T, server *production) {
 	if rest, _ := io.ReadAll(r.in); !strings.Contains(string(rest), "Maximum Payload Violation") {
 		t.Errorf("more than 1 KB: %q, want an error and the end of the connection", rest)
 	}
-	fillAccount(t, server, natsconf.UserNamed("order"), 1000)
+	fillAccount(t, server, roles.UserNamed("order"), 1000)
 	server.connect("worker") // has an account of its own
 }
 
 // fillAccount has a user connect until the server refuses it, which it does
 // before the connection after most.
-func fillAccount(t *testing.T, server *production, u natsconf.ConfUser, most int) {
+func fillAccount(t *testing.T, server *production, u roles.User, most int) {
 	t.Helper()
 	for n, refused := 0, false; !refused; n++ {
-		conn, err := attacker{server: server, ConfUser: u}.dial()
+		conn, err := attacker{server: server, User: u}.dial()
 		if err != nil || n > most {
 			t.Fatalf("connection %d is not refused: %v", n, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -94,7 +94,7 @@ func of(stream string, requests ...string) (all []string) {
 
 // needs reports whether a user needs to use a subject in a way: whether the
 // packages of idworker, or nats.conf itself, state that right.
-func needs(u natsconf.ConfUser, use, subject string) bool {
+func needs(u roles.User, use, subject string) bool {
 	switch use {
 	case publish:
 		return anyAllows(u.Rights.Publish, subject, "")
@@ -173,7 +173,7 @@ func onlyUsers(t *testing.T, server *production) {
 	for what, url := range map[string]string{
 		"nobody":             "nats://" + server.address,
 		"a wrong password":   "nats://worker:secret@" + server.address,
-		"another's password": "nats://worker:" + password(natsconf.UserNamed("caller")) + "@" + server.address,
+		"another's password": "nats://worker:" + password(roles.UserNamed("caller")) + "@" + server.address,
 		"an unknown user":    "nats://root:root@" + server.address,
 	} {
 		r := settings{env: []string{"NATS_URL=" + url}}.run(t, "get", "order")
@@ -192,7 +192,7 @@ type raw struct {
 	in   *bufio.Reader
 }
 
-func dialProtocol(t *testing.T, address string, u natsconf.ConfUser) *raw {
+func dialProtocol(t *testing.T, address string, u roles.User) *raw {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

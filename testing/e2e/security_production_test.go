@@ -147,7 +147,7 @@ const noWorkers, noLoaders = "FAIL  workers: none reports, so requests fail", "F
 // nobodyRuns: a role without a process is the only fault, for a user with the
 // right to look.
 func (s *site) nobodyRuns(t *testing.T) {
-	for _, role := range []string{"admin", "loader"} {
+	for _, role := range []string{"admin", "monitor", "loader"} {
 		sick(t, s.as(role), role, noLoaders)
 		if r := s.as(role).run(t, "doctor", "--role", role); strings.Count(r.stdout, "FAIL") != 2 || !strings.Contains(r.stdout, noWorkers) {
 			t.Errorf("doctor --role %s finds more wrong than that nobody runs:\n%s", role, r.stdout)
@@ -171,7 +171,7 @@ func (s *site) start(t *testing.T) {
 func (s *site) everyRole(t *testing.T) {
 	s.must("admin", "tag", "create", "order", "--step", "10")
 	s.must("admin", "tag", "set", "order", "--step", "20")
-	if ls := s.must("admin", "tag", "ls").stdout; !strings.Contains(ls, "order") {
+	if ls := s.must("admin", "tag", "ls").stdout; !strings.Contains(ls, "order") || s.must("monitor", "tag", "ls").stdout != ls {
 		t.Errorf("tag ls: %s", ls)
 	}
 	for _, caller := range []string{"admin", "caller", "order", "enricher"} {
@@ -243,7 +243,7 @@ func syncsAlways(t *testing.T, conn *nats.Conn) bool {
 
 // doctorOfEachRole finds nothing wrong, and costs no ID.
 func (s *site) doctorOfEachRole(t *testing.T) {
-	for role, user := range map[string]string{"worker": "worker", "loader": "loader", "admin": "admin", "enricher": "enricher", "auditor": "orders-auditor"} {
+	for role, user := range map[string]string{"worker": "worker", "loader": "loader", "admin": "admin", "monitor": "monitor", "enricher": "enricher", "auditor": "orders-auditor"} {
 		r := s.as(user).succeeds(t, "doctor", "--role", role)
 		if strings.Contains("\n"+r.stdout, "\nwarn  ") {
 			t.Errorf("%s:\n%s", role, r.stdout)
@@ -271,20 +271,23 @@ func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// status: an administrator, and the pages of a worker and of a loader, show all
+// status: an administrator, a monitor, and the pages of a worker and of a loader, show all
 // processes. Contents that a role's user may not read are named, with the
 // missing right, but for enrichments; nothing else is missing, and all is well. A user who only
 // requests IDs sees nothing.
 func (s *site) status(t *testing.T) {
 	var found struct {
-		Totals struct{ Workers, Loaders int }
-		Unread []struct{ What, Why string }
+		Totals    struct{ Workers, Loaders int }
+		WorkerIDs []struct{ Instance string } `json:"worker_ids"`
+		Unread    []struct{ What, Why string }
 	}
-	if err := json.Unmarshal([]byte(s.must("admin", "status", "--json").stdout), &found); err != nil {
-		t.Fatal(err)
-	}
-	if found.Totals.Workers != 2 || found.Totals.Loaders != 1 || len(found.Unread) != 1 || found.Unread[0].What != "enrichments" {
-		t.Errorf("an administrator sees %+v, want two workers and a loader, and all but enrichments, which have another account", found)
+	for _, user := range []string{"admin", "monitor"} {
+		if err := json.Unmarshal([]byte(s.must(user, "status", "--json").stdout), &found); err != nil {
+			t.Fatal(err)
+		}
+		if found.Totals.Workers != 2 || found.Totals.Loaders != 1 || len(found.WorkerIDs) < 2 || len(found.Unread) != 1 || found.Unread[0].What != "enrichments" {
+			t.Errorf("%s sees %+v, want two workers and a loader, and all but enrichments, which have another account", user, found)
+		}
 	}
 	for role, lacks := range map[string][]string{
 		"worker": nil,

@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/freeport"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -177,7 +177,7 @@ func accountOfService(t *testing.T) {
 	p.serve("loader", "--role", "loader")
 	p.serve("worker", "--role", "worker")
 
-	billing := natsconf.ConfUser{Name: "billing", Inbox: "_INBOX_caller.billing"}
+	billing := roles.User{Name: "billing", Inbox: "_INBOX_caller.billing"}
 	as := settings{env: []string{"NATS_URL=nats://billing:" + password(billing) + "@" + p.address, "IDWORKER_INBOX_PREFIX=" + billing.Inbox}}
 	as.succeeds(t, "get", "invoice")
 	fillAccount(t, p, billing, 100)
@@ -193,7 +193,7 @@ func missingRight(t *testing.T) {
 	p := startProduction(t, confWith(t, `"ids.segment.> ids", `, ""))
 	p.provision()
 	w := p.as("worker").launch(t, "serve", "--role", "worker")
-	if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), `"ids.segment.>"`) || !strings.Contains(w.stderr.String(), "nats.conf lists the rights of each role") {
+	if code := w.wait(); code != exitFailure || !strings.Contains(w.stderr.String(), `"ids.segment.>"`) || !strings.Contains(w.stderr.String(), "idworker rights prints those of each role") {
 		t.Errorf("exit code %d:\n%s", code, w.stderr.Tail())
 	}
 }
@@ -283,7 +283,7 @@ func tlsBlock(t *testing.T) {
 	}
 	server := startProduction(t, conf)
 
-	u := natsconf.UserNamed("caller")
+	u := roles.UserNamed("caller")
 	if conn, err := nats.Connect("tls://"+server.address, nats.UserInfo(u.Name, password(u))); err == nil {
 		conn.Close()
 		t.Error("connected to a server whose certificate nobody vouches for")

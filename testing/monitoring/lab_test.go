@@ -36,8 +36,8 @@ const (
 )
 
 // lab is a Prometheus with the rules of docs/prometheus-rules.yml, whose clock a test moves. Each scrape gets the
-// processes' metrics as they are, is stored as 15 s later than the one before, and is followed by an evaluation of the
-// rules. So an alert with "for: 10m" takes 40 scrapes. The processes' own time is real.
+// processes' metrics as they are, is stored as 15 s later than the previous scrape, and is followed by an evaluation of
+// the rules. So an alert with "for: 10m" takes 40 scrapes. The processes' own time is real.
 //
 // Use it from the test's own goroutine.
 type lab struct {
@@ -49,7 +49,7 @@ type lab struct {
 	targets []*target
 }
 
-// target is the page of one process's metrics.
+// target is the page of a process's metrics.
 type target struct {
 	job, address string
 	series       map[string]labels.Labels // of its latest scrape

@@ -27,7 +27,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	// Built by the repository's go.mod, not by this one, which may have later versions of dependencies.
+	// Built by the repository's go.mod, not by this module's, which may have later versions of dependencies.
 	if idworker, err = process.Build(dir, "idworker", process.Command, "-C", "../.."); err == nil {
 		natsServer, err = process.Build(dir, "nats-server", process.NATSServer, "-C", "../..")
 	}
@@ -61,7 +61,7 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// startNATS starts the NATS server, on the data of the one before, which must have ended.
+// startNATS starts the NATS server, on the data of its predecessor, which must have ended.
 func (s *site) startNATS(syncInterval string) {
 	s.t.Helper()
 	config := s.file("nats.conf", fmt.Sprintf(`

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/idworker/idworker/internal/rights"
-	"github.com/idworker/idworker/testing/natsconf"
+	"github.com/idworker/idworker/internal/roles"
 )
 
 // streams are those of nats.conf.
@@ -53,7 +53,7 @@ func TestNobodyNeedsWhatIsHarmful(t *testing.T) {
 			return (!inGroup || group == "spy") && rights.Covers(pattern, subject)
 		})
 	}
-	for _, u := range natsconf.Users() {
+	for _, u := range roles.Users() {
 		for _, subject := range harmful() {
 			if states(u.Rights.Publish, subject) && !isPurpose(u.Name, subject) {
 				t.Errorf("%s states that it publishes to %s", u.Name, subject)

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -19,7 +19,7 @@ import (
 // none is extra.
 func TestRightsOfEachUser(t *testing.T) {
 	given := readFile(t)
-	for _, user := range natsconf.Users() {
+	for _, user := range roles.Users() {
 		found, ok := given[user.Name]
 		if !ok {
 			t.Errorf("there is no user %s", user.Name)
@@ -128,7 +128,7 @@ func setEnv(t *testing.T) {
 	t.Helper()
 	t.Setenv("IDS_NATS_DATA", t.TempDir())
 	t.Setenv("IDS_SYS_PASSWORD", "secret")
-	for _, user := range natsconf.Users() {
+	for _, user := range roles.Users() {
 		t.Setenv(user.PasswordVariable(), "secret")
 	}
 }
@@ -141,9 +141,14 @@ func readFile(t *testing.T) map[string]*server.User {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return usersOf(conf)
+}
+
+// usersOf returns all users but that of the system account, by name.
+func usersOf(options *server.Options) map[string]*server.User {
 	users := make(map[string]*server.User)
-	for _, user := range conf.Users {
-		if !strings.EqualFold(user.Account.Name, conf.SystemAccount) {
+	for _, user := range options.Users {
+		if !strings.EqualFold(user.Account.Name, options.SystemAccount) {
 			users[user.Username] = user
 		}
 	}

@@ -52,7 +52,7 @@ func copyRepository(to string) error {
 
 // kit is the equipment to run pages with.
 type kit struct {
-	tools string // a folder with the commands nats and nats-server
+	tools string // a folder with the commands nats, nats-server and nsc
 	dir   string // where each page finds its copy; the same for all, so that the compiler has it in its cache
 	built string // bin/idworker, to begin with
 }
@@ -74,6 +74,7 @@ func newKit(t *testing.T) kit {
 	}
 	run("GOBIN="+k.tools, "go", "install", NATSCLI)
 	run("", "go", "build", "-o", filepath.Join(k.tools, "nats-server"), "github.com/nats-io/nats-server/v2")
+	run("", "go", "-C", "testing/nsc", "build", "-o", filepath.Join(k.tools, "nsc"), "github.com/nats-io/nsc/v2")
 	run("", "go", "build", "-o", "bin/idworker", "./cmd/idworker")
 	if err := os.Rename(filepath.Join(k.dir, "bin/idworker"), k.built); err != nil {
 		t.Fatal(err)

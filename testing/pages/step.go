@@ -20,7 +20,7 @@ type Step struct {
 }
 
 // typed is how lines begin that look like commands.
-var typed = regexp.MustCompile(`^(?:[A-Z_]+=\S+ +)*(?:make|bin/idworker|idworker|go|git|nats|nats-server|curl|docker|kubectl|helm|export|source|\.|cd|npm|node|sudo|apt|apt-get|dpkg|rpm|systemctl) +\S`)
+var typed = regexp.MustCompile(`^(?:[A-Z_]+=\S+ +)*(?:make|bin/idworker|idworker|go|git|nats|nats-server|nsc|curl|docker|kubectl|helm|export|source|\.|cd|npm|node|sudo|apt|apt-get|dpkg|rpm|systemctl) +\S`)
 
 func command(line string) bool { return strings.HasPrefix(line, "$ ") || typed.MatchString(line) }
 

@@ -44,7 +44,7 @@ const (
 	packageComment  = 60
 	readmeLines     = 150
 	pageLines       = 250
-	pageWords       = 25_700
+	pageWords       = 26_550
 	sentenceWords   = 30
 	logWords        = 6
 	medianErrors    = 12

@@ -14,8 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/testing/freeport"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/pages"
 	"github.com/idworker/idworker/testing/proxy"
@@ -95,7 +95,7 @@ func (s *site) start(name string, files map[string]string, main string, envs [][
 		host, port, _ := strings.Cut(address, ":")
 		env = append(env, "IDS_NATS_DATA="+s.t.TempDir(), "IDS_SYS_PASSWORD="+secret+"sys", "IDS_LISTEN="+address,
 			fmt.Sprintf("IDS_SERVER_NAME=%s-%d", name, i+1))
-		for _, u := range natsconf.Users() {
+		for _, u := range roles.Users() {
 			env = append(env, u.PasswordVariable()+"="+secret+u.Name)
 		}
 		r.addresses = append(r.addresses, address)
@@ -196,11 +196,11 @@ func addresses(t testing.TB, n int) (all []string) {
 }
 
 // userNamed is a user of nats.conf, or of the edge.
-func userNamed(name string) natsconf.ConfUser {
+func userNamed(name string) roles.User {
 	if name == "far" {
 		name = "worker"
 	}
-	return natsconf.UserNamed(name)
+	return roles.UserNamed(name)
 }
 
 // urls are the servers of a region, with a user.

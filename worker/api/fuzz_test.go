@@ -19,14 +19,14 @@ type strictSource struct {
 	asked   int
 }
 
-func (s *strictSource) Segment(_ context.Context, tag string, count []byte, _ bool) ([]byte, error) {
+func (s *strictSource) Segment(_ context.Context, tag string, count []byte, _ bool, _ string) ([]byte, error) {
 	if err := messages.CheckTag(tag); err != nil {
 		s.t.Errorf("the source is asked for %q: %v", tag, err)
 	}
 	return s.take(tag, count)
 }
 
-func (s *strictSource) Snowflake(_ context.Context, count []byte) ([]byte, error) {
+func (s *strictSource) Snowflake(_ context.Context, count []byte, _ string) ([]byte, error) {
 	return s.take(Times, count)
 }
 

@@ -85,11 +85,12 @@ func (h *handler) takeIDs(r *http.Request, what string, count []byte) (reply []b
 		return nil, &failure{http.StatusBadRequest, "the body ended early"}
 	}
 	h.connections.Admit(r.Context())
+	traceparent := messages.DecodeTraceparent(r.Header)
 	var err error
 	if what == Times {
-		reply, err = (*source).Snowflake(r.Context(), count)
+		reply, err = (*source).Snowflake(r.Context(), count, traceparent)
 	} else {
-		reply, err = (*source).Segment(r.Context(), what, count, len(r.Header.Values(messages.PrefetchHeader)) > 0)
+		reply, err = (*source).Segment(r.Context(), what, count, len(r.Header.Values(messages.PrefetchHeader)) > 0, traceparent)
 	}
 	if err != nil {
 		return nil, h.failureOf(err)

@@ -31,6 +31,7 @@ type fakeSource struct {
 
 	mu     sync.Mutex
 	asked  []string // tags, and api.Times
+	traces []string // of requests, in order
 	parked atomic.Int64
 	// parked requests whose clients left
 	gone  atomic.Int64
@@ -47,9 +48,10 @@ var refusals = map[string]*messages.Error{
 	"full":   {Code: messages.CodeExhausted, Text: "the numbers are used up"},
 }
 
-func (s *fakeSource) Segment(ctx context.Context, tag string, count []byte, kept bool) ([]byte, error) {
+func (s *fakeSource) Segment(ctx context.Context, tag string, count []byte, kept bool, traceparent string) ([]byte, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, tag)
+	s.traces = append(s.traces, traceparent)
 	s.mu.Unlock()
 	if no := refusals[tag]; no != nil {
 		return nil, no
@@ -70,10 +72,11 @@ func (s *fakeSource) Segment(ctx context.Context, tag string, count []byte, kept
 	return s.take(count)
 }
 
-func (s *fakeSource) Snowflake(_ context.Context, count []byte) ([]byte, error) {
+func (s *fakeSource) Snowflake(_ context.Context, count []byte, traceparent string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, api.Times)
+	s.traces = append(s.traces, traceparent)
 	return s.take(count)
 }
 

@@ -25,8 +25,8 @@ import (
 // Source supplies IDs; it is a worker's Direct. A reply is the body of a NATS
 // reply. An error is a [*messages.Error], or that of ctx if it ended first.
 type Source interface {
-	Segment(ctx context.Context, tag string, count []byte, kept bool) (reply []byte, err error)
-	Snowflake(ctx context.Context, count []byte) (reply []byte, err error)
+	Segment(ctx context.Context, tag string, count []byte, kept bool, traceparent string) (reply []byte, err error)
+	Snowflake(ctx context.Context, count []byte, traceparent string) (reply []byte, err error)
 }
 
 // Config configures a server. Address must be set.

@@ -41,6 +41,28 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// TestTraceparent: the source gets the caller's trace, under each path that has
+// IDs, and nothing that is no trace.
+func TestTraceparent(t *testing.T) {
+	t.Parallel()
+	s, source := start(t, api.Config{})
+	var want []string
+	for _, path := range []string{"/v1/segment/order", "/v1/snowflake", "/api/segment/get/order", "/api/snowflake/get/x"} {
+		for _, c := range []struct{ headers, trace string }{
+			{"traceparent: 00-a-b-01", "00-a-b-01"}, {"TraceParent:00-a-b-01", "00-a-b-01"}, {"Tracestate: a=b", ""},
+			{"Traceparent: a b", ""}, {"Traceparent: a\r\nTraceparent: a", ""}, {"Traceparent: " + strings.Repeat("x", 257), ""},
+		} {
+			if got := exchange(t, s, get(path, c.headers)); got.status != 200 {
+				t.Errorf("%s with %q: %.200v", path, c.headers, got)
+			}
+			want = append(want, c.trace)
+		}
+	}
+	if !slices.Equal(source.traces, want) {
+		t.Errorf("traces %q, want %q", source.traces, want)
+	}
+}
+
 // TestRefusals: the status reflects the fault of a request, and the text names
 // the allowed values. A refused request costs no ID.
 func TestRefusals(t *testing.T) {

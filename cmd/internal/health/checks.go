@@ -9,6 +9,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,24 +36,24 @@ import (
 
 // RoleAll is a worker and loader in one process, beside the roles of package
 // rights.
-const RoleAll rights.User = "all"
+const RoleAll rights.Duty = "all"
 
 // usesWorkerIDs reports whether a role uses worker IDs and their layout.
-func usesWorkerIDs(r rights.User) bool {
+func usesWorkerIDs(r rights.Duty) bool {
 	return r == RoleAll || r == rights.Worker || r == rights.Snowflake || r == rights.Admin
 }
 
 // usesStore reports whether a role uses the store.
-func usesStore(r rights.User) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
+func usesStore(r rights.Duty) bool { return r == RoleAll || r == rights.Loader || r == rights.Admin }
 
 // hasOwnStreams reports whether a role uses streams of events, which may be in
 // another account than the IDs. It uses the server of its streams, whose owner
 // decides about it.
-func hasOwnStreams(r rights.User) bool { return r == rights.Enricher || r == rights.Auditor }
+func hasOwnStreams(r rights.Duty) bool { return r == rights.Enricher || r == rights.Auditor }
 
 // Needs returns the rights that a role needs, in the account's own JetStream
 // domain.
-func Needs(r rights.User, p messages.Prefix) rights.Rights {
+func Needs(r rights.Duty, p messages.Prefix) rights.Rights {
 	switch r {
 	case RoleAll:
 		return rights.Join(Needs(rights.Worker, p), Needs(rights.Loader, p))
@@ -165,13 +166,17 @@ func (c *collection) checkRights(context.Context) []Diagnosis {
 		return []Diagnosis{c.diagnose("rights", "", fmt.Errorf("%w (%s): %w", errRights, rights.AskPermissions, c.allowedErr))}
 	}
 	need := rights.Join(Needs(c.by.Role, c.by.Prefix), rights.Subscribe(c.conn.NewInbox()))
-	return []Diagnosis{c.diagnose("rights", fmt.Sprintf("complete for the role %s", c.by.Role), c.allowed.Check(need))}
+	lacks := c.allowed.Check(need)
+	if lacks != nil && c.by.Viewer { // no process of the role
+		return nil
+	}
+	return []Diagnosis{c.diagnose("rights", fmt.Sprintf("complete for the role %s", c.by.Role), lacks)}
 }
 
 // checkResources checks the role's streams and buckets.
 func (c *collection) checkResources(ctx context.Context) (all []Diagnosis) {
 	needs := Needs(c.by.Role, c.by.Prefix)
-	if c.by.Role == rights.Admin && c.snowflakeOnly(ctx) {
+	if (c.by.Role == rights.Admin || c.by.Role == rights.Monitor) && c.snowflakeOnly(ctx) {
 		needs = Needs(rights.Snowflake, c.by.Prefix)
 	}
 	own := slices.DeleteFunc(slices.Clone(c.by.Resources), func(r kv.Resource) bool { return !needs.Includes(r.InfoSubject()) })
@@ -288,10 +293,10 @@ func isForecast(t templates.Template) bool { return t.Dated != "" && t.MaxTags >
 const nearlyFull = 0.8
 
 // checkStorage checks that the account has enough storage of its own. Only
-// administrators may request that. An embedded server serves only this
+// administrators and monitors may request that. An embedded server serves only this
 // installation.
 func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
-	if c.by.Role != rights.Admin || c.conn.ConnectedServerName() == embedded.ServerName {
+	if c.by.Role != rights.Admin && c.by.Role != rights.Monitor || c.conn.ConnectedServerName() == embedded.ServerName {
 		return nil
 	}
 	account, err := ask(ctx, c, rights.Publish(rights.API("INFO")), c.js.AccountInfo)
@@ -299,7 +304,7 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		return []Diagnosis{c.diagnose("storage", "", err)}
 	}
 	const mb = 1 << 20
-	used, limit := account.Store, account.Limits.MaxStore
+	used, limit := storageOf(account)
 	state := fmt.Sprintf("%d of the account's %d MB used", used/mb, limit/mb)
 	switch {
 	case limit < 0:
@@ -312,6 +317,22 @@ func (c *collection) checkStorage(ctx context.Context) []Diagnosis {
 		all = append(all, c.checkRoom(ctx)...)
 	}
 	return all
+}
+
+// storageOf returns the bytes that an account uses and may use; a negative limit
+// is none. In operator mode an account may have one limit for each number of
+// replicas, R1 or R3, of a stream's single copy: the fullest counts.
+func storageOf(account *jetstream.AccountInfo) (used uint64, limit int64) {
+	used, limit = account.Store, account.Limits.MaxStore
+	fullest := math.Inf(-1)
+	for name, tier := range account.Tiers {
+		copies, _ := strconv.Atoi(strings.TrimPrefix(name, "R"))
+		most := tier.Limits.MaxStore * int64(max(1, copies))
+		if share := float64(tier.Store) / float64(most); share > fullest {
+			fullest, used, limit = share, tier.Store, most
+		}
+	}
+	return used, limit
 }
 
 // tagBytes is about what a tag takes in the register.

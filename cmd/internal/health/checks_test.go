@@ -35,7 +35,7 @@ func dialAs(t *testing.T, url, user, password string) func() (*nats.Conn, jetstr
 }
 
 // collectorOf is a collector for a role, at the server of a connection.
-func collectorOf(t *testing.T, conn *nats.Conn, role rights.User, all ...kv.Resource) *Collector {
+func collectorOf(t *testing.T, conn *nats.Conn, role rights.Duty, all ...kv.Resource) *Collector {
 	return &Collector{Prefix: messages.DefaultPrefix, Role: role, Resources: all, Dial: dialAs(t, conn.ConnectedUrl(), "", "")}
 }
 
@@ -139,7 +139,7 @@ func TestInterruptedRaise(t *testing.T) {
 	if err := register.Create(t.Context(), js, messages.DefaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	look := func(role rights.User) []string { return lines(found(t, collectorOf(t, js.Conn(), role), "raise")) }
+	look := func(role rights.Duty) []string { return lines(found(t, collectorOf(t, js.Conn(), role), "raise")) }
 	if got := look(rights.Admin); len(got) > 0 {
 		t.Errorf("%q without a raise", got)
 	}
@@ -153,7 +153,7 @@ func TestInterruptedRaise(t *testing.T) {
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
-		for _, role := range []rights.User{rights.Admin, rights.Loader} {
+		for _, role := range []rights.Duty{rights.Admin, rights.Loader} {
 			if got := look(role); len(got) != 1 || !strings.HasPrefix(got[0], "error raise: ") || !strings.HasSuffix(got[0], ": idworker tag raise --all") {
 				t.Errorf("mark %q, role %s: %q", mark, role, got)
 			}
@@ -191,7 +191,7 @@ func TestTemplatesFill(t *testing.T) {
 			}
 		}
 	}
-	look := func(role rights.User) []string {
+	look := func(role rights.Duty) []string {
 		return lines(found(t, collectorOf(t, js.Conn(), role), "template invoice.*", "template invoice.>", "template bill.*", "template chat.*"))
 	}
 	got := look(rights.Admin)
@@ -236,10 +236,35 @@ func TestEnrichments(t *testing.T) {
 		if _, err := js.UpdateStream(t.Context(), target); err != nil {
 			t.Fatal(err)
 		}
-		for _, role := range []rights.User{RoleAll, rights.Enricher} {
+		for _, role := range []rights.Duty{RoleAll, rights.Enricher} {
 			if found := found(t, collectorOf(t, conn, role), "enrichment ORDERS to READY"); len(found) != 1 || found[0].Severity != c.want {
 				t.Errorf("%s: %+v, want one with severity %q", role, found, c.want)
 			}
+		}
+	}
+}
+
+// TestStorageOfTiers: of the limits that an account has for each number of
+// replicas, the fullest counts.
+func TestStorageOfTiers(t *testing.T) {
+	tier := func(used uint64, limit int64) (a jetstream.Tier) {
+		a.Store, a.Limits.MaxStore = used, limit
+		return a
+	}
+	for _, c := range []struct {
+		account jetstream.AccountInfo
+		used    uint64
+		limit   int64
+	}{
+		{jetstream.AccountInfo{Tier: tier(3, 10)}, 3, 10},
+		{jetstream.AccountInfo{Tier: tier(3, -1)}, 3, -1},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(8, 10), "R3": tier(60, 100)}}, 8, 10},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(0, 0), "R3": tier(0, 100)}}, 0, 300},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R1": tier(5, -1), "R3": tier(1, 100)}}, 1, 300},
+		{jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{"R3": tier(5, -1)}}, 5, -3},
+	} {
+		if used, limit := storageOf(&c.account); used != c.used || limit != c.limit {
+			t.Errorf("%+v: %d of %d bytes, want %d of %d", c.account, used, limit, c.used, c.limit)
 		}
 	}
 }

@@ -42,7 +42,7 @@ type Collector struct {
 	Self func() (worker.Report, bool)
 
 	// Role is the role whose checks are made, of package rights, or [RoleAll].
-	Role rights.User
+	Role rights.Duty
 	Tag  string // a caller's only tag; empty: any
 	// Viewer means that the user only looks: a right of the role that it lacks is
 	// no problem.
@@ -178,7 +178,7 @@ func (c *collection) read(ctx context.Context) {
 		defer close(c.agreed.read)
 		c.agreed.err = c.part(ctx, configPart, rights.ReadBucket(agreement.BucketName(c.by.Prefix)), c.readAgreed)
 	})
-	_ = c.part(ctx, workerIDsPart, lease.ListRights(c.by.Prefix), c.readWorkerIDs)
+	_ = c.part(ctx, workerIDsPart, c.listRights(), c.readWorkerIDs)
 	_ = c.part(ctx, reportsPart, worker.AskReportsRights(), c.readReports)
 }
 
@@ -242,7 +242,7 @@ func (c *collection) miss(part string, err error) {
 	u := Unread{What: part, Why: err.Error(), Denied: natsconn.IsDenied(err)}
 	switch missing := new(natsconn.RightsError); {
 	case u.Denied && part == reportsPart && (c.by.Viewer || c.by.Self != nil):
-		u.Denied, u.Why = false, "this NATS user may not list processes; with nats.conf, admin may: "+u.Why
+		u.Denied, u.Why = false, "this NATS user may not list processes; with nats.conf, monitor may: "+u.Why
 	case errors.As(err, &missing):
 		u.Why = "this NATS user lacks a right: " + u.Why
 	}
@@ -274,7 +274,20 @@ func (c *collection) readAgreed(ctx context.Context) (err error) {
 	return c.agreed.templatesErr
 }
 
+// listRights are the rights to list worker IDs: with consumers, or by requests
+// if the user may make these only.
+func (c *collection) listRights() rights.Rights {
+	byRequests := lease.ListByRequestsRights(c.by.Prefix)
+	if with := lease.ListRights(c.by.Prefix); c.allowed.Check(with) == nil || c.allowed.Check(byRequests) != nil {
+		return with
+	}
+	return byRequests
+}
+
 func (c *collection) readWorkerIDs(ctx context.Context) error {
+	if c.allowed.Check(lease.ListRights(c.by.Prefix)) != nil {
+		ctx = kv.WithoutConsumers(ctx)
+	}
 	holdings, _, err := lease.List(ctx, c.js, c.by.Prefix)
 	for _, h := range holdings {
 		c.WorkerIDs = append(c.WorkerIDs, WorkerID{

@@ -441,7 +441,7 @@ func TestStatusOfACaller(t *testing.T) {
 		Role:   rights.Admin, Viewer: true,
 	}).Collect(t.Context())
 	want := "warning unknown: reports of workers and loaders: this NATS user may not list processes; " +
-		"with nats.conf, admin may: the NATS server denies this user a right: Permissions Violation for Publish to \"$SRV.STATS.idworker-process\""
+		"with nats.conf, monitor may: the NATS server denies this user a right: Permissions Violation for Publish to \"$SRV.STATS.idworker-process\""
 	if got := troublesOf(i); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}

@@ -152,7 +152,7 @@ func (v *Verifier) Run(ctx context.Context) (*Verification, error) {
 
 // Rights are the rights that a role needs to verify any enrichment: to find
 // streams by their subjects.
-func Rights(role rights.User) rights.Rights {
+func Rights(role rights.Duty) rights.Rights {
 	if role == rights.Auditor {
 		return rights.Publish(rights.API("STREAM.NAMES"))
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/idworker/idworker/internal/roles"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/freeport"
-	"github.com/idworker/idworker/testing/natsconf"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
@@ -169,8 +169,8 @@ func TestKubernetes(t *testing.T) {
 	tier.Release(t)
 	s := &site{t: t, nats: freeport.Address(t)}
 	env := []string{"IDS_NATS_DATA=" + t.TempDir(), "IDS_SYS_PASSWORD=secret-of-sys"}
-	users := make(map[string]natsconf.ConfUser)
-	for _, u := range natsconf.Users() {
+	users := make(map[string]roles.User)
+	for _, u := range roles.Users() {
 		users[u.Name] = u
 		env = append(env, u.PasswordVariable()+"=secret-of-"+u.Name)
 	}
@@ -282,6 +282,9 @@ func TestCompose(t *testing.T) {
 		c := f.Services[role]
 		var env []string
 		for name, value := range c.Environment {
+			if name == "IDWORKER_HTTP" { // one port for each container, which are one machine here
+				value = freeport.Address(t)
+			}
 			env = append(env, name+"="+value)
 		}
 		envs[role] = s.translated(env)

@@ -77,7 +77,7 @@ func TestDeploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{
-		"docs/deploy/kubernetes/worker.yaml", "docs/deploy/compose.yaml", "docs/deploy/systemd/idworker@.service",
+		"docs/deploy/kubernetes/worker.yaml", "docs/deploy/compose.yaml", "docs/deploy/monitoring/prometheus.yml", "docs/deploy/systemd/idworker@.service",
 		"docs/prometheus-rules.yml", "docs/grafana.json", "nats.conf", "cluster.conf", "LICENSE",
 	} {
 		if !strings.Contains("\n"+string(list), "\n"+file+"\n") {

@@ -17,7 +17,7 @@ func load(t *testing.T, env map[string]string) (*types.Project, error) {
 		WorkingDir:  "../../../docs/deploy",
 		ConfigFiles: []types.ConfigFile{{Filename: "../../../docs/deploy/compose.yaml"}},
 		Environment: env,
-	})
+	}, loader.WithProfiles([]string{"*"}))
 }
 
 // TestComposeFile: Docker Compose would accept the file. Only this machine
@@ -31,6 +31,7 @@ func TestComposeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	monitoring := 0
 	for name, s := range p.Services {
 		for _, port := range s.Ports {
 			if port.HostIP != "127.0.0.1" {
@@ -46,12 +47,26 @@ func TestComposeFile(t *testing.T) {
 		if strings.Contains(s.Image, "idworker") && (!s.ReadOnly || s.User != "65534:65534") {
 			t.Errorf("%s: read-only %v, user %s", name, s.ReadOnly, s.User)
 		}
+		if slices.Equal(s.Profiles, []string{"monitoring"}) {
+			monitoring++
+			if !s.ReadOnly || s.User == "" || strings.HasPrefix(s.User, "0") {
+				t.Errorf("%s: read-only %v, user %s", name, s.ReadOnly, s.User)
+			}
+		}
 		// Compose cannot copy them into a read-only container.
 		if s.ReadOnly && len(s.Configs)+len(s.Secrets) > 0 {
 			t.Errorf("%s: a config or secret in a read-only container", name)
 		}
+		for _, v := range s.Volumes {
+			if v.Type == types.VolumeTypeBind && !v.ReadOnly {
+				t.Errorf("%s may write to %s", name, v.Source)
+			}
+		}
 		if i := strings.LastIndexByte(s.Image, ':'); i < 0 || !strings.Contains(s.Image[i:], ".") {
 			t.Errorf("%s: image %s is not pinned", name, s.Image)
 		}
+	}
+	if monitoring != 2 {
+		t.Errorf("%d services for monitoring, want Prometheus and Grafana", monitoring)
 	}
 }

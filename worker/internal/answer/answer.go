@@ -1,10 +1,12 @@
 package answer
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
@@ -17,6 +19,11 @@ type Config struct {
 	Prefix   messages.Prefix
 	MaxBatch int64      // IDs per request, at most
 	Requests *nats.Conn // for the replies to parked requests
+
+	// Slow is how long a request may wait for a segment without a line in the
+	// log.
+	Slow time.Duration
+	Log  *zap.Logger // none if nil
 }
 
 // Answerer answers the requests of a process. It is safe for concurrent use.
@@ -31,7 +38,11 @@ type Answerer struct {
 // New returns an Answerer that answers from an allocator's buffers. Without an
 // allocator, it answers requests for snowflake IDs only.
 func New(cfg Config, alloc *allocator.Allocator) *Answerer {
-	return &Answerer{cfg: cfg, alloc: alloc, created: time.Now()}
+	log := cmp.Or(cfg.Log, zap.NewNop())
+	a := &Answerer{cfg: cfg, alloc: alloc, created: time.Now()}
+	a.segments.log.open(log, "segment")
+	a.snowflakes.log.open(log, "snowflake")
+	return a
 }
 
 // now is the time since the Answerer was made. It is smaller than a

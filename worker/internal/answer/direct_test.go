@@ -24,7 +24,7 @@ func TestDirectAnswersAsByNATS(t *testing.T) {
 	e := m.Segments(new(atomic.Bool))
 	order := newRequest("order", "2")
 	e.Handle(order)
-	reply, err := m.Segment(t.Context(), "order", []byte("3"), true)
+	reply, err := m.Segment(t.Context(), "order", []byte("3"), true, "")
 	// The ID 1 was dropped.
 	if string(order.body) != "2-3" || string(reply) != "4-6" || err != nil {
 		t.Errorf("got %q by NATS and %q, %v; want the IDs 2 to 6", order.body, reply, err)
@@ -38,7 +38,7 @@ func TestDirectAnswersAsByNATS(t *testing.T) {
 			req.kept()
 		}
 		e.Handle(req)
-		_, err := m.Segment(t.Context(), c.tag, []byte(c.count), c.kept)
+		_, err := m.Segment(t.Context(), c.tag, []byte(c.count), c.kept, "")
 		if got, ok := errors.AsType[*messages.Error](err); !ok || req.err == nil || *got != *req.err {
 			t.Errorf("%+v: %v, and by NATS %v", c, err, req.err)
 		}
@@ -53,14 +53,14 @@ func TestDirectAnswersAsByNATS(t *testing.T) {
 // errors has a code.
 func TestDirectSnowflake(t *testing.T) {
 	m, g := newMemory(nil), newGenerator(t)
-	reply, err := m.Snowflake([]byte("3"), g)
+	reply, err := m.Snowflake([]byte("3"), g, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := messages.DecodeRanges(reply, 3); err != nil {
 		t.Error(err)
 	}
-	reply, err = m.Snowflake([]byte("none"), g)
+	reply, err = m.Snowflake([]byte("none"), g, "")
 	wantCode(t, "malformed", reply, err, messages.CodeMalformed)
 	stopped := time.Now().UnixNano()
 	still, err := snowflake.New(snowflake.Settings{
@@ -71,11 +71,11 @@ func TestDirectSnowflake(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err == nil {
-		reply, err = m.Snowflake([]byte("500"), still)
+		reply, err = m.Snowflake([]byte("500"), still, "")
 	}
 	wantCode(t, "ahead of the clock", reply, err, messages.CodeBusy)
 	g.Revoke()
-	reply, err = m.Snowflake(nil, g)
+	reply, err = m.Snowflake(nil, g, "")
 	wantCode(t, "revoked", reply, err, messages.CodeUnavailable)
 }
 
@@ -90,10 +90,10 @@ func wantCode(t *testing.T, why string, reply []byte, err error, want messages.C
 // others, and its error has a code.
 func TestRefusedByTheProcess(t *testing.T) {
 	m := newMemory(nil)
-	if err := m.RefuseSegment(errors.New("stopping")); *err != (messages.Error{Code: messages.CodeUnavailable, Text: "stopping"}) {
+	if err := m.RefuseSegment("order", "", errors.New("stopping")); *err != (messages.Error{Code: messages.CodeUnavailable, Text: "stopping"}) {
 		t.Error(err)
 	}
-	if err := m.RefuseSnowflake(fmt.Errorf("no worker ID: %w", snowflake.ErrExhausted)); err.Code != messages.CodeExhausted {
+	if err := m.RefuseSnowflake("", fmt.Errorf("no worker ID: %w", snowflake.ErrExhausted)); err.Code != messages.CodeExhausted {
 		t.Error(err)
 	}
 	expect(t, m.Answerer, map[string]float64{
@@ -113,7 +113,7 @@ func TestWaitIsMeasured(t *testing.T) {
 		var parked sync.WaitGroup
 		for range 2 {
 			parked.Go(func() {
-				if _, err := m.Segment(t.Context(), "cold", nil, false); err != nil {
+				if _, err := m.Segment(t.Context(), "cold", nil, false, ""); err != nil {
 					t.Error(err)
 				}
 			})
@@ -123,7 +123,7 @@ func TestWaitIsMeasured(t *testing.T) {
 		m.grant("cold", store.Trend, 10)
 		parked.Wait()
 		for range 5 {
-			if _, err := m.Segment(t.Context(), "cold", nil, false); err != nil {
+			if _, err := m.Segment(t.Context(), "cold", nil, false, ""); err != nil {
 				t.Error(err)
 			}
 		}
@@ -143,12 +143,12 @@ func TestDirectWithdraws(t *testing.T) {
 		ctx, leave := context.WithCancelCause(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if reply, err := m.Segment(ctx, "cold", nil, false); reply != nil || !errors.Is(err, gone) {
+			if reply, err := m.Segment(ctx, "cold", nil, false, ""); reply != nil || !errors.Is(err, gone) {
 				t.Errorf("got %q, %v; want the cause why the caller has gone", reply, err)
 			}
 		})
 		all.Go(func() {
-			if _, err := m.Segment(t.Context(), "cold", nil, false); err != nil {
+			if _, err := m.Segment(t.Context(), "cold", nil, false, ""); err != nil {
 				t.Error(err)
 			}
 		})
@@ -180,7 +180,7 @@ func TestCallerLeavesAsTheReplyComes(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		replies := make(chan []byte, 1)
 		go func() {
-			reply, err := m.Segment(ctx, "strict", nil, false)
+			reply, err := m.Segment(ctx, "strict", nil, false, "")
 			if (reply == nil) != errors.Is(err, context.Canceled) {
 				t.Errorf("got %q, %v", reply, err)
 			}

@@ -6,7 +6,7 @@
 //
 //	answers := answer.New(cfg, alloc)
 //	service.AddEndpoint("segment", answers.Segments(late), …)
-//	reply, err := answers.Segment(ctx, "order", nil, false)
+//	reply, err := answers.Segment(ctx, "order", nil, false, "")
 //
 // A handler never blocks: it replies from a buffer, refuses, or parks the
 // request in the allocator. The owner of the allocator calls the method Reply
@@ -29,4 +29,5 @@
 //	nats.go     the endpoints, and the late reply to a parked request
 //	direct.go   requests of the process itself
 //	figures.go  counters and metrics
+//	log.go      requests that were refused, or slow
 package answer

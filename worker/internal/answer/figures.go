@@ -35,6 +35,7 @@ const Outcomes = len(outcomes)
 type figures struct {
 	byNATS replyCounts
 	wait   metric.Histogram // of parked requests
+	log    requestLog
 	direct replyCounts
 	parked replyCounts
 }

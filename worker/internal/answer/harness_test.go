@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/internal/metric"
@@ -30,11 +31,16 @@ type memory struct {
 	next int64 // the next ID to be granted
 }
 
-func newMemory(conn *nats.Conn) *memory {
+func newMemory(conn *nats.Conn) *memory { return newLoggedMemory(conn, nil) }
+
+// slow is how long a request may wait without a line in the log.
+const slow = 500 * time.Millisecond
+
+func newLoggedMemory(conn *nats.Conn, log *zap.Logger) *memory {
 	start := time.Now()
 	m := &memory{next: 1}
 	m.Allocator = allocator.New(allocator.Config{Clock: func() time.Duration { return time.Since(start) }, Wait: time.Hour, MaxParkedPerTag: 2})
-	m.Answerer = answer.New(answer.Config{Prefix: messages.DefaultPrefix, MaxBatch: maxBatch, Requests: conn}, m.Allocator)
+	m.Answerer = answer.New(answer.Config{Prefix: messages.DefaultPrefix, MaxBatch: maxBatch, Requests: conn, Slow: slow, Log: log}, m.Allocator)
 	m.fill("order", store.Trend, 1<<50)
 	return m
 }

@@ -28,8 +28,7 @@ type Endpoint interface {
 // requests with [ErrOverloaded].
 func (a *Answerer) Segments(late *atomic.Bool) Endpoint {
 	return &segmentEndpoint{
-		endpoint: newEndpoint(a, &a.segments.byNATS, late),
-		tagAt:    len(a.cfg.Prefix.Segment("")),
+		endpoint: newEndpoint(a, &a.segments, len(a.cfg.Prefix.Segment("")), late),
 	}
 }
 
@@ -37,13 +36,10 @@ func (a *Answerer) Segments(late *atomic.Bool) Endpoint {
 // The next worker ID needs a new endpoint, because the old may still have
 // requests to handle.
 func (a *Answerer) Snowflakes(gen *snowflake.Generator, late *atomic.Bool) Endpoint {
-	return &snowflakeEndpoint{endpoint: newEndpoint(a, &a.snowflakes.byNATS, late), generator: gen}
+	return &snowflakeEndpoint{endpoint: newEndpoint(a, &a.snowflakes, len(a.cfg.Prefix.Snowflake()), late), generator: gen}
 }
 
-type segmentEndpoint struct {
-	endpoint
-	tagAt int // where the tag begins in a subject
-}
+type segmentEndpoint struct{ endpoint }
 
 // Handle is part of micro.Handler.
 func (e *segmentEndpoint) Handle(req micro.Request) {
@@ -61,8 +57,12 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 		e.answer(req, n)
 		return
 	}
-	kept := req.Headers().Get(messages.PrefetchHeader) != ""
-	ids, err := e.takeOrPark(tag, n, kept, &parkedRequest{e.Answerer, req.Reply(), e.now()})
+	parked, kept := &parkedRequest{Answerer: e.Answerer, tag: tag, replyTo: req.Reply(), began: e.now()}, false
+	if header := req.Headers(); len(header) > 0 {
+		kept = header.Get(messages.PrefetchHeader) != ""
+		parked.traceparent = strings.Clone(messages.DecodeTraceparent(header)) // not the whole header
+	}
+	ids, err := e.takeOrPark(tag, n, kept, parked)
 	switch {
 	case err != nil:
 		e.refuse(req, err)
@@ -100,7 +100,8 @@ func (e *snowflakeEndpoint) Handle(req micro.Request) {
 // endpoint is the part that both endpoints share.
 type endpoint struct {
 	*Answerer
-	counts   *replyCounts
+	figures  *figures
+	tagAt    int // where the tag begins in a subject, or its end
 	late     *atomic.Bool
 	internal string // prefix of the worker's own subjects
 	buf      []byte // for replies; NATS copies them
@@ -116,8 +117,8 @@ const (
 	ended
 )
 
-func newEndpoint(a *Answerer, c *replyCounts, late *atomic.Bool) endpoint {
-	return endpoint{Answerer: a, counts: c, late: late, internal: string(a.cfg.Prefix) + ".", idle: make(chan struct{})}
+func newEndpoint(a *Answerer, f *figures, tagAt int, late *atomic.Bool) endpoint {
+	return endpoint{Answerer: a, figures: f, tagAt: tagAt, late: late, internal: string(a.cfg.Prefix) + ".", idle: make(chan struct{})}
 }
 
 // begin reports whether a request may be handled. If so, done must follow.
@@ -161,14 +162,15 @@ func (e *endpoint) admit(req micro.Request) (n int64, ok bool) {
 
 // answer replies with buf, which holds n IDs.
 func (e *endpoint) answer(req micro.Request, n int64) {
-	e.counts.answered(n)
+	e.figures.byNATS.answered(n)
 	_ = req.Respond(e.buf) // fails only with the connection; micro counts it
 }
 
 func (e *endpoint) refuse(req micro.Request, err error) {
-	reply := e.counts.refused(err)
+	reply := e.figures.byNATS.refused(err)
 	// It fails only with the connection.
 	_ = req.Error(strconv.Itoa(int(reply.Code)), headerText(reply.Text), nil)
+	e.figures.log.refused(req.Subject()[e.tagAt:], messages.DecodeTraceparent(req.Headers()), 0, reply)
 }
 
 // headerText returns the text with a question mark for each character that is
@@ -189,8 +191,10 @@ func headerText(text string) string {
 // has returned, and it would keep the message in memory.
 type parkedRequest struct {
 	*Answerer
-	replyTo string
-	began   time.Duration
+	tag         string
+	replyTo     string
+	traceparent string
+	began       time.Duration
 }
 
 // Reply replies with IDs or an error. It may be called from any goroutine.
@@ -202,9 +206,13 @@ func (p *parkedRequest) Reply(ids []store.Segment, err error) {
 		msg.Header.Set(micro.ErrorCodeHeader, strconv.Itoa(int(reply.Code)))
 		msg.Header.Set(micro.ErrorHeader, headerText(reply.Text))
 		_ = p.cfg.Requests.PublishMsg(msg) // fails only with the connection
+		p.segments.log.refused(p.tag, p.traceparent, waited, reply)
 		return
 	}
 	p.segments.answeredAfter(waited, ids)
 	// It fails only with the connection.
 	_ = p.cfg.Requests.Publish(p.replyTo, appendSegments(nil, ids))
+	if waited > p.cfg.Slow {
+		p.segments.log.slow(p.tag, p.traceparent, waited)
+	}
 }

@@ -195,7 +195,7 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 		go func() {
 			defer close(done)
 			var reply []byte
-			reply, err = m.Segment(t.Context(), tag, []byte("3"), false)
+			reply, err = m.Segment(t.Context(), tag, []byte("3"), false, "")
 			direct = string(reply)
 		}()
 		natstest.Eventually(t, "both requests are parked", func() bool { return m.Parked() == 2 })
@@ -250,7 +250,7 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 		}
 	}
 	natstest.Eventually(t, "the requests are parked", func() bool { return m.Parked() == 2 })
-	if _, err := m.Segment(t.Context(), "last", nil, false); !errors.Is(err, messages.ErrBusy) {
+	if _, err := m.Segment(t.Context(), "last", nil, false, ""); !errors.Is(err, messages.ErrBusy) {
 		t.Errorf("got %v, want that too many requests are parked", err)
 	}
 	e.End()

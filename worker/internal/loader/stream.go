@@ -65,7 +65,7 @@ func consumer(prefix messages.Prefix) kv.Resource {
 }
 
 // Rights returns the rights that a role needs for the work of loaders.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	stream := loadmsg.StreamName(p)
 	consumer := stream + "." + Consumer
 	switch role {
@@ -76,6 +76,8 @@ func Rights(p messages.Prefix, role rights.User) rights.Rights {
 			rights.Subscribe(rights.InQueue(loadmsg.ReserveSubject(p), p.QueueGroup())),
 			rights.Publish(loadmsg.GrantSubject(p, "*")),
 		)
+	case rights.Monitor:
+		return rights.Publish(rights.StreamInfo(stream), rights.ConsumerInfo(stream, Consumer))
 	case rights.Admin:
 		return rights.Join(
 			rights.ProvisionStream(stream),

@@ -287,7 +287,7 @@ func Drop(ctx context.Context, conn *nats.Conn, p messages.Prefix, tags ...strin
 }
 
 // Rights returns the rights that a role needs for this package.
-func Rights(p messages.Prefix, role rights.User) rights.Rights {
+func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	switch role {
 	case rights.Worker:
 		return rights.Join(

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 import driver_offline
-from driver_async import AsyncClients
+from driver_async import AsyncClients, trace_of_task
 from driver_results import Operations, describe
-from driver_sync import SyncClients
+from driver_sync import SyncClients, trace_of_thread
 
 
 class Answers:
@@ -68,6 +68,7 @@ def drive_tasks(answers: Answers) -> None:
     operations: Operations = {**offline, **AsyncClients().operations(), "cancel": cancel}
 
     async def perform(op: str, fields: dict[str, Any]) -> Any:
+        trace_of_task.set(fields.pop("traceparent", None))
         result = operations[op](**fields)
         return await result if inspect.isawaitable(result) else result
 
@@ -93,6 +94,7 @@ def drive_threads(answers: Answers) -> None:
 
     def perform(id: int, op: str, fields: dict[str, Any]) -> None:
         ok, failed = None, None
+        trace_of_thread.value = fields.pop("traceparent", None)
         try:
             ok = operations[op](**fields)
         except Exception as error:

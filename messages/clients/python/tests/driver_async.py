@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -37,6 +38,17 @@ def kill(connection: Client) -> None:
         writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
     except OSError as error:  # it is closed
         print(repr(error), file=sys.stderr)
+
+
+trace_of_task: contextvars.ContextVar[str | None] = contextvars.ContextVar("trace", default=None)
+"""The trace of an operation, which is performed in a task."""
+
+
+def traceparent_of(trace: str | None) -> str | None:
+    """What a client's option returns, or raises."""
+    if trace == "throw":
+        raise ValueError("no trace")
+    return trace
 
 
 class AsyncClients:
@@ -85,7 +97,12 @@ class AsyncClients:
             raise ConnectFailedError(str(error) or repr(error)) from error
         connection.options.update(ENDLESS)
         self.connections[client] = connection
-        self.clients[client] = Idworker(connection, prefix=prefix, timeout=timeout_ms / 1000)
+        self.clients[client] = Idworker(
+            connection,
+            prefix=prefix,
+            timeout=timeout_ms / 1000,
+            traceparent=lambda: traceparent_of(trace_of_task.get()),
+        )
 
     async def close(self, *, client: str) -> None:
         await self.clients[client].aclose()

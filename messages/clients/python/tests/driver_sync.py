@@ -9,13 +9,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from driver_async import CONNECTION, figures, kill, seconds
+from driver_async import CONNECTION, figures, kill, seconds, traceparent_of
 from driver_results import Operations, Taken, hello, ranges_of
 
 from idworker import IdworkerError, SyncIdworker, SyncPrefetcher
 
 # Calls of threads reach the loop one by one, so how many share a request is left to chance.
 FEATURES = ["threads", "sync", "close", "fork", "statuses"]
+
+
+trace_of_thread = threading.local()
+"""The trace of an operation, which is performed in a thread: its value."""
 
 
 class SyncClients:
@@ -52,7 +56,13 @@ class SyncClients:
         own: bool = True,  # has no effect: the client always makes its connection
         **options: str,
     ) -> None:
-        made = SyncIdworker(url, timeout=timeout_ms / 1000, **options, **CONNECTION)
+        made = SyncIdworker(
+            url,
+            timeout=timeout_ms / 1000,
+            traceparent=lambda: traceparent_of(getattr(trace_of_thread, "value", None)),
+            **options,
+            **CONNECTION,
+        )
         made.connect()
         self.clients[client] = made
 

@@ -20,7 +20,7 @@ from idworker import (
     check_prefix,
     check_tag,
 )
-from idworker._arguments import check_count, check_timeout
+from idworker._arguments import check_count, check_timeout, check_traceparent, current_trace
 
 
 class _Sizes(enum.IntEnum):
@@ -39,6 +39,20 @@ def test_good() -> None:
 BAD_TAGS = (None, 7, b"order", ["order"], "a\ud800", "order\n", "a..b", "a.", ".a", "²", "x" * 10**6)
 BAD_PREFIXES = (None, 7, b"ids", "Ids", "a.b", "ids\n", "\ud800")
 BAD_COUNTS = (True, False, 1.0, Decimal(1), "1", None, 0, -1, 2**63, 10**5000, -(10**5000))
+BAD_TRACEPARENTS = ("00-1-2-01", 7, ("00-1-2-01",))
+BAD_TRACES = (
+    None,
+    "",
+    "a b",
+    "a\n",
+    "a\r\nIds-Prefetch: 1",
+    "\x7f",
+    "é",
+    "\ud800",
+    "x" * 257,
+    b"00-1-2-01",
+    7,
+)
 BAD_TIMEOUTS = (0, -1, -0.0, math.nan, math.inf, -math.inf, 1.1e9, 10**5000, True, None, "5", Decimal(5))
 
 
@@ -49,12 +63,24 @@ def test_bad() -> None:
         (check_prefix, BadPrefixError, BAD_PREFIXES),
         (check_count, BadCountError, BAD_COUNTS),
         (check_timeout, BadConfigError, BAD_TIMEOUTS),
+        (check_traceparent, BadConfigError, BAD_TRACEPARENTS),
     ):
         for value in values:
             with pytest.raises(kind, match=r", allowed (is|are) ") as caught:
                 cast("Callable[[Any], None]", check)(value)
             text = str(caught.value)
             assert len(text) < 200 and text.isprintable(), text
+
+
+def test_trace() -> None:
+    """A trace is what may be sent. What the option returns or raises otherwise is none."""
+    given: list[Any] = [None]
+    for given[0] in ("00-1-2-01", "!~", "x" * 256):
+        assert current_trace(lambda: given[0]) == given[0]
+    for given[0] in BAD_TRACES:
+        assert current_trace(lambda: given[0]) is None
+    assert current_trace(None) is None
+    assert current_trace(lambda: str(1 / 0)) is None
 
 
 def test_nothing_is_sent() -> None:

@@ -463,6 +463,41 @@ def test_prefetched() -> None:
     run(main())
 
 
+def test_trace() -> None:
+    """A call asks for its trace once, as it begins, and sends it with each try; a prefetcher has none."""
+
+    async def main() -> None:
+        connection = FakeConnection()
+        asked: list[str] = []
+
+        def ask() -> str:
+            asked.append(f"trace-{len(asked)}")
+            return asked[-1]
+
+        async def headers(call: Awaitable[object]) -> list[dict[str, str] | None]:
+            """Return those of the requests of a call that nothing replies to."""
+            connection.requests.clear()
+            task = await begin(call)
+            await asyncio.sleep(0.15)
+            task.cancel()
+            await settle()
+            return [request.headers for request in connection.requests]
+
+        client = make(connection, traceparent=ask)
+        for call in (client.next("a"), client.next_n("a", 5), client.snowflake(), client.snowflake_n(5)):
+            sent = await headers(call)
+            assert sent == [{"traceparent": asked[-1]}] * 3
+        assert len(asked) == 4
+        connection._server_info = {}  # of a server that knows no headers
+        assert await headers(client.next("a")) == [None] * 3
+        connection._server_info = {"headers": True}
+        assert (await headers(client.prefetch("a").next()))[0] == {"Ids-Prefetch": "1"}
+        assert len(asked) == 5
+        await client.aclose()
+
+    run(main())
+
+
 def test_no_id_beside_an_error() -> None:
     """An outcome is final, whatever comes in the same turn."""
 

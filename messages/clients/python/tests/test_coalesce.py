@@ -87,6 +87,25 @@ def test_the_token_sends_a_batch() -> None:
     run(main())
 
 
+def test_trace() -> None:
+    """A batch has the trace of the call that began it. Calls that go on alone have their own."""
+
+    async def main() -> None:
+        connection = FakeConnection()
+        traces = iter("abcd")
+        client = make(connection, traceparent=lambda: next(traces))
+        calls = await crowd(client, 4)
+        await asyncio.sleep(0.002)
+        connection.requests[1].refuse(503)
+        await settle()
+        headers = [request.headers or {} for request in connection.requests]
+        assert [each["traceparent"] for each in headers] == ["a", "b", "b", "c", "d"]
+        for call in calls:
+            call.cancel()
+
+    run(main())
+
+
 def test_callers_stay_together() -> None:
     """Callers that call again as soon as they have an ID share the next request, too."""
 

@@ -252,7 +252,7 @@ def test_bad_arguments() -> None:
             IdworkerField(tag="order", **default)
 
 
-KEYS = "URL, PREFIX, TIMEOUT, ROW_WAIT, RUNWAY, LIMIT, MAX_BATCH, OPTIONS"
+KEYS = "URL, PREFIX, TIMEOUT, TRACEPARENT, ROW_WAIT, RUNWAY, LIMIT, MAX_BATCH, OPTIONS"
 BAD_SETTINGS: list[tuple[Any, str]] = [
     ({"PREFX": "ids"}, f"IDWORKER has the unknown key PREFX; known are {KEYS}"),
     ({"url": "nats://a"}, f"IDWORKER has the unknown key url; known are {KEYS}"),

@@ -165,6 +165,7 @@ def test_bad_arguments_are_refused_before_anything_is_connected() -> None:
         for call, kind in (
             (lambda: SyncIdworker(prefix="A"), BadPrefixError),
             (lambda: SyncIdworker(timeout=0), BadConfigError),
+            (lambda: SyncIdworker(traceparent=cast("Any", "00-1-2-01")), BadConfigError),
             (lambda: SyncIdworker([]), BadConfigError),
             (lambda: SyncIdworker(""), BadConfigError),
             (lambda: SyncIdworker(cast("Any", None)), BadConfigError),
@@ -208,6 +209,23 @@ def test_options_reach_the_connection() -> None:
         assert server.connections[0].login["user"] == "app"
         assert server.connections[0].login["name"] == "shop"
         assert server.requests[0].reply.startswith("_IN.app.")
+
+
+def test_a_trace_is_that_of_the_calling_thread() -> None:
+    with Server() as server, client(server, traceparent=lambda: threading.current_thread().name) as ids:
+        for call in (
+            lambda: ids.next("order"),
+            lambda: ids.next_n("order", 2),
+            ids.snowflake,
+            lambda: ids.snowflake_n(2),
+        ):
+            thread = threading.Thread(target=call, name=f"thread-{len(server.requests)}")
+            thread.start()
+            thread.join()
+        ids.prefetch("order").take()
+        sent = server.connections[0].received
+        assert [sent.count(b"traceparent: thread-%d\r\n" % i) for i in range(4)] == [1, 1, 1, 1]
+        assert sent.count(b"traceparent") == 4
 
 
 def test_an_interrupt_ends_a_wait() -> None:

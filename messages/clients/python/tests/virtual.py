@@ -120,6 +120,7 @@ class FakeConnection:
         """What the owner's error_cb got."""
         self.is_connected, self.is_draining, self.is_closed = True, False, False
         self.pending_data_size = 0
+        self._server_info = {"headers": True}
         self._inbox_prefix = inbox_prefix
         self._error_cb = self._owners_error_cb
         self._closed_cb: Callable[[], Coroutine[Any, Any, None]] | None = self._owners_closed_cb

@@ -91,6 +91,22 @@ export function checkTimeout(timeout: number): void {
 }
 
 /**
+ * Checks the option that gives the current `traceparent`.
+ *
+ * @throws {BadConfigError}
+ */
+export function checkTraceparent(traceparent: (() => string | undefined) | undefined): void {
+  if (traceparent !== undefined && typeof traceparent !== "function") {
+    throw new BadConfigError(`bad traceparent: ${show(traceparent)}, allowed is a function`)
+  }
+}
+
+/** Reports whether a value may be sent: 1 to 256 visible ASCII characters. */
+export function isTraceparent(value: unknown): value is string {
+  return typeof value === "string" && /^[!-~]{1,256}$/.test(value)
+}
+
+/**
  * Checks that options are an object, and that each has a known name: JavaScript
  * would ignore a misspelled one.
  *

@@ -1,6 +1,13 @@
 import { randomBytes } from "node:crypto"
 import { setMaxListeners } from "node:events"
-import { headers, type Msg, type NatsConnection, type Status, type Subscription } from "@nats-io/nats-core"
+import {
+  headers,
+  type Msg,
+  type MsgHdrs,
+  type NatsConnection,
+  type Status,
+  type Subscription,
+} from "@nats-io/nats-core"
 import type { IdBatch } from "./batch.js"
 import { type Clock, clock as systemClock } from "./clock.js"
 import { decodeReply, inRequest } from "./decode.js"
@@ -48,6 +55,8 @@ export interface Request {
   readonly prefetched?: boolean
   /** A transient failure ends the call, silence does not. */
   readonly hasty?: boolean
+  /** The caller's trace. A prefetched request belongs to none. */
+  readonly traceparent?: string | undefined
 }
 
 /** Who waits for the outcome of a call. */
@@ -332,13 +341,14 @@ export class Link {
     if (connection.isClosed()) return connectionClosed
     if (connection.isDraining()) return connectionDraining
     if (this.#lost) return "disconnected"
-    const { subject, n, prefetched } = call.request
+    const { subject, n } = call.request
     try {
       this.#inbox ??= this.#subscribe(newInboxName(connection))
       const reply = this.#inbox.base + call.token
       call.tries++
       const body = n === 1 ? undefined : String(n)
-      connection.publish(subject, body, prefetched ? { reply, headers: forLater } : { reply })
+      const headers = headersOf(call.request, connection)
+      connection.publish(subject, body, headers === undefined ? { reply } : { reply, headers })
       return undefined
     } catch (cause) {
       return { kind: ConnectionEndedError, text: `cannot be sent: ${(cause as Error).message}`, cause }
@@ -409,6 +419,15 @@ export class Link {
       if (subject === undefined || call.subject === subject) call.stop(ending)
     }
   }
+}
+
+/** A server without headers would close the connection, but a trace must not cost an ID. */
+function headersOf({ prefetched, traceparent }: Request, connection: NatsConnection): MsgHdrs | undefined {
+  if (prefetched) return forLater
+  if (traceparent === undefined || !connection.info?.headers) return undefined
+  const traced = headers()
+  traced.set("traceparent", traceparent)
+  return traced
 }
 
 interface Inbox {

@@ -6,6 +6,8 @@ import {
   checkPrefix,
   checkTag,
   checkTimeout,
+  checkTraceparent,
+  isTraceparent,
   show,
 } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
@@ -20,6 +22,13 @@ export interface IdworkerOptions {
   prefix?: string | undefined
   /** The longest call, in ms, above 0, at most 2^31−1. More than the workers' `--wait`, 2 s, is best. Default: 5000. */
   timeout?: number | undefined
+  /**
+   * Gives the W3C `traceparent` of the current span, which requests carry into the
+   * workers' logs. Each call asks once, as it begins. A value is 1 to 256 visible
+   * ASCII characters; any other is not sent, nor is one if the function throws.
+   * Joined calls carry the first one's, and prefetchers none. Default: none.
+   */
+  traceparent?: (() => string | undefined) | undefined
 }
 
 /** Options of a call. */
@@ -54,6 +63,7 @@ export class Idworker {
   readonly #coalescer: Coalescer
   readonly #prefix: string
   readonly #timeout: number
+  readonly #traceparent: (() => string | undefined) | undefined
   readonly #prefetchers = new Set<Prefetcher>()
 
   /**
@@ -61,7 +71,7 @@ export class Idworker {
    * closes it after 10 attempts otherwise.
    *
    * @throws {BadPrefixError} if the prefix is malformed
-   * @throws {BadConfigError} if the connection or the time-out is
+   * @throws {BadConfigError} if the connection or another option is
    */
   constructor(connection: NatsConnection, options: IdworkerOptions = {}) {
     if (typeof connection?.publish !== "function" || typeof connection.status !== "function") {
@@ -69,12 +79,14 @@ export class Idworker {
         `bad connection: ${show(connection)}, allowed is one of @nats-io/nats-core, as await connect() returns`,
       )
     }
-    checkOptions(options, ["prefix", "timeout"])
-    const { prefix = "ids", timeout = 5000 } = options
+    checkOptions(options, ["prefix", "timeout", "traceparent"])
+    const { prefix = "ids", timeout = 5000, traceparent } = options
     checkPrefix(prefix)
     checkTimeout(timeout)
+    checkTraceparent(traceparent)
     this.#prefix = prefix
     this.#timeout = timeout
+    this.#traceparent = traceparent
     this.#link = new Link(connection)
     this.#coalescer = new Coalescer(this.#link)
   }
@@ -145,15 +157,17 @@ export class Idworker {
     return new Promise((resolve, reject) => {
       const to = subject()
       const { deadline, signal } = this.#limits(options)
-      this.#coalescer.next({ subject: to, deadline, signal, resolve, reject })
+      const traceparent = this.#currentTrace()
+      this.#coalescer.next({ subject: to, deadline, signal, traceparent, resolve, reject })
     })
   }
 
   #many(subject: () => string, n: number, options: CallOptions | undefined): Promise<IdBatch> {
     return new Promise((resolve, reject) => {
-      const request = { subject: subject(), n }
+      const to = subject()
       checkCount(n)
       const { deadline, signal } = this.#limits(options)
+      const request = { subject: to, n, traceparent: this.#currentTrace() }
       new Call(this.#link, request, deadline, { signal, served: resolve, failed: reject }).start()
     })
   }
@@ -165,6 +179,16 @@ export class Idworker {
     checkCallOptions(options)
     const { timeout = this.#timeout, signal } = options
     return { deadline: now + timeout, signal }
+  }
+
+  /** The value of the caller's context. A trace must not cost an ID, so what cannot be sent is left out. */
+  #currentTrace(): string | undefined {
+    try {
+      const value = this.#traceparent?.()
+      return isTraceparent(value) ? value : undefined
+    } catch {
+      return undefined
+    }
   }
 
   #prefetcher(subject: string, options: PrefetchOptions, snowflakes: boolean): Prefetcher {

@@ -38,6 +38,7 @@ export interface Single {
   /** By the link's clock. */
   readonly deadline: number
   readonly signal: AbortSignal | undefined
+  readonly traceparent?: string | undefined
   readonly resolve: (id: bigint) => void
   readonly reject: (error: IdworkerError) => void
 }
@@ -198,7 +199,9 @@ class Batch implements Caller {
     const { link } = this.lane.coalescer
     link.clock.stop(this.#timer)
     this.#hasToken = hasToken
-    const request = { subject: this.lane.subject, n: this.#members.length, hasty: true }
+    const { subject } = this.lane
+    const { traceparent } = this.#members[0]! // one request has room for one trace
+    const request = { subject, n: this.#members.length, hasty: true, traceparent }
     this.#call = new Call(link, request, link.clock.now() + firstTry + longestTogether, this)
     this.#call.start()
   }
@@ -272,6 +275,10 @@ class Member {
     }
   }
 
+  get traceparent(): string | undefined {
+    return this.#single.traceparent
+  }
+
   resolve(id: bigint): void {
     if (this.#settle()) this.#single.resolve(id)
   }
@@ -303,8 +310,8 @@ class Member {
 
 /** Makes a call with a request of its own, perhaps after tries as part of a batch. */
 function callAlone(link: Link, single: Single & Pick<Caller, "goesOn">, before?: Progress): void {
-  const { subject, deadline, signal, resolve, reject, goesOn } = single
-  const call = new Call(link, { subject, n: 1 }, deadline, {
+  const { subject, deadline, signal, traceparent, resolve, reject, goesOn } = single
+  const call = new Call(link, { subject, n: 1, traceparent }, deadline, {
     signal,
     served: (ids) => resolve(ids.ranges[0]!.first),
     failed: reject,

@@ -124,9 +124,13 @@ test("a bad client is refused when it is made", () => {
   assert.throws(() => new Idworker(nats, { prefix: "Ids" }), BadPrefixError)
   assert.throws(() => new Idworker(nats, { timeout: -1 }), BadConfigError)
   assert.throws(() => new Idworker(nats, null as Anything), BadConfigError)
+  // @ts-expect-error: a value would be that of all calls
+  assert.throws(() => new Idworker(nats, { traceparent: "00-1-2-01" }), {
+    message: 'bad traceparent: "00-1-2-01", allowed is a function',
+  })
   // @ts-expect-error: no such option
   assert.throws(() => new Idworker(nats, { timeuot: 1 }), {
-    message: 'bad options: unknown option "timeuot", allowed are prefix, timeout',
+    message: 'bad options: unknown option "timeuot", allowed are prefix, timeout, traceparent',
   })
   // @ts-expect-error: no such option
   assert.throws(() => new Idworker(nats).prefetch("order", { max_batch: 5 }), {
@@ -234,6 +238,73 @@ test("a prefetcher's requests say so; a refused batch is repeated, but one of sn
     for (const { headers } of connection.sent) assert.equal(headers?.get("Ids-Prefetch"), "1")
   }
 })
+
+/** A client whose calls have the traces 1, 2, 3, …, and what the requests since the latest look carried. */
+function traced(): { ids: Idworker; connection: FakeConnection; traces: () => (string | undefined)[] } {
+  const connection = new FakeConnection()
+  connection.info = { headers: true }
+  let calls = 0
+  const ids = new Idworker(connection.nats, { traceparent: () => String(++calls) })
+  return {
+    ids,
+    connection,
+    traces: () => connection.sent.splice(0).map((sent) => sent.headers?.get("traceparent")),
+  }
+}
+
+test("a call asks for its trace once, as it begins, and a prefetcher never does", async () => {
+  const time = virtualTime()
+  const { ids, connection, traces } = traced()
+  for (const call of [ids.next("order"), ids.nextN("order", 5), ids.snowflake(), ids.snowflakeN(5)]) {
+    call.catch(() => {})
+  }
+  assert.deepEqual(traces(), ["1", "2", "3", "4"])
+  pass(time, 60)
+  assert.deepEqual(traces(), ["1", "2", "3", "4"]) // the second tries
+  await ids.close()
+  await rejection(ids.nextN("order", 0))
+  await rejection(ids.next("order", { timeout: 0 }))
+
+  const another = traced()
+  await rejection(another.ids.prefetch("order").next())
+  assert.deepEqual(
+    another.connection.sent.map(({ headers }) => headers?.keys()),
+    [["Ids-Prefetch"]],
+  )
+  await rejection(another.ids.next("order"))
+  assert.deepEqual(another.traces().at(-1), "1")
+  assert.equal(connection.sent.length, 0)
+})
+
+test("joined calls carry the trace of the first that is sent, and alone each its own", async () => {
+  const time = virtualTime()
+  const { ids, connection, traces } = traced()
+  const controller = new AbortController()
+  const calls = [ids.next("order"), ids.next("order", controller), ids.next("order"), ids.next("order")]
+  for (const call of calls) call.catch(() => {})
+  controller.abort()
+  pass(time, 1)
+  const [, joined] = connection.sent
+  assert.deepEqual(traces(), ["1", "3"])
+  connection.refuseRequest(joined!, 503)
+  assert.deepEqual(traces(), ["3", "4"])
+})
+
+for (const [what, traceparent] of Object.entries<Anything>({
+  none: () => undefined,
+  null: () => null,
+  "an object": () => ({ toString: () => "00-1-2-01" }),
+  "an exception": () => {
+    throw new Error("no trace")
+  },
+})) {
+  test(`a call with ${what} for a trace has no header`, async () => {
+    const { ids, connection } = served({ traceparent })
+    connection.info = { headers: true }
+    assert.equal(await ids.next("order"), 7n)
+    assert.equal(connection.sent[0]!.headers, undefined)
+  })
+}
 
 test("many calls may share a signal, of which Node warns as a leak otherwise", async () => {
   const { signal } = new AbortController()

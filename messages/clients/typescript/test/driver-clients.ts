@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks"
 import type { Socket } from "node:net"
 import { Worker } from "node:worker_threads"
 import { connect, type NatsConnection, type NodeConnectionOptions } from "@nats-io/transport-node"
@@ -66,8 +67,18 @@ export async function connection(f: ConnectFields): Promise<NatsConnection> {
   }
 }
 
+/** The trace of an operation, in which it is performed. */
+export const trace = new AsyncLocalStorage<string | undefined>()
+
+function traceparent(): string | undefined {
+  const value = trace.getStore()
+  if (value === "throw") throw new DriverError("no trace")
+  return value
+}
+
 export function clientOf(nats: NatsConnection, f: ConnectFields): Idworker {
-  return new Idworker(nats, present<IdworkerOptions>({ prefix: f.prefix, timeout: f.timeout_ms }))
+  const options = { prefix: f.prefix, timeout: f.timeout_ms, traceparent }
+  return new Idworker(nats, present<IdworkerOptions>(options))
 }
 
 export function prefetcherOf(ids: Idworker, f: PrefetchFields): Prefetcher {

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events"
 import { readFileSync } from "node:fs"
 import { createInterface } from "node:readline"
 import * as errors from "../src/errors.js"
-import { clients } from "./driver-clients.js"
+import { clients, trace } from "./driver-clients.js"
 import { offline } from "./driver-offline.js"
 import { DriverError, kindOf, type Operations, on } from "./driver-protocol.js"
 
@@ -26,7 +26,9 @@ const operations: Operations = {
   cancel: on({ call: "number" }, ({ call }) => underWay.get(call)?.abort()),
 }
 
-async function perform({ id, op, ...fields }: { id: number; op: string }): Promise<void> {
+type Operation = { id: number; op: string; traceparent?: string }
+
+async function perform({ id, op, traceparent, ...fields }: Operation): Promise<void> {
   const controller = new AbortController()
   setMaxListeners(0, controller.signal) // of all callers
   underWay.set(id, controller)
@@ -34,7 +36,8 @@ async function perform({ id, op, ...fields }: { id: number; op: string }): Promi
   try {
     const operation = operations[op]
     if (operation === undefined) throw new DriverError(`unknown operation ${op}`)
-    answer = { id, ok: (await operation(fields, controller.signal)) ?? {} }
+    const ok = await trace.run(traceparent, () => operation(fields, controller.signal))
+    answer = { id, ok: ok ?? {} }
   } catch (error) {
     answer = { id, error: describe(error) }
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from ._errors import BadConfigError, BadCountError, BadPrefixError, BadTagError
 
@@ -18,6 +19,7 @@ _TAG = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]*")
 _PREFIX = re.compile(r"[a-z0-9_-]+")
 _PREFIX_BEGIN = re.compile(r"[a-z0-9_-]*")
+_TRACEPARENT = re.compile(r"[!-~]{1,256}")
 
 
 def check_tag(tag: str) -> None:
@@ -69,6 +71,24 @@ def check_timeout(timeout: float, name: str = "timeout") -> None:
         raise BadConfigError(f"bad {name}: {_type(timeout)}, allowed is a number of seconds")
     if not 0 < timeout <= _LONGEST_TIMEOUT:  # false for NaN
         raise BadConfigError(f"bad {name}: {_short(timeout)}, allowed is above 0 and at most 10^9 seconds")
+
+
+def check_traceparent(traceparent: Callable[[], str | None] | None) -> None:
+    """Check the option that gives the current traceparent. Raises BadConfigError."""
+    if traceparent is not None and not callable(traceparent):
+        raise BadConfigError(f"bad traceparent: {_type(traceparent)}, allowed is a function")
+
+
+def current_trace(traceparent: Callable[[], str | None] | None) -> str | None:
+    """Return the value of the caller's context, if it may be sent.
+
+    A trace must not cost an ID, so anything else is left out.
+    """
+    try:
+        value = traceparent() if traceparent else None
+    except Exception:
+        return None
+    return value if isinstance(value, str) and _TRACEPARENT.fullmatch(value) else None
 
 
 def _fault(tag: str) -> str:

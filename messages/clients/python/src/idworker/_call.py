@@ -95,18 +95,21 @@ class Call:
         *,
         prefetched: bool = False,
         hasty: bool = False,
+        trace: str | None = None,
         on_transient: OnTransient | None = None,
     ) -> None:
         """Make a call, which sends nothing yet.
 
         deadline is a time of the loop. prefetched: the IDs are for later. hasty: a
-        transient failure ends the call, silence does not. on_transient gets each
-        failure after which the call goes on.
+        transient failure ends the call, silence does not. trace is the caller's, which
+        a prefetched request has not. on_transient gets each failure after which the
+        call goes on.
         """
         self.subject = subject
         self.n = n
         self.body = b"" if n == 1 else b"%d" % n
         self.headers = _PREFETCHED if prefetched else None
+        self.trace = trace
         self.token = str(next(_made))
         """The last token of the subject of its replies, which no other call of the process has."""
         self.tries = 0

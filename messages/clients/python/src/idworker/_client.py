@@ -7,7 +7,14 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ._arguments import check_count, check_prefix, check_tag, check_timeout
+from ._arguments import (
+    check_count,
+    check_prefix,
+    check_tag,
+    check_timeout,
+    check_traceparent,
+    current_trace,
+)
 from ._batch import IdBatch
 from ._buffer import PrefetchConfig, Why
 from ._call import OF_PARENT, Call, Calls, read_arrived
@@ -35,14 +42,26 @@ class Idworker(OfOneProcess):
     asyncio.CancelledError. There is never an ID beside an error.
     """
 
-    def __init__(self, connection: Client, *, prefix: str = "ids", timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        connection: Client,
+        *,
+        prefix: str = "ids",
+        timeout: float = 5.0,
+        traceparent: Callable[[], str | None] | None = None,
+    ) -> None:
         """Make a client of the installation with that prefix.
 
-        timeout is the longest call, in seconds, above 0 and at most 10^9. Raises
+        timeout is the longest call, in seconds, above 0 and at most 10^9. traceparent
+        gives the W3C value of the current span, which requests carry into the workers'
+        logs. Each call asks once, as it begins. A value is 1 to 256 visible ASCII
+        characters; any other is not sent, nor is one if the function raises an
+        exception. Joined calls carry the first one's, and prefetchers none. Raises
         BadPrefixError, BadConfigError.
         """
         check_prefix(prefix)
         check_timeout(timeout)
+        check_traceparent(traceparent)
         if not callable(getattr(connection, "publish", None)):  # a URL, as a rule
             raise BadConfigError(
                 f"bad connection: {type(connection).__name__}, allowed is one of nats.connect"
@@ -50,25 +69,26 @@ class Idworker(OfOneProcess):
         self._connection = connection
         self._prefix = prefix
         self._timeout = timeout
+        self._traceparent = traceparent
         self._calls = Calls(connection)
         self._coalescer = Coalescer(self._calls)
         self._prefetchers: weakref.WeakSet[Prefetcher] = weakref.WeakSet()
 
     async def next(self, tag: str, *, timeout: float | None = None) -> int:
         """Return a new ID of a tag, from 1 to 2^63−1."""
-        return await self._next(self._segment(tag), timeout)
+        return await self._next(self._segment(tag), timeout, current_trace(self._traceparent))
 
     async def next_n(self, tag: str, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new IDs of a tag. The worker's limit is 10,000 by default."""
-        return await self._request(self._segment(tag), n, timeout)
+        return await self._request(self._segment(tag), n, timeout, current_trace(self._traceparent))
 
     async def snowflake(self, *, timeout: float | None = None) -> int:
         """Return a new snowflake ID."""
-        return await self._next(self._snowflakes(), timeout)
+        return await self._next(self._snowflakes(), timeout, current_trace(self._traceparent))
 
     async def snowflake_n(self, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new snowflake IDs. The worker's limit is 10,000 by default."""
-        return await self._request(self._snowflakes(), n, timeout)
+        return await self._request(self._snowflakes(), n, timeout, current_trace(self._traceparent))
 
     def prefetch(
         self, tag: str, *, runway: float = 1.0, limit: int = 1_000_000, max_batch: int = 10_000
@@ -130,14 +150,15 @@ class Idworker(OfOneProcess):
             check_timeout(timeout)
         return asyncio.get_running_loop().time() + timeout
 
-    async def _next(self, subject: str, timeout: float | None) -> int:
-        id = await self._coalescer.next(subject, self._deadline(timeout))
+    async def _next(self, subject: str, timeout: float | None, trace: str | None) -> int:
+        id = await self._coalescer.next(subject, self._deadline(timeout), trace)
         self._check_process(subject)
         return id
 
-    async def _request(self, subject: str, n: int, timeout: float | None) -> IdBatch:
+    async def _request(self, subject: str, n: int, timeout: float | None, trace: str | None) -> IdBatch:
         check_count(n)
-        ids = IdBatch(await Call(self._calls, subject, n, self._deadline(timeout)).run())
+        call = Call(self._calls, subject, n, self._deadline(timeout), trace=trace)
+        ids = IdBatch(await call.run())
         self._check_process(subject)
         return ids
 

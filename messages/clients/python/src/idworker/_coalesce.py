@@ -48,18 +48,18 @@ class Coalescer:
         """By subject, while in use."""
         self._limited = 0.0  # when workers lowered the limit
 
-    async def next(self, subject: str, deadline: float) -> int:
+    async def next(self, subject: str, deadline: float, trace: str | None = None) -> int:
         """Return an ID."""
         if self.limit < MOST_JOINED and asyncio.get_running_loop().time() - self._limited > LIMIT_LASTS:
             self.limit = MOST_JOINED
         if self.limit == 1:
-            return (await Call(self.calls, subject, 1, deadline).run())[0][0]
+            return (await Call(self.calls, subject, 1, deadline, trace=trace).run())[0][0]
         lane = self.lanes.get(subject)
         if lane is None:
             lane = self.lanes[subject] = _Lane(self, subject)
         if lane.busy:
-            return await lane.join(deadline)
-        return await lane.send_first(deadline)
+            return await lane.join(deadline, trace)
+        return await lane.send_first(deadline, trace)
 
     def lower_limit(self, limit: int) -> None:
         """Keep batches within the limit of workers that refused one."""
@@ -81,9 +81,9 @@ class _Lane:
         self._took = 0.0  # how long it is out, as _release estimates
         self._gathering: _Batch | None = None
 
-    async def send_first(self, deadline: float) -> int:
+    async def send_first(self, deadline: float, trace: str | None) -> int:
         """Make the call that has the token."""
-        call = Call(self._calls, self.subject, 1, deadline)
+        call = Call(self._calls, self.subject, 1, deadline, trace=trace)
         self._users += 1
         self._take()
         try:
@@ -97,9 +97,9 @@ class _Lane:
             call.end()
         return call.result()[0][0]
 
-    async def join(self, deadline: float) -> int:
+    async def join(self, deadline: float, trace: str | None) -> int:
         """Make a call in the batch that gathers."""
-        batch = self._gathering or self._gather()
+        batch = self._gathering or self._gather(trace)
         i, waiter = batch.joined, batch.join()
         if batch.joined >= self._coalescer.limit:
             self._seal(batch, has_token=False)
@@ -117,12 +117,12 @@ class _Lane:
             return _id_at(outcome, i)
         if call is None or not batch.is_split():
             raise again(outcome)
-        alone = Call(self._calls, self.subject, 1, deadline)
+        alone = Call(self._calls, self.subject, 1, deadline, trace=trace)
         alone.tries, alone.reason, alone.cause = call.tries, call.reason, call.cause
         return (await alone.run())[0][0]
 
-    def _gather(self) -> _Batch:
-        batch = self._gathering = _Batch(self._loop)
+    def _gather(self, trace: str | None) -> _Batch:
+        batch = self._gathering = _Batch(self._loop, trace)
         self._users += 1
         if self._took > DISTANT:
             batch.timer = self._loop.call_soon(self._seal, batch, False)  # calls that begin in this turn join
@@ -144,7 +144,9 @@ class _Lane:
 
     async def _send(self, batch: _Batch) -> None:
         deadline = self._loop.time() + FIRST_TRY + MOST_TOGETHER
-        call = batch.call = Call(self._calls, self.subject, batch.joined, deadline, hasty=True)
+        call = batch.call = Call(
+            self._calls, self.subject, batch.joined, deadline, hasty=True, trace=batch.trace
+        )
         try:
             await call.try_first()
             if call.outcome is None:
@@ -198,7 +200,9 @@ class _Batch:
     timer: asyncio.Handle
     """Ends the gathering."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, trace: str | None) -> None:
+        self.trace = trace
+        """That of the call that began it: one request has room for one."""
         self.joined = 0
         self.left = 0
         self.has_token = False

@@ -56,7 +56,11 @@ class Link:
         """Send a request of a call. Raises errors of nats-py."""
         inbox = self._inbox or await self._subscribe()
         self.calls[call.token] = call
-        await self._connection.publish(call.subject, call.body, inbox.base + call.token, call.headers)
+        headers = call.headers
+        # A server without headers would close the connection, but a trace must not cost an ID.
+        if call.trace and self._connection._server_info.get("headers"):
+            headers = {"traceparent": call.trace}
+        await self._connection.publish(call.subject, call.body, inbox.base + call.token, headers)
 
     async def _subscribe(self) -> _Inbox:
         prefix = self._connection.new_inbox().rpartition(".")[0]

@@ -24,7 +24,14 @@ from urllib.parse import urlsplit
 from nats import errors
 from nats.aio.client import Client
 
-from ._arguments import check_count, check_prefix, check_tag, check_timeout
+from ._arguments import (
+    check_count,
+    check_prefix,
+    check_tag,
+    check_timeout,
+    check_traceparent,
+    current_trace,
+)
 from ._batch import IdBatch
 from ._buffer import Buffer, PrefetchConfig
 from ._call import again
@@ -64,18 +71,22 @@ class SyncIdworker(OfOneProcess):
         *,
         prefix: str = "ids",
         timeout: float = 5.0,
+        traceparent: Callable[[], str | None] | None = None,
         **options: Any,
     ) -> None:
         """Make a client of the installation with that prefix. Nothing is connected yet.
 
-        timeout is the longest call, in seconds, above 0 and at most 10^9. Raises
+        timeout is the longest call, in seconds, above 0 and at most 10^9. traceparent is
+        as for Idworker; it is called in the thread that makes a call. Raises
         BadPrefixError, BadConfigError.
         """
         check_prefix(prefix)
         check_timeout(timeout)
+        check_traceparent(traceparent)
         self._server = _Server(url, options)
         self._prefix = prefix
         self._timeout = timeout
+        self._traceparent = traceparent
         self._home: _Home | None = None  # that of this process or, after a fork, of its parent
         self._closed = False
 
@@ -93,26 +104,20 @@ class SyncIdworker(OfOneProcess):
     def next(self, tag: str, *, timeout: float | None = None) -> int:
         """Return a new ID of a tag, from 1 to 2^63−1."""
         check_tag(tag)
-        return self._call(self._segment(tag), lambda client, left: client.next(tag, timeout=left), timeout)
+        return self._one(self._segment(tag), timeout)
 
     def next_n(self, tag: str, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new IDs of a tag. The worker's limit is 10,000 by default."""
         check_tag(tag)
-        check_count(n)
-        return self._call(
-            self._segment(tag), lambda client, left: client.next_n(tag, n, timeout=left), timeout
-        )
+        return self._many(self._segment(tag), n, timeout)
 
     def snowflake(self, *, timeout: float | None = None) -> int:
         """Return a new snowflake ID."""
-        return self._call(self._snowflakes(), lambda client, left: client.snowflake(timeout=left), timeout)
+        return self._one(self._snowflakes(), timeout)
 
     def snowflake_n(self, n: int, *, timeout: float | None = None) -> IdBatch:
         """Return n new snowflake IDs."""
-        check_count(n)
-        return self._call(
-            self._snowflakes(), lambda client, left: client.snowflake_n(n, timeout=left), timeout
-        )
+        return self._many(self._snowflakes(), n, timeout)
 
     def prefetch(
         self, tag: str, *, runway: float = 1.0, limit: int = 1_000_000, max_batch: int = 10_000
@@ -158,6 +163,15 @@ class SyncIdworker(OfOneProcess):
 
     def _snowflakes(self) -> str:
         return f"{self._prefix}.snowflake"
+
+    def _one(self, subject: str, timeout: float | None) -> int:
+        trace = current_trace(self._traceparent)
+        return self._call(subject, lambda client, left: client._next(subject, left, trace), timeout)
+
+    def _many(self, subject: str, n: int, timeout: float | None) -> IdBatch:
+        check_count(n)
+        trace = current_trace(self._traceparent)
+        return self._call(subject, lambda client, left: client._request(subject, n, left, trace), timeout)
 
     def _call(
         self, subject: str, call: Callable[[Idworker, float], Awaitable[T]], timeout: float | None

@@ -8,9 +8,9 @@ The setting IDWORKER says where IDs come from; all of its keys have defaults:
     IDWORKER = {"URL": "nats://127.0.0.1:4222", "OPTIONS": {"user": …, "password": …}}
 
 URL is a URL or a list, PREFIX that of the installation, TIMEOUT the longest call
-of client() in seconds, ROW_WAIT the longest wait for a row's ID in seconds;
-RUNWAY, LIMIT and MAX_BATCH size the buffers as SyncIdworker.prefetch says, and
-OPTIONS are those of nats.connect.
+of client() in seconds, TRACEPARENT the traceparent of SyncIdworker, ROW_WAIT the
+longest wait for a row's ID in seconds; RUNWAY, LIMIT and MAX_BATCH size the buffers
+as SyncIdworker.prefetch says, and OPTIONS are those of nats.connect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
     _BigIntegerField = models.BigIntegerField
 
-_KEYS_OF_CLIENT = {"URL": "url", "PREFIX": "prefix", "TIMEOUT": "timeout"}
+_KEYS_OF_CLIENT = {"URL": "url", "PREFIX": "prefix", "TIMEOUT": "timeout", "TRACEPARENT": "traceparent"}
 _KEYS_OF_ROWS = {"ROW_WAIT": "wait", "RUNWAY": "runway", "LIMIT": "limit", "MAX_BATCH": "max_batch"}
 _KEYS = (*_KEYS_OF_CLIENT, *_KEYS_OF_ROWS, "OPTIONS")
 

@@ -41,9 +41,20 @@ final class Call {
      * @param n the number of IDs
      * @param prefetched the IDs are for later
      * @param hasty a transient failure ends the call, silence does not
+     * @param traceparent the caller's trace; null if it has none
      */
-    record Request(String subject, long n, boolean prefetched, boolean hasty) {
+    record Request(String subject, long n, boolean prefetched, boolean hasty, @Nullable String traceparent) {
         private static final byte[] ONE = {};
+
+        /** Returns the request of a caller. */
+        static Request of(String subject, long n, @Nullable String traceparent) {
+            return new Request(subject, n, false, false, traceparent);
+        }
+
+        /** Returns the request of a sequence, which belongs to no trace. */
+        static Request prefetched(String subject, long n, boolean hasty) {
+            return new Request(subject, n, true, hasty, null);
+        }
 
         /** The body of the message. */
         byte[] body() {

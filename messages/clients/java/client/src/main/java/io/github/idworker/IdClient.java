@@ -52,7 +52,7 @@ public interface IdClient extends AutoCloseable {
      * reads nothing; the client's own connections have it.
      *
      * @param connection a connection, whose inbox prefix is used
-     * @param options of which only the prefix and the time-out count
+     * @param options of which only the prefix, the time-out and the trace count
      * @return the client
      */
     static IdClient of(Connection connection, IdClientOptions options) {

@@ -9,6 +9,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
+import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
@@ -20,7 +22,7 @@ import org.jspecify.annotations.Nullable;
 public final class IdClientOptions {
     /** The server of {@code nats://127.0.0.1:4222}, prefix {@code ids}, calls of 5 s. */
     public static final IdClientOptions DEFAULTS = new IdClientOptions(List.of("nats://127.0.0.1:4222"), null, null,
-            null, "ids", "_INBOX", Duration.ofSeconds(5), UnaryOperator.identity());
+            null, "ids", "_INBOX", Duration.ofSeconds(5), () -> null, UnaryOperator.identity());
 
     /** Short compared with a call, which then outlives a restart of the server. */
     private static final Duration RECONNECT_PAUSE = Duration.ofMillis(250);
@@ -35,11 +37,12 @@ public final class IdClientOptions {
     private final String prefix;
     private final String inboxPrefix;
     private final Duration timeout;
+    private final Supplier<@Nullable String> traceparent;
     private final UnaryOperator<Options.Builder> change;
 
     private IdClientOptions(List<String> servers, @Nullable String user, @Nullable String password,
             @Nullable Path credentials, String prefix, String inboxPrefix, Duration timeout,
-            UnaryOperator<Options.Builder> change) {
+            Supplier<@Nullable String> traceparent, UnaryOperator<Options.Builder> change) {
         this.servers = servers;
         this.user = user;
         this.password = password;
@@ -47,6 +50,7 @@ public final class IdClientOptions {
         this.prefix = prefix;
         this.inboxPrefix = inboxPrefix;
         this.timeout = timeout;
+        this.traceparent = traceparent;
         this.change = change;
     }
 
@@ -63,7 +67,8 @@ public final class IdClientOptions {
             throw new BadConfigException("bad servers: " + (given.isEmpty() ? "none" : "an empty URL")
                     + ", allowed are URLs such as nats://127.0.0.1:4222");
         }
-        return new IdClientOptions(given, user, password, credentials, prefix, inboxPrefix, timeout, change);
+        return new IdClientOptions(given, user, password, credentials, prefix, inboxPrefix, timeout,
+                traceparent, change);
     }
 
     /**
@@ -74,7 +79,8 @@ public final class IdClientOptions {
      * @return changed options
      */
     public IdClientOptions withUser(String user, String password) {
-        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout,
+                traceparent, change);
     }
 
     /**
@@ -84,7 +90,8 @@ public final class IdClientOptions {
      * @return changed options
      */
     public IdClientOptions withCredentials(Path file) {
-        return new IdClientOptions(servers, user, password, file, prefix, inboxPrefix, timeout, change);
+        return new IdClientOptions(servers, user, password, file, prefix, inboxPrefix, timeout,
+                traceparent, change);
     }
 
     /**
@@ -96,7 +103,8 @@ public final class IdClientOptions {
      */
     public IdClientOptions withPrefix(String prefix) {
         Tags.checkPrefix(prefix);
-        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout,
+                traceparent, change);
     }
 
     /**
@@ -114,7 +122,8 @@ public final class IdClientOptions {
             throw new BadConfigException("bad inbox prefix: " + Quote.of(prefix, 40)
                     + ", allowed are tokens without spaces and wildcards, joined by single dots");
         }
-        return new IdClientOptions(servers, user, password, credentials, this.prefix, prefix, timeout, change);
+        return new IdClientOptions(servers, user, password, credentials, this.prefix, prefix, timeout,
+                traceparent, change);
     }
 
     /**
@@ -127,7 +136,23 @@ public final class IdClientOptions {
      */
     public IdClientOptions withTimeout(Duration timeout) {
         checkTimeout(timeout);
-        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout,
+                traceparent, change);
+    }
+
+    /**
+     * Sets the source of the current span's W3C {@code traceparent}, which requests
+     * carry into the workers' logs. Sequences have none.
+     *
+     * @param traceparent runs once for each call, as it begins, in the thread that
+     *     makes it; gives 1 … 256 visible ASCII characters. Any other value is not
+     *     sent, nor is one if it throws an exception
+     * @return changed options
+     */
+    public IdClientOptions withTraceparent(Supplier<@Nullable String> traceparent) {
+        Objects.requireNonNull(traceparent, "traceparent");
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout,
+                traceparent, change);
     }
 
     /**
@@ -137,7 +162,8 @@ public final class IdClientOptions {
      * @return changed options
      */
     public IdClientOptions withNats(UnaryOperator<Options.Builder> change) {
-        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout, change);
+        return new IdClientOptions(servers, user, password, credentials, prefix, inboxPrefix, timeout,
+                traceparent, change);
     }
 
     static void checkTimeout(Duration timeout) {
@@ -152,6 +178,10 @@ public final class IdClientOptions {
 
     Duration timeout() {
         return timeout;
+    }
+
+    Supplier<@Nullable String> traceparent() {
+        return traceparent;
     }
 
     /**

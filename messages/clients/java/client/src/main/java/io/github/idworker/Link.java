@@ -380,14 +380,23 @@ final class Link implements Transport {
                 return inbox == this ? ended(connection) : Failure.DISCONNECTED;
             }
             Call.Request request = call.request;
-            Headers headers = request.prefetched() ? PREFETCHED : null;
             call.setInbox(this);
             try {
-                connection.publish(request.subject(), base + call.token, headers, request.body());
+                connection.publish(request.subject(), base + call.token, headers(request), request.body());
                 return null;
             } catch (IllegalStateException e) {
                 return Failure.DISCONNECTED; // it was lost or closed just now, or its buffer is full
             }
+        }
+
+        /** A connection without headers would not send the request, but a trace must not cost an ID. */
+        private @Nullable Headers headers(Call.Request request) {
+            if (request.prefetched()) {
+                return PREFETCHED;
+            }
+            boolean sent = request.traceparent() != null && connection.getServerInfo().isHeadersSupported()
+                    && !connection.getOptions().isNoHeaders();
+            return sent ? new Headers().add("traceparent", request.traceparent()) : null;
         }
 
         private void deliver(Message reply) {

@@ -10,23 +10,28 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /** The client: it makes calls and sequences, and ends them. */
 final class NatsIdClient implements IdClient {
+    private static final int MOST_TRACEPARENT_CHARACTERS = 256;
+
     /** What the clients share that differ in their time-outs. */
     private static final class Shared {
         private final Link link;
         private final Environment environment;
         private final String prefix;
+        private final Supplier<@Nullable String> traceparent;
         private final Set<Prefetcher> sequences = ConcurrentHashMap.newKeySet();
         private @Nullable Object checkpointHook; // a CheckpointHook, to which the framework has no strong reference
         private volatile boolean closed;
 
-        Shared(Link link, Environment environment, String prefix) {
+        Shared(Link link, Environment environment, IdClientOptions options) {
             this.link = link;
             this.environment = environment;
-            this.prefix = prefix;
+            this.prefix = options.prefix();
+            this.traceparent = options.traceparent();
         }
     }
 
@@ -54,7 +59,7 @@ final class NatsIdClient implements IdClient {
     }
 
     private static NatsIdClient make(Link link, IdClientOptions options, Environment environment) {
-        Shared shared = new Shared(link, environment, options.prefix());
+        Shared shared = new Shared(link, environment, options);
         NatsIdClient client = new NatsIdClient(shared, options.timeout());
         try {
             shared.checkpointHook = CheckpointHook.register(client);
@@ -120,7 +125,7 @@ final class NatsIdClient implements IdClient {
      */
     private Prefetcher prefetch(String subject, PrefetchOptions options, boolean snowflake) {
         Prefetcher made = new Prefetcher(subject, options, shared.environment,
-                (n, whenDone) -> call(new Call.Request(subject, n, true, snowflake && n > 1), Call.ENDLESS, whenDone),
+                (n, whenDone) -> call(Call.Request.prefetched(subject, n, snowflake && n > 1), Call.ENDLESS, whenDone),
                 timeout, shared.sequences::remove);
         shared.sequences.add(made);
         if (shared.closed) {
@@ -173,7 +178,7 @@ final class NatsIdClient implements IdClient {
 
     private List<Range> request(String subject, long n) {
         checkCount(n);
-        Call call = call(new Call.Request(subject, n, false, false), timeout, outcome -> {});
+        Call call = call(Call.Request.of(subject, n, traceparent()), timeout, outcome -> {});
         if (Thread.currentThread().isInterrupted()) {
             call.cancel();
         } else {
@@ -188,7 +193,7 @@ final class NatsIdClient implements IdClient {
         try {
             String to = subject.check();
             checkCount(n);
-            Call call = call(new Call.Request(to, n, false, false), timeout, outcome ->
+            Call call = call(Call.Request.of(to, n, traceparent()), timeout, outcome ->
                     future.defaultExecutor().execute(() -> complete(future, outcome, result)));
             future.whenComplete((ids, error) -> call.cancel());
             call.start();
@@ -208,6 +213,21 @@ final class NatsIdClient implements IdClient {
             future.complete(result.apply(outcome.get()));
         } catch (IdworkerException e) {
             future.completeExceptionally(e);
+        }
+    }
+
+    /**
+     * Returns the trace of the caller's thread; null if there is none that may be
+     * sent: a trace must not cost an ID.
+     */
+    private @Nullable String traceparent() {
+        try {
+            String value = shared.traceparent.get();
+            boolean allowed = value != null && !value.isEmpty() && value.length() <= MOST_TRACEPARENT_CHARACTERS
+                    && value.chars().allMatch(c -> c > ' ' && c <= '~');
+            return allowed ? value : null;
+        } catch (Exception | LinkageError e) {
+            return null;
         }
     }
 

@@ -17,7 +17,7 @@ class CallTest {
     private final List<Outcome> outcomes = new ArrayList<>();
 
     private Call start(long timeoutMillis) {
-        Call call = new Call(new Call.Request("ids.segment.order", 1, false, false), nats, time.environment(),
+        Call call = new Call(Call.Request.of("ids.segment.order", 1, null), nats, time.environment(),
                 TimeUnit.MILLISECONDS.toNanos(timeoutMillis), outcomes::add);
         call.start();
         return call;

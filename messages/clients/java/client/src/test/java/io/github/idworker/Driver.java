@@ -108,6 +108,18 @@ public final class Driver {
         }
     }
 
+    /** The trace of an operation, which is performed in a thread. */
+    private static final ThreadLocal<@Nullable String> TRACE = new ThreadLocal<>();
+
+    /** What a client's option gives in this thread, or throws. */
+    static @Nullable String traceparent() {
+        String trace = TRACE.get();
+        if ("throw".equals(trace)) {
+            throw new DriverException("no trace");
+        }
+        return trace;
+    }
+
     private final ObjectMapper json = new ObjectMapper(); // it refuses unknown fields
     private final PrintStream out;
     private final Map<String, Entry<?>> operations = new HashMap<>();
@@ -145,7 +157,11 @@ public final class Driver {
         ObjectNode request = (ObjectNode) json.readTree(line);
         long id = request.remove("id").longValue();
         String name = request.remove("op").textValue();
-        Thread thread = new Thread(() -> answer(id, name, request), name + " " + id);
+        JsonNode trace = request.remove("traceparent");
+        Thread thread = new Thread(() -> {
+            TRACE.set(trace == null ? null : trace.textValue());
+            answer(id, name, request);
+        }, name + " " + id);
         thread.setDaemon(true);
         underWay.put(id, thread);
         thread.start();

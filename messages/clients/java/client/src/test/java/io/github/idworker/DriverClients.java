@@ -118,7 +118,8 @@ final class DriverClients {
     }
 
     private Object connect(Connect f) throws Exception {
-        IdClientOptions options = IdClientOptions.DEFAULTS.withServers(f.url).withNats(nats -> options(f, nats));
+        IdClientOptions options = IdClientOptions.DEFAULTS.withServers(f.url).withNats(nats -> options(f, nats))
+                .withTraceparent(Driver::traceparent);
         if (f.prefix != null) {
             options = options.withPrefix(f.prefix);
         }

@@ -62,7 +62,7 @@ final class DriverOffline {
 
     private static Body count(long n) {
         NatsIdClient.checkCount(n);
-        return new Body(new Call.Request("ids.snowflake", n, false, false).body());
+        return new Body(Call.Request.of("ids.snowflake", n, null).body());
     }
 
     private static Targets targets(PaceSteps f) {
@@ -102,7 +102,7 @@ final class DriverOffline {
         List<Double> run(double random) {
             time.setRandom(random);
             List<Outcome> ended = new ArrayList<>();
-            new Call(new Call.Request("ids.segment.order", 1, false, false), this, time.environment(), Call.ENDLESS,
+            new Call(Call.Request.of("ids.segment.order", 1, null), this, time.environment(), Call.ENDLESS,
                     ended::add).start();
             while (ended.isEmpty()) {
                 time.runNext();

@@ -46,7 +46,7 @@ final class FakeTransport implements Transport {
 
     Prefetcher prefetch(PrefetchOptions options) {
         return new Prefetcher("ids.segment.order", options, environment,
-                (n, whenDone) -> new Call(new Call.Request("ids.segment.order", n, true, false), this, environment,
+                (n, whenDone) -> new Call(Call.Request.prefetched("ids.segment.order", n, false), this, environment,
                         Call.ENDLESS, whenDone),
                 Installation.PATIENCE.toNanos(), closed -> {});
     }

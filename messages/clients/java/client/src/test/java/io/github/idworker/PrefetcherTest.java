@@ -237,7 +237,7 @@ class PrefetcherTest {
     @Test
     void aRefusedSnowflakeBatchBeginsAgainAtOne() throws Exception {
         Prefetcher ids = new Prefetcher("ids.snowflake", PrefetchOptions.DEFAULTS, time.environment(),
-                (n, whenDone) -> new Call(new Call.Request("ids.snowflake", n, true, n > 1), nats, time.environment(),
+                (n, whenDone) -> new Call(Call.Request.prefetched("ids.snowflake", n, n > 1), nats, time.environment(),
                         Call.ENDLESS, whenDone),
                 0, closed -> {});
         nats.script = call -> call.request.n() > 1 ? FakeTransport.error(429, "too far ahead") : nats.grant(call);

@@ -92,7 +92,7 @@ class VectorsTest {
             if (n.matches("-?[0-9]{1,18}|-?9223372036854775807|-9223372036854775808")) { // a long holds it
                 wantError(test, () -> {
                     NatsIdClient.checkCount(Long.parseLong(n));
-                    byte[] body = new Call.Request("", Long.parseLong(n), false, false).body();
+                    byte[] body = Call.Request.of("", Long.parseLong(n), null).body();
                     assertEquals(test.get("body").asText(), new String(body, StandardCharsets.US_ASCII));
                 });
             }

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/idworker/idworker/internal/roles"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+// rightsFlags are the flags of idworker rights that print a user of nats.conf.
+func rightsFlags(u roles.User) []string {
+	flags := []string{"rights", "--role", u.Role, "--name", u.Name}
+	switch u.Name {
+	case "order":
+		flags = append(flags, "--tag", "order")
+	case "orders-admin":
+		flags = append(flags, "--to", "orders.raw.>")
+	case "enricher":
+		flags = append(flags, "--to", "orders.ready.>", "--dead-letter", "orders.dead")
+	}
+	if u.Account == "ORDERS" || u.Account == "ORDERS_AUDIT" {
+		flags = append(flags, "--from", "ORDERS", "--target", "ORDERS_READY")
+	}
+	return flags
+}
+
+// printedConf is nats.conf with the users that idworker rights prints. If
+// lacks is not empty, that right is left out.
+func printedConf(t *testing.T, lacks string) string {
+	t.Helper()
+	file, err := os.ReadFile("../../nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(file)
+	t.Setenv("IDS_NATS_DATA", t.TempDir())
+	t.Setenv("IDS_SYS_PASSWORD", "secret")
+	for _, u := range roles.Users() {
+		t.Setenv(u.PasswordVariable(), "secret")
+		r := command(t, rightsFlags(u)...)
+		if r.code != exitOK {
+			t.Fatalf("%s: %+v", u.Name, r)
+		}
+		user := regexp.MustCompile(`(?s)\{ user: ` + u.Name + `,.*?\n      \} \}\n`)
+		if len(user.FindAllString(text, -1)) != 1 {
+			t.Fatalf("nats.conf has not one user %s", u.Name)
+		}
+		text = user.ReplaceAllLiteralString(text, strings.Replace(r.stdout, `"`+lacks+`"`, "", 1))
+	}
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newPrintedSite is a NATS server with the users that idworker rights prints,
+// and a function that returns a user's flags.
+func newPrintedSite(t *testing.T, lacks string) (*site, func(user string) []string) {
+	t.Helper()
+	path := printedConf(t, lacks)
+	ns := natstest.Start(t, func(o *server.Options) {
+		conf, err := server.ProcessConfigFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf.Host, conf.Port, conf.StoreDir, conf.NoSigs, conf.NoLog = o.Host, o.Port, o.StoreDir, true, o.NoLog
+		*o = *conf
+	})
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &site{T: t, nats: ns, url: ns.URL()}, func(user string) []string {
+		return []string{"--user", user, "--password-file", password, "--inbox-prefix", roles.UserNamed(user).Inbox}
+	}
+}
+
+// TestPrintedRightsSuffice: with the users that it prints, each role works, and
+// a monitor reads the state.
+func TestPrintedRightsSuffice(t *testing.T) {
+	s, as := newPrintedSite(t, "")
+	s.must("provision --part ids", as("admin")...)
+	s.must("tag create order", as("admin")...)
+	s.serve(append(as("worker"), "--role", "worker")...)
+	s.serve(append(as("loader"), "--role", "loader")...)
+	for _, line := range []string{"get order", "get --snowflake"} {
+		s.answered(line, as("caller")...)
+	}
+	s.answered("get order", as("order")...)
+	for role, user := range map[string]string{"worker": "worker", "loader": "loader", "admin": "admin", "monitor": "monitor", "caller": "caller"} {
+		s.must("doctor --role "+role, as(user)...)
+	}
+	status := s.must("status", as("monitor")...)
+	if !strings.Contains(status, "workers 1, loaders 1,") {
+		t.Errorf("a monitor's status:\n%s", status)
+	}
+	if ls := s.must("tag ls", as("monitor")...); !strings.Contains(ls, "order") {
+		t.Errorf("a monitor's tags:\n%s", ls)
+	}
+	for _, line := range []string{"get order", "tag set order --step 5", "tag raise order --next 1000000", "provision --part ids"} {
+		if r := s.at(line, as("monitor")...); r.code == exitOK {
+			t.Errorf("a monitor may: %s", line)
+		}
+	}
+}
+
+// TestMissingRightIsNamed: doctor names the one right that a user lacks.
+func TestMissingRightIsNamed(t *testing.T) {
+	s, as := newPrintedSite(t, "ids.reserve")
+	s.must("provision --part ids", as("admin")...)
+	r := s.at("doctor --role worker", as("worker")...)
+	if r.code == exitOK || !strings.Contains(r.stdout, "FAIL  rights: the user may not publish ids.reserve; idworker rights prints those of each role\n") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRightsOfAPrefix: with another prefix, no subject of the first is left.
+func TestRightsOfAPrefix(t *testing.T) {
+	t.Parallel()
+	r := command(t, "rights", "--format", "json", "--prefix", "shop")
+	var found struct{ Users []userRights }
+	if err := json.Unmarshal([]byte(r.stdout), &found); err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Users) != len(roles.Users()) {
+		t.Errorf("%d users", len(found.Users))
+	}
+	old := regexp.MustCompile(`\b(ids|IDS)[._]`)
+	for _, u := range found.Users {
+		for _, subject := range slices.Concat(u.Publish.Allow, u.Subscribe.Allow) {
+			if old.MatchString(subject) || strings.HasSuffix(subject, " ids") {
+				t.Errorf("%s: %s", u.User, subject)
+			}
+		}
+	}
+}
+
+// TestRightsForNSC: the commands are safe in a shell, and no list is empty.
+func TestRightsForNSC(t *testing.T) {
+	t.Parallel()
+	for _, u := range roles.Users() {
+		r := command(t, append(rightsFlags(u), "--format", "nsc")...)
+		for line := range strings.Lines(r.stdout) {
+			bare := regexp.MustCompile(`'[^']+'`).ReplaceAllString(line, "")
+			if !strings.HasPrefix(line, "# ") && !regexp.MustCompile(`^[a-zA-Z0-9_. -]+\\?\n$`).MatchString(bare) {
+				t.Errorf("%s: %s", u.Name, line)
+			}
+		}
+		for _, right := range slices.Concat(u.Rights.Publish, u.Rights.Subscribe) {
+			if !strings.Contains(r.stdout, right) {
+				t.Errorf("%s lacks %s", u.Name, right)
+			}
+		}
+	}
+}
+
+// TestRightsRefuses: flags that could widen or lose a right are refused.
+func TestRightsRefuses(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"--role boss":                                    `--role must be one of "worker",`,
+		"--role enricher":                                "--role enricher needs --from",
+		"--role auditor --from A":                        "--role auditor needs --target",
+		"--role worker --tag order":                      "--tag is not for --role worker, only for caller",
+		"--tag order":                                    "--tag needs --role",
+		"--format nsc":                                   "--format nsc needs --role",
+		"--role caller --tag >":                          `--tag ">": allowed is a tag, or a pattern such as order.*`,
+		"--role caller --tag ":                           `--tag "": allowed is a tag`,
+		"--role caller --name any.>":                     `--name "any.>": allowed is letters, digits, _ and -`,
+		"--role worker --account I.D":                    `--account "I.D": allowed is letters, digits, _ and -`,
+		"--role worker --prefix IDS":                     "bad prefix",
+		"--role auditor --from * --target B":             `--from "*": allowed is a stream's name, without dots, wildcards and spaces`,
+		"--role enricher --from A --target B --to $KV.>": `--to "$KV.>": allowed is a subject such as orders.ready.>`,
+		"--role enricher --from A --target B --to ids.x": `--to "ids.x": allowed is a subject such as orders.ready.>`,
+		"--role enricher --from A --target B --to a.b --dead-letter *.b.": `--dead-letter "*.b."`,
+	} {
+		r := command(t, append([]string{"rights"}, strings.Split(line, " ")...)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %+v, want %s", line, r, want)
+		}
+	}
+}
