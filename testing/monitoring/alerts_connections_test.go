@@ -27,7 +27,8 @@ func connectionsStory(t *testing.T) {
 	s.warm("order", worker, other)
 	s.healthy(75*time.Minute, func() { s.ask("order", 1, 1) })
 
-	cutting, syncs := true, func(interval string) {
+	cutting, slow, turn := true, true, 0
+	syncs := func(interval string) {
 		s.stop(worker, other)
 		s.nats.Kill()
 		s.startNATS(interval)
@@ -47,11 +48,18 @@ func connectionsStory(t *testing.T) {
 		pace: pace,
 	}, {
 		alerts: []string{"Overloaded"},
-		what:   "requests wait for 1.4 s in a worker's network",
-		cause:  func() { network.Delay(700*time.Millisecond, 0) },
-		during: asking,
-		cure:   network.Mend,
-		pace:   time.Second,
+		what:   "again and again, requests wait in a worker's network for 3 s",
+		cause:  func() {},
+		during: func() {
+			if turn++; slow && turn%6 < 3 {
+				network.Delay(700*time.Millisecond, 0) // each way
+			} else {
+				network.Mend() // else the worker could not come back
+			}
+			asking()
+		},
+		cure: func() { slow = false },
+		pace: time.Second,
 	}, {
 		alerts: []string{"NotConnected", "LeaseNotRenewed", "NoWorkerID"},
 		what:   "the network of a worker is down",
