@@ -54,7 +54,7 @@ func settingsStory(t *testing.T) {
 		what:   "the layout ends in 100 days (a setting: its epoch)",
 		cause: func() { // 40 bits of milliseconds are 35 years
 			epoch := time.Now().UnixMilli() - 1<<40 + (100 * 24 * time.Hour).Milliseconds()
-			ending = s.ready("ending", "serve", "--new", "--prefix", "ending", "--layout", fmt.Sprintf("40:1ms/w10/s12@%d", epoch))
+			ending = s.ready("ending", "serve", "--new", "--prefix", "ending", "--layout", fmt.Sprintf("40:1ms/w11/s12@%d", epoch))
 		},
 		cure: func() { // another installation, with another layout
 			s.stop(ending)
