@@ -126,7 +126,7 @@ func requestsStory(t *testing.T) {
 	}})
 }
 
-// callers ask by HTTP, each again and again on a connection of its own.
+// callers send requests over HTTP, each again and again on a connection of its own.
 type callers struct {
 	url, token string
 

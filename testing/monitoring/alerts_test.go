@@ -20,7 +20,7 @@ import (
 // TestAlerts: each rule of docs/prometheus-rules.yml fires by a fault of real processes, with texts that name its subject
 // and the next command, and ends by the cure. None fires in healthy installations.
 //
-// The stories are tables of faults. Where no process can be made to fail, a setting causes the fault: the row says so.
+// The stories are tables of faults. Where no process can be made to fail, a setting causes the fault, and the row names it.
 func TestAlerts(t *testing.T) {
 	for name, tell := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func (l *lab) checkTexts(a alert) {
 	}
 }
 
-// ask sends requests for IDs of a tag, and does not wait for replies.
+// ask publishes requests for IDs of a tag, and does not wait for replies.
 func (s *site) ask(tag string, requests int, ids int64) {
 	s.t.Helper()
 	if s.caller == nil {

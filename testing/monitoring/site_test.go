@@ -44,7 +44,7 @@ type site struct {
 	dir     string
 	address string // of the NATS server
 	nats    *process.Running
-	caller  *nats.Conn // of ask; nil until then
+	caller  *nats.Conn // of the requests; nil until the first
 }
 
 // program is an idworker with a page of metrics.
