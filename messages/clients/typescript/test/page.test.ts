@@ -89,7 +89,8 @@ export class CustomerOrder {
 }
 
 test("TypeORM's entities of the page", async () => {
-  const nc = await connect({ servers: installation.url })
+  const servers = installation.url
+  const nc = await connect({ servers, maxReconnectAttempts: -1 })
   const ids = new Idworker(nc)
   const dataSource = new DataSource({ type: "sqljs", entities: [CustomerOrder], synchronize: true })
 
