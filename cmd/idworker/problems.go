@@ -151,7 +151,7 @@ var foreign = []struct {
 	{context.DeadlineExceeded, problem.TryLater},
 }
 
-// exitCode returns the exit code for an error. Of several kinds, the one that
+// exitCode returns the exit code for an error. Of several kinds, that which
 // is least worth a retry counts.
 func exitCode(err error) int {
 	if err == nil {

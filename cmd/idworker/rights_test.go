@@ -113,7 +113,7 @@ func TestPrintedRightsSuffice(t *testing.T) {
 	}
 }
 
-// TestMissingRightIsNamed: doctor names the one right that a user lacks.
+// TestMissingRightIsNamed: doctor names the only right that a user lacks.
 func TestMissingRightIsNamed(t *testing.T) {
 	s, as := newPrintedSite(t, "ids.reserve")
 	s.must("provision --part ids", as("admin")...)

@@ -217,7 +217,7 @@ func TestChartRunsACluster(t *testing.T) {
 }
 
 // The commands that make the Secret, in the values and in the docs, make each
-// password that the servers read: without one, no server starts.
+// password that the servers read. If it lacks any, no server starts.
 func TestCommandsMakeEachPassword(t *testing.T) {
 	of := func(name string) string {
 		data, err := os.ReadFile("../../docs/" + name)
