@@ -44,10 +44,14 @@ func (e *PinError) Problem() (problem.Kind, []any) {
 	return problem.PinnedNone, []any{e.Pinned}
 }
 
+// MaxIDLen is the maximum length of an installation's ID in bytes: processes
+// drop messages with a longer one.
+const MaxIDLen = 32
+
 // CheckID returns an error unless the text can be the ID of an installation.
 func CheckID(id string) error {
-	if messages.CheckTag(id) != nil || strings.Contains(id, ".") {
-		return fmt.Errorf("%w: %.100q; an ID has letters, digits, - and _, and no dot", ErrInstallation, id)
+	if len(id) > MaxIDLen || messages.CheckTag(id) != nil || strings.Contains(id, ".") {
+		return fmt.Errorf("%w: %.100q; an ID has 1 to %d letters, digits, - and _, and no dot", ErrInstallation, id, MaxIDLen)
 	}
 	return nil
 }
