@@ -119,6 +119,11 @@ func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part prov
 			if err := p.begin(ctx, js); err != nil {
 				return err
 			}
+			if part == partIDs && !p.New {
+				if err := checkNotLost(ctx, js, p.Prefix); err != nil {
+					return err
+				}
+			}
 			defer func() {
 				if failed == nil {
 					failed = showInstallation(ctx, js, p.Prefix, add)
@@ -152,6 +157,25 @@ func (p *provisionCmd) begin(ctx context.Context, js jetstream.JetStream) error 
 		return nil
 	}
 	return p.admit(ctx, js, p.Prefix, p.Replicas)
+}
+
+// errLost tells how to get the register back, instead of an empty one.
+var errLost = problem.New(problem.RegisterGone, "its installation is missing on this NATS server; check that it is the right one")
+
+// checkNotLost refuses to make an installation whose tags begin at 1, while
+// processes that grant or answer for tags run: theirs was lost.
+func checkNotLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
+	id, err := agreement.LookupID(ctx, js, prefix)
+	if err != nil || id != "" || !tags.Allowed(ctx, js, worker.ListProcessesRights()) {
+		return err
+	}
+	running, _ := worker.ListProcesses(ctx, js.Conn(), prefix) // without an answer, there is no evidence
+	for _, p := range running {
+		if p.Role != worker.RoleSnowflake {
+			return fmt.Errorf("process %s on host %s runs, but %w", p.Instance, p.Host, errLost)
+		}
+	}
+	return nil
 }
 
 // provisioned is the report about a resource.
