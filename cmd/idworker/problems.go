@@ -57,7 +57,7 @@ var problems = map[problem.Kind]struct {
 	problem.TryLater:  {exit: exitTryLater},
 	problem.Exhausted: {exit: exitExhausted},
 
-	problem.LoginRefused:   {hint: "check the password; log in with --creds, --nkey, --user or $NATS_URL"},
+	problem.LoginRefused:   {hint: "check the password, or whether the server has the account of the creds (nsc push); log in with --creds, --nkey, --user or $NATS_URL"},
 	problem.Denied:         {hint: "idworker rights prints those of each role"},
 	problem.DeniedCreation: {hint: "ask an administrator to run: idworker provision"},
 	problem.DeniedInbox:    {hint: "set --inbox-prefix to this user's prefix"},
@@ -151,7 +151,7 @@ var foreign = []struct {
 	{context.DeadlineExceeded, problem.TryLater},
 }
 
-// exitCode returns the exit code for an error. Of several kinds, the one that
+// exitCode returns the exit code for an error. Of several kinds, that which
 // is least worth a retry counts.
 func exitCode(err error) int {
 	if err == nil {

@@ -50,7 +50,7 @@ var remedies = []struct {
 }{
 	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "ask an administrator to run: idworker provision"},
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
-	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf lists the rights"},
+	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "idworker rights prints those of each role"},
 	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "idworker tag import --switch-store with the new one"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=-1"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
@@ -60,6 +60,7 @@ var remedies = []struct {
 	{jetstream.ErrStreamNotFound, "create it with idworker provision"},
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock_id"}, "stop all workers for longer than 1m0s"},
 	{&lease.HeldError{Worker: 7, Alive: true}, "omit --worker-id"},
+	{fmt.Errorf("%w: x", lease.ErrForeignLayout), "give workers the same --layout"},
 	{embedded.ErrInUse, "choose another --data"},
 	{refusedFolder("/data", "/data.witness", embedded.ErrDamaged), "idworker tag raise --all --data /data; or put a backup back"},
 	{refusedFolder("/my data", "/it's", embedded.ErrDamaged), `--data '/my data' --witness '/it'\''s'`},

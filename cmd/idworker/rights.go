@@ -196,10 +196,12 @@ func writeConf(w io.Writer, u roles.User) error {
 }
 
 // writeNSC writes commands that make a signing key with the rights, and a user
-// of it. Names have no character that a shell could interpret, subjects do.
+// of it. Names have no character that a shell could interpret, subjects do. A
+// second key of a role would be a trap: nsc takes either of them.
 func writeNSC(w io.Writer, u roles.User) error {
 	list := func(all []string) string { return "'" + strings.Join(all, ",") + "'" }
 	_, err := fmt.Fprintf(w, `# Role %[4]s: %[2]s. Needs --inbox-prefix %[3]s.
+nsc describe user --account %[1]s --name %[4]s >/dev/null 2>&1 && echo 'account %[1]s has a user %[4]s already' >&2 && false
 nsc edit signing-key --account %[1]s --sk generate --role %[4]s \
   --allow-pub %[5]s \
   --allow-sub %[6]s

@@ -113,7 +113,7 @@ func TestPrintedRightsSuffice(t *testing.T) {
 	}
 }
 
-// TestMissingRightIsNamed: doctor names the one right that a user lacks.
+// TestMissingRightIsNamed: doctor names the only right that a user lacks.
 func TestMissingRightIsNamed(t *testing.T) {
 	s, as := newPrintedSite(t, "ids.reserve")
 	s.must("provision --part ids", as("admin")...)
@@ -151,6 +151,7 @@ func TestRightsForNSC(t *testing.T) {
 		r := command(t, append(rightsFlags(u), "--format", "nsc")...)
 		for line := range strings.Lines(r.stdout) {
 			bare := regexp.MustCompile(`'[^']+'`).ReplaceAllString(line, "")
+			bare = strings.Replace(bare, " >/dev/null 2>&1 && echo  >&2 && false", "", 1) // our own
 			if !strings.HasPrefix(line, "# ") && !regexp.MustCompile(`^[a-zA-Z0-9_. -]+\\?\n$`).MatchString(bare) {
 				t.Errorf("%s: %s", u.Name, line)
 			}

@@ -299,7 +299,7 @@ func TestKubernetes(t *testing.T) {
 		running[name] = nil
 		for _, p := range old {
 			if name == "ids-worker" {
-				start(upgrade, name) // first the new one
+				start(upgrade, name) // first the new pod
 				p.Stop(t)
 			} else {
 				p.Stop(t)
