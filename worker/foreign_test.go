@@ -107,7 +107,7 @@ func TestDistantInstallation(t *testing.T) {
 	natstest.Eventually(t, "the process to leave", func() bool { return errors.Is(w.Ready(), worker.ErrForeign) })
 }
 
-// TestRefusesSameID: nor next to an older installation with the same ID, as one
+// TestRefusesSameID: nor next to an older installation with the same ID, a name
 // that an operator chose twice.
 func TestRefusesSameID(t *testing.T) {
 	t.Parallel()

@@ -380,8 +380,8 @@ func (e *ForeignError) Problem() (problem.Kind, []any) {
 func (e *ForeignError) Unwrap() error { return ErrForeign }
 
 // sameInstallation reports whether two processes belong to one installation. A
-// name that an operator chose may be that of another installation too, or of one
-// that was made again after a loss.
+// name that an operator chose may be that of another installation too, or of a lost
+// installation that was made again.
 func (p ProcessIdentity) sameInstallation(other ProcessIdentity) bool {
 	return p.Installation == other.Installation && p.Created.Equal(other.Created)
 }

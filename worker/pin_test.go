@@ -80,7 +80,7 @@ func TestPinnedReconnect(t *testing.T) {
 		errors.As(err, &wrong)
 		return wrong
 	}
-	for _, name := range []string{"other", "pinned"} { // one can be made again with the same ID
+	for _, name := range []string{"other", "pinned"} { // a lost installation can be made again
 		kept := filepath.Join(t.TempDir(), "kept")
 		replace(kept, "")
 		natstest.Eventually(t, "the loss is noticed", func() bool { e := pinError(w.Degraded()); return e != nil && e.Found == "" })

@@ -71,7 +71,7 @@ func CheckPin(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 }
 
 // CheckIdentity is [CheckPin] of an installation that was made at a time. Another
-// one can have the same ID, if an operator chose it.
+// can have the same ID, if an operator chose it.
 func CheckIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, id string, created time.Time) error {
 	value, found, err := Lookup(ctx, js, prefix, InstallationKey)
 	if err != nil {

@@ -119,7 +119,7 @@ func TestNumbersOfSettings(t *testing.T) {
 // what is allowed.
 func TestBadValues(t *testing.T) {
 	for values, want := range map[string]string{
-		"{}":                                `installation: "" is no name of an installation; choose one of letters, digits, - and _, as in --set installation=shop`,
+		"{}":                                `installation: "" is no name of an installation; choose one of 1 to 32 letters, digits, - and _, as in --set installation=shop`,
 		"installation: a.b":                 `installation: "a.b" is no name`,
 		"installation: 7":                   `at '/installation': got number, want string`,
 		"new: yes please":                   `at '/new': got string, want boolean`,
