@@ -50,7 +50,7 @@ var remedies = []struct {
 }{
 	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "ask an administrator to run: idworker provision"},
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
-	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "nats.conf lists the rights"},
+	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "idworker rights prints those of each role"},
 	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "idworker tag import --switch-store with the new one"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=-1"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
@@ -94,7 +94,8 @@ var remedies = []struct {
 	{tags.ErrMaybeCreated, "check with idworker tag ls"},
 	{tags.ErrLoadersRun, "stop them, export again"},
 	{health.ErrDifferent, "provision with these flags"},
-	{health.ErrOtherLayout, "give workers the same --layout"},
+	{health.ErrOtherLayout, "an installation keeps its layout: give all workers the same --layout and --epoch, or a new --prefix"},
+	{fmt.Errorf("worker IDs: %w", lease.ErrForeignLayout), "an installation keeps its layout: give all workers the same --layout and --epoch, or a new --prefix"},
 	{&worker.ForeignError{Prefix: "ids"}, "give one another --prefix"},
 	{foreignRegion(snowflake.Twitter()), "give each region another --datacenter"},
 	{foreignRegion(snowflake.Discord()), "give all regions one --layout"},
