@@ -253,8 +253,8 @@ func (i natsFlags) connect(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 	return conn, js, err
 }
 
-// unreachable tells what to do without a server. A second server beside a named
-// one that is down would begin at 1.
+// unreachable is the advice without a server. A new server in place of a named
+// server that is down would begin at 1.
 func (i natsFlags) unreachable() string {
 	if i.named() {
 		return "start it again, with its data"

@@ -165,9 +165,9 @@ var errLost = problem.New(problem.RegisterGone, "its installation is missing on 
 // checkNotLost refuses to make an installation whose tags begin at 1, while
 // processes that grant or answer for tags run: theirs was lost.
 func checkNotLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	id, err := agreement.LookupID(ctx, js, prefix)
-	if err != nil || id != "" || !tags.Allowed(ctx, js, worker.ListProcessesRights()) {
-		return err
+	_, err := register.Bucket(prefix, 0).Look(ctx, js)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) || !tags.Allowed(ctx, js, worker.ListProcessesRights()) {
+		return nil // other errors are those of its creation
 	}
 	running, _ := worker.ListProcesses(ctx, js.Conn(), prefix) // without an answer, there is no evidence
 	for _, p := range running {
