@@ -246,11 +246,20 @@ func (i natsFlags) connect(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 	conn, js, err := i.dial(append([]nats.Option{nats.Name("idworker"), nats.ReconnectBufSize(-1)}, more...)...)
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
-		err = fmt.Errorf("%w; start one with idworker serve, or use yours with --server", err)
+		err = fmt.Errorf("%w; %s", err, i.unreachable())
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, nats.ErrNoInfoReceived):
 		err = fmt.Errorf("%w; the listener there is overloaded or no NATS server; use yours with --server", err)
 	}
 	return conn, js, err
+}
+
+// unreachable is the advice without a server. A new server in place of a named
+// server that is down would begin at 1.
+func (i natsFlags) unreachable() string {
+	if i.named() {
+		return "start it again, with its data"
+	}
+	return "start one with idworker serve, or use yours with --server"
 }
 
 // commandTimeout bounds a command that sends a few requests to JetStream.

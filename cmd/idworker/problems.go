@@ -57,11 +57,11 @@ var problems = map[problem.Kind]struct {
 	problem.TryLater:  {exit: exitTryLater},
 	problem.Exhausted: {exit: exitExhausted},
 
-	problem.LoginRefused:   {hint: "check the password; log in with --creds, --nkey, --user or $NATS_URL"},
+	problem.LoginRefused:   {hint: "check the password, or whether the server has the account of the creds (nsc push); log in with --creds, --nkey, --user or $NATS_URL"},
 	problem.Denied:         {hint: "idworker rights prints those of each role"},
 	problem.DeniedCreation: {hint: "ask an administrator to run: idworker provision"},
 	problem.DeniedInbox:    {hint: "set --inbox-prefix to this user's prefix"},
-	problem.NotProvisioned: {hint: "create it with idworker provision, or start idworker serve"},
+	problem.NotProvisioned: {hint: "if NATS lost it: idworker restore DIR; only for a new installation: idworker provision, or start idworker serve"},
 	problem.Neighbours: {hint: "give one another --prefix or account, or deny its subjects and $SRV.> on the leaf node link; " +
 		"to join them, use one JetStream with --js-domain; for snowflake IDs in another region, use --role snowflake"},
 	problem.DatacenterTaken: {hint: "give each region another --datacenter, in a --layout with datacenter bits"},
@@ -74,7 +74,7 @@ var problems = map[problem.Kind]struct {
 	problem.FolderGone:      {hint: "put it back, or restore a backup before serving again; see docs/backup-restore.md"},
 	problem.FolderDamaged:   {hint: hintRaiseData + "; or put a backup back: idworker restore DIR, with the same flags"},
 	problem.WitnessGone:     {hint: "if it moved, set --witness; otherwise " + hintRaiseData},
-	problem.WitnessUnusable: {hint: "give this installation a --witness of its own, outside the data that a restore replaces"},
+	problem.WitnessUnusable: {hint: "if NATS lost its data: idworker restore DIR; a new installation needs a --witness of its own, outside the data that a restore replaces"},
 	problem.DiskFull:        {hint: "free disk space first"},
 	problem.DiskReadOnly:    {hint: "make the file system writable first; the kernel's log may show why it is not"},
 
@@ -151,7 +151,7 @@ var foreign = []struct {
 	{context.DeadlineExceeded, problem.TryLater},
 }
 
-// exitCode returns the exit code for an error. Of several kinds, the one that
+// exitCode returns the exit code for an error. Of several kinds, that which
 // is least worth a retry counts.
 func exitCode(err error) int {
 	if err == nil {

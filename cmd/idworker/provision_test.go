@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/testing/natstest"
@@ -34,5 +36,35 @@ func TestProvisionAPart(t *testing.T) {
 		if again := command(t, append(login, strings.Fields(named)[2:]...)...); again.code != exitOK {
 			t.Errorf("%s: %+v", named, again)
 		}
+	}
+}
+
+// TestProvisionLost: while processes of a lost installation run, provision makes
+// no register, whose IDs would repeat theirs, before the raise that it names.
+func TestProvisionLost(t *testing.T) {
+	s := newSite(t)
+	at, js := func(args ...string) result { return s.at(strings.Join(args, " ")) }, natstest.JetStream(t, s.nats.Connect(t))
+	for name := range js.StreamNames(t.Context()).Name() {
+		if err := js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, part := range []string{"ids", "all"} {
+		r := at("provision", "--part", part)
+		if r.code != exitFailure || !strings.Contains(r.stderr, "idworker restore DIR") || !strings.Contains(r.stderr, "idworker tag raise --all") {
+			t.Errorf("--part %s: %+v", part, r)
+		}
+		if _, err := js.KeyValue(t.Context(), "ids_register"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+			t.Errorf("--part %s made a register: %v", part, err)
+		}
+	}
+	if r := at("tag", "raise", "--all"); r.code != exitOK {
+		t.Errorf("raise: %+v", r)
+	}
+	if r := at("provision"); r.code != exitOK {
+		t.Errorf("after the raise: %+v", r)
+	}
+	if r := at("tag", "create", "order"); r.code != exitOK || strings.Contains(r.stdout, "first ID 1\n") {
+		t.Errorf("create: %+v", r)
 	}
 }
