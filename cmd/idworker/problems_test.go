@@ -60,7 +60,6 @@ var remedies = []struct {
 	{jetstream.ErrStreamNotFound, "only for a new installation: idworker provision"},
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock_id"}, "stop all workers for longer than 1m0s"},
 	{&lease.HeldError{Worker: 7, Alive: true}, "omit --worker-id"},
-	{fmt.Errorf("%w: x", lease.ErrForeignLayout), "give workers the same --layout"},
 	{embedded.ErrInUse, "choose another --data"},
 	{refusedFolder("/data", "/data.witness", embedded.ErrDamaged), "idworker tag raise --all --data /data; or put a backup back"},
 	{refusedFolder("/my data", "/it's", embedded.ErrDamaged), `--data '/my data' --witness '/it'\''s'`},
