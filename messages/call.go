@@ -44,7 +44,7 @@ type call struct {
 	*Client
 	subject string
 	n       int64
-	header  nats.Header  // of all tries; may be nil
+	trace   string       // of all tries; may be empty
 	hasty   bool         // a transient error ends the call, silence does not
 	before  error        // the connection's last error when the call began
 	box     *inbox.Inbox // nil before the first try
@@ -53,9 +53,9 @@ type call struct {
 	reason  error         // the latest transient error
 }
 
-// newCall returns a call that begins now. Its header is that of ctx.
-func newCall(ctx context.Context, client *Client, subject string, n int64) *call {
-	return &call{Client: client, subject: subject, n: n, header: client.headerOf(ctx), before: client.nc.LastError()}
+// newCall returns a call that begins now.
+func newCall(client *Client, subject string, n int64, trace string) *call {
+	return &call{Client: client, subject: subject, n: n, trace: trace, before: client.nc.LastError()}
 }
 
 // run tries until there is a reply, an error that is not transient, or ctx
@@ -146,7 +146,7 @@ func (c *call) publish() (err error) {
 		}
 	}
 	c.tries.Add(1)
-	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.box.Subject, Header: c.header, Data: EncodeCount(c.n)})
+	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.box.Subject, Header: c.requestHeader(), Data: EncodeCount(c.n)})
 }
 
 // awaitAnswer returns the first good reply to any of the tries that arrives

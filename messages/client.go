@@ -22,9 +22,9 @@ import (
 type Client struct {
 	// Traceparent returns the value of [TraceparentHeader] for the requests of a
 	// call with that context: at most 256 visible ASCII bytes, otherwise they have
-	// none. Calls that travel together send that of the first. A prefetcher's
-	// requests have none. It may be called from any goroutine. It may be nil; set
-	// it before the first call.
+	// none. Each call runs it once, as it begins, in its own goroutine. Calls that
+	// travel together send that of the first. A prefetcher's requests have none. It
+	// may be nil; set it before the first call.
 	Traceparent func(context.Context) string
 
 	nc     *nats.Conn
@@ -104,5 +104,5 @@ func (c *Client) request(ctx context.Context, subject string, n int64) ([]Range,
 	if n < 1 {
 		return nil, fmt.Errorf("%w: %d, allowed is 1 or more", ErrCount, n)
 	}
-	return newCall(ctx, c, subject, n).run(ctx)
+	return newCall(c, subject, n, c.traceOf(ctx)).run(ctx)
 }

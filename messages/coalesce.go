@@ -65,7 +65,7 @@ type lane struct {
 
 // batch is calls that travel as one request.
 type batch struct {
-	first  context.Context // of the call that began it
+	trace  string          // of the call that began it
 	ctx    context.Context // ends when all calls have left
 	cancel context.CancelFunc
 	wait   time.Duration // for the token
@@ -90,14 +90,17 @@ func (c *Client) next(ctx context.Context, tag string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("request %s: %w", c.subject(tag), err)
 	}
-	l, b, i := c.coalescer.enter(ctx, c, tag)
+	// Before the call has anything that others wait for: the application's code may
+	// block, panic, or request an ID itself.
+	trace := c.traceOf(ctx)
+	l, b, i := c.coalescer.enter(c, tag, trace)
 	switch {
 	case l == nil:
-		return firstID(newCall(ctx, c, c.subject(tag), 1).run(ctx))
+		return firstID(newCall(c, c.subject(tag), 1, trace).run(ctx))
 	case b == nil:
-		return firstID(l.sendFirst(ctx))
+		return firstID(l.sendFirst(ctx, trace))
 	}
-	return l.await(ctx, b, i)
+	return l.await(ctx, b, i, trace)
 }
 
 // subject is that of requests for IDs of a tag, or for snowflake IDs.
@@ -111,7 +114,7 @@ func (c *Client) subject(tag string) string {
 // enter returns the lane of a call that has its token, or the lane and the batch
 // that the call joined, as number i from 0. It returns no lane if workers allow
 // one ID a request.
-func (co *coalescer) enter(ctx context.Context, c *Client, tag string) (l *lane, b *batch, i int64) {
+func (co *coalescer) enter(c *Client, tag, trace string) (l *lane, b *batch, i int64) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	if !co.limited.IsZero() && time.Since(co.limited) > limitLasts {
@@ -134,15 +137,15 @@ func (co *coalescer) enter(ctx context.Context, c *Client, tag string) (l *lane,
 		l.taken = time.Now()
 		return l, nil, 0
 	default:
-		b, i = l.join(ctx, co.limit)
+		b, i = l.join(trace, co.limit)
 		return l, b, i
 	}
 }
 
 // join adds a call to the batch that gathers, as number i. The caller holds mu.
-func (l *lane) join(ctx context.Context, limit int64) (b *batch, i int64) {
+func (l *lane) join(trace string, limit int64) (b *batch, i int64) {
 	if b = l.gathering; b == nil {
-		b = &batch{first: ctx, wait: maxGather, full: make(chan struct{}), done: make(chan struct{})}
+		b = &batch{trace: trace, wait: maxGather, full: make(chan struct{}), done: make(chan struct{})}
 		if l.took > distant {
 			b.wait = 0
 		}
@@ -160,8 +163,8 @@ func (l *lane) join(ctx context.Context, limit int64) (b *batch, i int64) {
 }
 
 // sendFirst makes the call that has the token.
-func (l *lane) sendFirst(ctx context.Context) ([]Range, error) {
-	c := newCall(ctx, l.client, l.subject, 1)
+func (l *lane) sendFirst(ctx context.Context, trace string) ([]Range, error) {
+	c := newCall(l.client, l.subject, 1, trace)
 	defer c.end()
 	ranges, err := c.tryOnce(ctx)
 	l.leave(true)
@@ -213,7 +216,7 @@ func (l *lane) gather(b *batch) (hasToken bool) {
 
 // seal ends the gathering of a batch, and returns its request.
 func (l *lane) seal(b *batch, hasToken bool) *call {
-	c := newCall(b.first, l.client, l.subject, 0) // may wait for the connection's lock
+	c := newCall(l.client, l.subject, 0, b.trace) // may wait for the connection's lock
 	c.hasty = true
 	co := &l.client.coalescer
 	co.mu.Lock()
@@ -266,7 +269,7 @@ func (l *lane) leave(hasToken bool) {
 func (l *lane) recordTime(took time.Duration) { l.took = min(took, max(2*l.took, maxGather)) }
 
 // await returns the ID of call i of a batch.
-func (l *lane) await(ctx context.Context, b *batch, i int64) (int64, error) {
+func (l *lane) await(ctx context.Context, b *batch, i int64, trace string) (int64, error) {
 	select {
 	case <-b.done:
 	case <-ctx.Done():
@@ -278,7 +281,7 @@ func (l *lane) await(ctx context.Context, b *batch, i int64) (int64, error) {
 	}
 	switch {
 	case b.alone:
-		c := newCall(ctx, l.client, l.subject, 1)
+		c := newCall(l.client, l.subject, 1, trace)
 		c.reason = b.request.reason
 		c.tries.Store(b.request.tries.Load())
 		return firstID(c.run(ctx))

@@ -122,7 +122,7 @@ func (c *Client) PrefetchSnowflake(cfg PrefetchConfig) (*Prefetcher, error) {
 		return nil, err
 	}
 	p.fetch = func(n int64) ([]Range, error) {
-		request := newCall(p.ctx, p.client, p.client.prefix.Snowflake(), n)
+		request := newCall(p.client, p.client.prefix.Snowflake(), n, "")
 		request.hasty = n > 1
 		return request.run(p.ctx)
 	}

@@ -21,16 +21,17 @@ const maxTraceparentLen = 256
 // Traceparent. The value is empty if the header is missing, repeated or
 // malformed.
 func DecodeTraceparent(header map[string][]string) string {
-	var found []string
+	found, n := "", 0
 	for name, values := range header {
-		if strings.EqualFold(name, TraceparentHeader) {
-			found = append(found, values...)
+		if strings.EqualFold(name, TraceparentHeader) && len(values) > 0 {
+			found = values[0]
+			n += len(values)
 		}
 	}
-	if len(found) != 1 || !isTraceparent(found[0]) {
+	if n != 1 || !isTraceparent(found) {
 		return ""
 	}
-	return found[0]
+	return found
 }
 
 // isTraceparent reports whether a value may be sent and logged: 1 to 256 visible
@@ -47,13 +48,23 @@ func isTraceparent(value string) bool {
 	return true
 }
 
-// headerOf returns the header of the requests of a call with that context.
-func (c *Client) headerOf(ctx context.Context) nats.Header {
-	if c.Traceparent == nil || !c.nc.HeadersSupported() {
-		return c.header
+// traceOf returns the trace of a call with that context, "" if there is none
+// that may be sent.
+func (c *Client) traceOf(ctx context.Context) string {
+	if c.Traceparent == nil {
+		return ""
 	}
 	if value := c.Traceparent(ctx); isTraceparent(value) {
-		return nats.Header{TraceparentHeader: {value}}
+		return value
 	}
-	return c.header
+	return ""
+}
+
+// requestHeader returns the header of the call's next request. A server without
+// headers would refuse the request, but a trace must not cost an ID.
+func (c *call) requestHeader() nats.Header {
+	if c.trace == "" || !c.nc.HeadersSupported() {
+		return c.header
+	}
+	return nats.Header{TraceparentHeader: {c.trace}}
 }

@@ -173,6 +173,57 @@ func TestTraceparentOfJoinedCalls(t *testing.T) {
 	})
 }
 
+// TestTraceparentRunsTheApplicationsCode: a function that panics, or requests an
+// ID itself, disturbs no other call.
+func TestTraceparentRunsTheApplicationsCode(t *testing.T) {
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client := messages.NewClient(nc, messages.DefaultPrefix)
+		requested := make(chan *nats.Msg, 10)
+		var handed int64
+		respond(t, nc, "order", func(_ int64, req *nats.Msg) { requested <- req })
+		grant := func(n int64) {
+			t.Helper()
+			req := <-requested
+			if got, err := messages.DecodeCount(req.Data, 10); got != n || err != nil {
+				t.Errorf("a request for %d, %v; want %d", got, err, n)
+			}
+			send(t, req, message(messages.Range{First: handed + 1, Last: handed + n}.String(), "", ""))
+			handed += n
+		}
+		client.Traceparent = func(ctx context.Context) string {
+			switch traceOf(ctx) {
+			case "panics":
+				panic("of the application")
+			case "calls":
+				if _, err := client.Next(within(t, long), "order"); err != nil {
+					t.Error(err)
+				}
+			}
+			return ""
+		}
+		panics := func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not reach its caller")
+				}
+			}()
+			_, _ = client.Next(traced(within(t, long), "panics"), "order")
+		}
+		panics()
+		var all calls
+		all.start(within(t, long), 1, nextOf(client, "order")) // has the token, so the others join
+		synctest.Wait()
+		panics()
+		all.start(traced(within(t, long), "calls"), 1, nextOf(client, "order"))
+		synctest.Wait()
+		grant(1)
+		grant(1) // that of the function
+		grant(1)
+		all.distinct(t, "others", 2)
+	})
+}
+
 // TestTraceparentOfPrefetchers: a refill belongs to no call.
 func TestTraceparentOfPrefetchers(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/loadmsg"
@@ -21,10 +22,15 @@ import (
 // or does not.
 func startOlder(t *testing.T, net network, serving bool) (stop func()) {
 	t.Helper()
+	return startOlderNamed(t, net, "older", serving)
+}
+
+func startOlderNamed(t *testing.T, net network, installation string, serving bool) (stop func()) {
+	t.Helper()
 	service, err := micro.AddService(net.Connect(t), micro.Config{
 		Name: worker.ProcessServiceName, Version: "0.0.1",
 		Metadata: map[string]string{
-			"instance": "W0", "installation": "older", "created": "2001-01-01T00:00:00Z", "host": "away", "role": "worker", "prefix": "ids",
+			"instance": "W0", "installation": installation, "created": "2001-01-01T00:00:00Z", "host": "away", "role": "worker", "prefix": "ids",
 		},
 		Endpoint:     &micro.EndpointConfig{Subject: "ids.process.W0", Handler: micro.HandlerFunc(func(micro.Request) {})},
 		StatsHandler: func(*micro.Endpoint) any { return worker.Report{Instance: "W0", Serving: serving} },
@@ -99,6 +105,21 @@ func TestDistantInstallation(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the process to leave", func() bool { return errors.Is(w.Ready(), worker.ErrForeign) })
+}
+
+// TestRefusesSameID: nor next to an older installation with the same ID, a name
+// that an operator chose twice.
+func TestRefusesSameID(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	if err := agreement.Begin(t.Context(), newJetStream(t, net), messages.DefaultPrefix, 1, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	startOlderNamed(t, net, "shop", true)
+	_, err := startProcess(t.Context(), configure(t, net, worker.Config{Role: worker.RoleWorker, Installation: "shop"}))
+	if !errors.Is(err, worker.ErrForeign) {
+		t.Errorf("%v, want a ForeignError", err)
+	}
 }
 
 // TestRefusesToStart: no process starts next to an older installation, whether

@@ -202,7 +202,7 @@ func (w *installationWatch) checkPin(ctx context.Context) {
 			continue
 		}
 		look, cancel := context.WithTimeout(ctx, w.timing.start)
-		err := agreement.CheckPin(look, cfg.JetStream, cfg.Prefix, cfg.Installation)
+		err := agreement.CheckIdentity(look, cfg.JetStream, cfg.Prefix, cfg.Installation, w.self.Created)
 		cancel()
 		var wrong *agreement.PinError
 		if err != nil && !errors.As(err, &wrong) {
@@ -247,7 +247,7 @@ func (w *installationWatch) look(ctx context.Context) (foreign []foreignProcess,
 	own, instances := false, []string(nil)
 	for _, p := range all {
 		own = own || p.Instance == self.Instance
-		if p.Installation != self.Installation && self.conflict(p) != noConflict {
+		if !self.sameInstallation(p) && self.conflict(p) != noConflict {
 			foreign = append(foreign, foreignProcess{ForeignError{prefix, self, p}, true})
 			instances = append(instances, p.Instance)
 		}
@@ -378,6 +378,13 @@ func (e *ForeignError) Problem() (problem.Kind, []any) {
 
 // Unwrap makes it an [ErrForeign].
 func (e *ForeignError) Unwrap() error { return ErrForeign }
+
+// sameInstallation reports whether two processes belong to one installation. A
+// name that an operator chose may be that of another installation too, or of a lost
+// installation that was made again.
+func (p ProcessIdentity) sameInstallation(other ProcessIdentity) bool {
+	return p.Installation == other.Installation && p.Created.Equal(other.Created)
+}
 
 // olderThan orders processes by the age of their installations. It is a total
 // order of installations.

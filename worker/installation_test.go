@@ -16,7 +16,7 @@ func TestLookWithoutOwnAnswer(t *testing.T) {
 	t.Parallel()
 	net := NewAccount(t)
 	cfg := Config{Control: net.Connect(t)}.WithDefaults()
-	w := &installationWatch{cfg: &cfg, self: ProcessIdentity{Instance: "own", Installation: "ours"}, timing: timing{quiet: answersQuiet}}
+	w := &installationWatch{cfg: &cfg, self: ProcessIdentity{Instance: "own", Installation: "ours", Created: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}, timing: timing{quiet: answersQuiet}}
 	look := func() error {
 		foreign, err := w.look(t.Context())
 		if len(foreign) > 0 {
@@ -48,6 +48,24 @@ func TestLookWithoutOwnAnswer(t *testing.T) {
 	}
 	answer("own")
 	natstest.Eventually(t, "a look that counts", func() bool { return look() == nil })
+}
+
+// TestSameID: an installation that has the same ID, and another time, is another.
+func TestSameID(t *testing.T) {
+	made := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	own := ProcessIdentity{Installation: "shop", Created: made}
+	for _, c := range []struct {
+		other ProcessIdentity
+		same  bool
+	}{
+		{ProcessIdentity{Installation: "shop", Created: made.In(time.FixedZone("", 3600))}, true},
+		{ProcessIdentity{Installation: "shop", Created: made.Add(time.Nanosecond)}, false},
+		{ProcessIdentity{Installation: "store", Created: made}, false},
+	} {
+		if got := own.sameInstallation(c.other); got != c.same {
+			t.Errorf("%+v: same %v", c.other, got)
+		}
+	}
 }
 
 // TestLookAlone: a look ends with the process's own answer only if no other

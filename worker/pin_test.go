@@ -75,22 +75,24 @@ func TestPinnedReconnect(t *testing.T) {
 		}
 		srv.Restart()
 	}
-	kept := filepath.Join(t.TempDir(), "kept")
-	replace(kept, "")
 	pinError := func(err error) *agreement.PinError {
 		var wrong *agreement.PinError
 		errors.As(err, &wrong)
 		return wrong
 	}
-	natstest.Eventually(t, "the loss is noticed", func() bool { e := pinError(w.Degraded()); return e != nil && e.Found == "" })
-	natstest.Eventually(t, "an answer from the buffer", func() bool { _, err := c.ask("order", 1); return err == nil })
-	if err := agreement.Begin(t.Context(), newJetStream(t, srv), messages.DefaultPrefix, 1, "other"); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"other", "pinned"} { // a lost installation can be made again
+		kept := filepath.Join(t.TempDir(), "kept")
+		replace(kept, "")
+		natstest.Eventually(t, "the loss is noticed", func() bool { e := pinError(w.Degraded()); return e != nil && e.Found == "" })
+		natstest.Eventually(t, "an answer from the buffer", func() bool { _, err := c.ask("order", 1); return err == nil })
+		if err := agreement.Begin(t.Context(), newJetStream(t, srv), messages.DefaultPrefix, 1, name); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, "it stands by", func() bool { e := pinError(w.Ready()); return e != nil && e.Found == name })
+		replace(filepath.Join(t.TempDir(), "other"), kept)
+		natstest.Eventually(t, "it serves again", func() bool {
+			_, err := c.ask("order", 1)
+			return err == nil && w.Ready() == nil && w.Degraded() == nil
+		})
 	}
-	natstest.Eventually(t, "it stands by", func() bool { e := pinError(w.Ready()); return e != nil && e.Found == "other" })
-	replace(filepath.Join(t.TempDir(), "other"), kept)
-	natstest.Eventually(t, "it serves again", func() bool {
-		_, err := c.ask("order", 1)
-		return err == nil && w.Ready() == nil && w.Degraded() == nil
-	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 // The names under which processes appear in the NATS services API.
@@ -122,8 +123,8 @@ const (
 	maxAnswer      = 512 << 10 // bytes
 	maxAnswerBytes = 64 << 20  // of all answers
 	maxProcesses   = 1000
-	maxNameLen     = 32   // of an instance or an installation
-	maxText        = 1000 // bytes of any other text
+	maxNameLen     = agreement.MaxIDLen // of an instance or an installation
+	maxText        = 1000               // bytes of any other text
 )
 
 // ErrNoReports means that no process answered. It proves nothing.

@@ -95,7 +95,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 // explainNoIDs adds advice to the error of a request for IDs of a tag, or for
 // snowflake IDs if tag is empty.
 func explainNoIDs(err error, prefix messages.Prefix, conn *nats.Conn, tag string) error {
-	lacks, start := "no worker serves the prefix %q on the NATS server %s (%s)", "start one with: idworker serve --server %s"
+	lacks, start := "no worker serves the prefix %q on the NATS server %s (%s)", "start one with: idworker serve --server %s; or import the service into this user's account"
 	if tag == "" {
 		lacks = "no worker with the prefix %q has a worker ID on the NATS server %s (%s)"
 		start = "a new one takes a second to get it; see idworker status, or start one with: idworker serve --server %s"

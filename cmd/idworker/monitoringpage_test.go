@@ -143,7 +143,7 @@ func TestRulesFile(t *testing.T) {
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			_, err := time.ParseDuration(r.For)
-			if r.Alert == "" || seen[r.Alert] || r.Expr == "" || err != nil || r.Labels["severity"] == "" || r.Annotations["summary"] == "" {
+			if r.Alert == "" || seen[r.Alert] || r.Expr == "" || err != nil || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("rule %+v is not complete, or there twice", r)
 			}
 			if strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") {

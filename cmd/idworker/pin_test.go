@@ -49,6 +49,12 @@ func TestPinned(t *testing.T) {
 	if r := pinned("pinned", "provision", "--new"); r.code != exitOK || !strings.Contains(r.stdout, "installation: pinned\n") {
 		t.Errorf("--new again, as after an attempt that did not end: %+v", r)
 	}
+	if r := pinned("pinned", "serve", "--new"); r.code != exitUsage || !strings.Contains(r.stderr, "bucket ids_config exists") {
+		t.Errorf("a second start with --new: %+v", r)
+	}
+	if r := pinned(strings.Repeat("n", 33), "provision", "--new"); r.code != exitUsage || !strings.Contains(r.stderr, "1 to 32 letters") {
+		t.Errorf("an ID that processes would drop: %+v", r)
+	}
 	for _, id := range []string{"other", ""} {
 		if r := pinned(id, "provision", "--new"); r.code != exitUsage || !strings.Contains(r.stderr, "bucket ids_config exists") {
 			t.Errorf("--new for %q: %+v", id, r)

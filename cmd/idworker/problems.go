@@ -57,7 +57,7 @@ var problems = map[problem.Kind]struct {
 	problem.TryLater:  {exit: exitTryLater},
 	problem.Exhausted: {exit: exitExhausted},
 
-	problem.LoginRefused:   {hint: "check the password; log in with --creds, --nkey, --user or $NATS_URL"},
+	problem.LoginRefused:   {hint: "check the password, or whether the server has the account of the creds (nsc push); log in with --creds, --nkey, --user or $NATS_URL"},
 	problem.Denied:         {hint: "idworker rights prints those of each role"},
 	problem.DeniedCreation: {hint: "ask an administrator to run: idworker provision"},
 	problem.DeniedInbox:    {hint: "set --inbox-prefix to this user's prefix"},
@@ -118,7 +118,7 @@ var problems = map[problem.Kind]struct {
 	problem.LoadersRun:   {hint: "stop them, export again, and import that"},
 
 	problem.NobodyAnswers: {hint: "start one with: idworker serve"},
-	problem.OtherLayout:   {hint: "give workers the same --layout"},
+	problem.OtherLayout:   {hint: "an installation keeps its layout: give all workers the same --layout and --epoch, or a new --prefix"},
 	problem.RunsOut:       {hint: "before then, widen the fields that hold these IDs, or use another tag or layout; see docs/monitoring.md"},
 	problem.WorkerIDHeld:  {hint: "idworker workers lists holders; give each process its own worker ID, or omit --worker-id on all"},
 	problem.ClockLost:     {hint: "stop all workers for longer than %v, delete key %s of bucket %s, and start them again"},
@@ -151,7 +151,7 @@ var foreign = []struct {
 	{context.DeadlineExceeded, problem.TryLater},
 }
 
-// exitCode returns the exit code for an error. Of several kinds, the one that
+// exitCode returns the exit code for an error. Of several kinds, that which
 // is least worth a retry counts.
 func exitCode(err error) int {
 	if err == nil {

@@ -116,7 +116,7 @@ func onlyPart(may, mayNot provisionPart, err error) error {
 func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part provisionPart, add func(provisioned)) error {
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
 		if part == partIDs || part == partSnowflake {
-			if err := p.admit(ctx, js, p.Prefix, p.Replicas); err != nil {
+			if err := p.begin(ctx, js); err != nil {
 				return err
 			}
 			if part == partIDs && !p.New {
@@ -147,6 +147,16 @@ func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part prov
 		}
 		return failed
 	})
+}
+
+// begin admits the installation. With --new and its ID, an earlier attempt may
+// have made it, perhaps in part. Of serve, only the first start may have --new:
+// as a setting of each start, it would make lost data a new installation.
+func (p *provisionCmd) begin(ctx context.Context, js jetstream.JetStream) error {
+	if p.New && p.Installation != "" && p.pinFlag.admit(ctx, js, p.Prefix) == nil {
+		return nil
+	}
+	return p.admit(ctx, js, p.Prefix, p.Replicas)
 }
 
 // errLost tells how to get the register back, instead of an empty one.
@@ -243,14 +253,10 @@ type birthFlag struct {
 
 var errNotNew = problem.New(problem.Invalid, "--new is for a new installation")
 
-// admit checks the pin, or makes a new installation. If that installation is
-// there, an earlier attempt made it, perhaps in part, and the pin suffices.
+// admit checks the pin, or makes a new installation.
 func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
 	if !b.New {
 		return b.pinFlag.admit(ctx, js, prefix)
-	}
-	if b.Installation != "" && b.pinFlag.admit(ctx, js, prefix) == nil {
-		return nil
 	}
 	for _, r := range (resourceFlags{}).resources(prefix, partAll) {
 		if !strings.HasPrefix(r.String(), "bucket ") || !tags.Allowed(ctx, js, rights.Publish(r.InfoSubject())) {

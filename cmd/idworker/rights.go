@@ -58,7 +58,7 @@ func (c *rightsCmd) Run(out output) error {
 }
 
 // check checks the flags: which the role needs, which it must not have, and
-// their values. A wildcard in a name would widen a right.
+// their values. A wildcard in a name would widen a right, and nsc replaces {{…}}.
 func (c *rightsCmd) check() error {
 	role := ""
 	if c.Role != nil {
@@ -66,7 +66,7 @@ func (c *rightsCmd) check() error {
 	}
 	enricher, caller := []string{"enricher"}, []string{"caller"}
 	enriching := []string{"enricher", "auditor", "enrich-admin"}
-	const token, stream = "letters, digits, _ and -", "a stream's name, without dots, wildcards and spaces"
+	const token, stream = "letters, digits, _ and -", "a stream's name, no bucket's, without dots, wildcards, braces and spaces"
 	for _, f := range []struct {
 		flag   string
 		values []string
@@ -101,6 +101,12 @@ func (c *rightsCmd) check() error {
 			}
 		}
 	}
+	if role == "monitor" && c.Account == "IDS" {
+		return fmt.Errorf("--account IDS is not for --role monitor: there it could write, as replies to its requests")
+	}
+	if role == "caller" && c.Name == "any" {
+		return fmt.Errorf("--name any: callers with the default name have this inbox")
+	}
 	if role == "" && c.Format == "nsc" {
 		return fmt.Errorf("--format nsc needs --role")
 	}
@@ -121,13 +127,13 @@ func isTags(s string) bool {
 }
 
 func isStream(s string) bool {
-	return subject.IsLiteral(s) && !strings.ContainsAny(s, `. \/"',`)
+	return subject.IsLiteral(s) && !strings.HasPrefix(s, "KV_") && !strings.ContainsAny(s, `. \/"',{}`)
 }
 
 // isOthers reports whether s is a subject of others: neither idworker's nor the
 // server's, nor a wildcard that includes these.
 func (c *rightsCmd) isOthers(s string) bool {
-	return subject.IsPattern(s) && !strings.ContainsAny(s[:1], "*>$_") && !strings.ContainsAny(s, " \t\\\"',") &&
+	return subject.IsPattern(s) && !strings.ContainsAny(s[:1], "*>$_") && !strings.ContainsAny(s, " \t\\\"',{}") &&
 		!strings.HasPrefix(s+".", string(c.Prefix)+".")
 }
 
@@ -190,17 +196,19 @@ func writeConf(w io.Writer, u roles.User) error {
 }
 
 // writeNSC writes commands that make a signing key with the rights, and a user
-// of it. Names have no character that a shell could interpret, subjects do.
+// of it. Names have no character that a shell could interpret, subjects do. A
+// second key of a role would be a trap: nsc takes either of them.
 func writeNSC(w io.Writer, u roles.User) error {
 	list := func(all []string) string { return "'" + strings.Join(all, ",") + "'" }
 	_, err := fmt.Fprintf(w, `# Role %[4]s: %[2]s. Needs --inbox-prefix %[3]s.
+nsc describe user --account %[1]s --name %[4]s >/dev/null 2>&1 && echo 'account %[1]s has a user %[4]s already' >&2 && false
 nsc edit signing-key --account %[1]s --sk generate --role %[4]s \
   --allow-pub %[5]s \
   --allow-sub %[6]s
 nsc add user --account %[1]s --name %[4]s --private-key %[4]s
 nsc generate creds --account %[1]s --name %[4]s --output-file %[4]s.creds
 `, u.Account, roles.About(u.Role), u.Inbox, u.Name, list(u.Rights.Publish), list(u.Rights.Subscribe))
-	if err != nil || u.Role != "monitor" || u.Account == "IDS" {
+	if err != nil || u.Role != "monitor" {
 		return err
 	}
 	// A monitor's requests reach IDS from its own account, as in nats.conf, and

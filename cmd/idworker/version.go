@@ -8,7 +8,7 @@ import (
 )
 
 // version is the semantic version of this source tree; see the CHANGELOG.
-const version = "0.1.0"
+const version = "0.2.0"
 
 // versionCmd prints the version.
 type versionCmd struct{ printFlags }
@@ -50,7 +50,7 @@ func buildOf(stamps []debug.BuildSetting) build {
 	return b
 }
 
-// String is the build for people: 0.1.0 (commit 8e4c0cc, 2026-11-25).
+// String is the build for people: 0.2.0 (commit 8e4c0cc, 2026-11-25).
 func (b build) String() string {
 	if b.Commit == "" {
 		return b.Version

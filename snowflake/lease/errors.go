@@ -31,7 +31,7 @@ var (
 	ErrClockSkew = errors.New("lease: clock is off")
 
 	// ErrForeignLayout: the installation uses another layout.
-	ErrForeignLayout = errors.New("lease: foreign layout")
+	ErrForeignLayout = problem.New(problem.OtherLayout, "lease: foreign layout")
 
 	// ErrClockLost: the clock bucket is not the installation's, or regressed to
 	// an older state. So the issued IDs are unknown.

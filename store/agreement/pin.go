@@ -27,8 +27,11 @@ type PinError struct {
 
 func (e *PinError) Error() string {
 	found := "installation " + e.Found
-	if e.Found == "" {
+	switch e.Found {
+	case "":
 		found = "no installation"
+	case e.Pinned:
+		found = "another installation with the same ID"
 	}
 	return fmt.Sprintf("%v: NATS has %s of prefix %s, expected %s", ErrPin, found, e.Prefix, e.Pinned)
 }
@@ -44,10 +47,14 @@ func (e *PinError) Problem() (problem.Kind, []any) {
 	return problem.PinnedNone, []any{e.Pinned}
 }
 
+// MaxIDLen is the maximum length of an installation's ID in bytes: processes
+// drop messages with a longer one.
+const MaxIDLen = 32
+
 // CheckID returns an error unless the text can be the ID of an installation.
 func CheckID(id string) error {
-	if messages.CheckTag(id) != nil || strings.Contains(id, ".") {
-		return fmt.Errorf("%w: %.100q; an ID has letters, digits, - and _, and no dot", ErrInstallation, id)
+	if len(id) > MaxIDLen || messages.CheckTag(id) != nil || strings.Contains(id, ".") {
+		return fmt.Errorf("%w: %.100q; an ID has 1 to %d letters, digits, - and _, and no dot", ErrInstallation, id, MaxIDLen)
 	}
 	return nil
 }
@@ -61,6 +68,20 @@ func CheckPin(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 		err = &PinError{prefix, id, here}
 	}
 	return err
+}
+
+// CheckIdentity is [CheckPin] of an installation that was made at a time. Another
+// can have the same ID, if an operator chose it.
+func CheckIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, id string, created time.Time) error {
+	value, found, err := Lookup(ctx, js, prefix, InstallationKey)
+	if err != nil {
+		return err
+	}
+	here, since, _ := strings.Cut(value, " ")
+	if at, err := time.Parse(time.RFC3339Nano, since); found && here == id && err == nil && at.Equal(created) {
+		return nil
+	}
+	return &PinError{prefix, id, here}
 }
 
 // Begin makes a new installation with that ID, or a random one if it is empty.

@@ -177,7 +177,7 @@ func onlyUsers(t *testing.T, server *production) {
 		"an unknown user":    "nats://root:root@" + server.address,
 	} {
 		r := settings{env: []string{"NATS_URL=" + url}}.run(t, "get", "order")
-		if r.code == 0 || !strings.Contains(r.stderr, "Authorization Violation; check the password; log in with ") {
+		if r.code == 0 || !strings.Contains(r.stderr, "Authorization Violation; check the password, ") {
 			t.Errorf("%s: exit code %d, %s", what, r.code, r.stderr)
 		}
 	}

@@ -176,6 +176,10 @@ func TestOperatorMode(t *testing.T) {
 	o.nsc("add export --account IDS --name segment --service --subject 'ids.segment.>'")
 	o.nsc("add import --account SHOP --src-account IDS --service --remote-subject 'ids.segment.>'")
 	o.nsc("push --all")
+	again := settings{}.mustRun(t, "rights", "--format", "nsc", "--role", "worker").stdout
+	if out := o.sh("if ! sh -e 2>&1 <<'END'\n" + again + "END\nthen echo refused; fi"); out != "account IDS has a user worker already\nrefused\n" {
+		t.Errorf("a role's commands, again: %s", out)
+	}
 	rightsOfKeys(t, o, users)
 
 	// The worker's creds expire while it runs.

@@ -4,5 +4,6 @@
 //	cd testing/monitoring && go test ./...
 //
 // It is a module of its own, because Prometheus is a large dependency. It has only tests. lab_test.go is Prometheus,
-// site_test.go has the processes.
+// site_test.go has the processes. alerts_test.go plays the faults that the stories in alerts_*_test.go list, at least one for
+// each rule, in four minutes.
 package monitoring

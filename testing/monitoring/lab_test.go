@@ -53,14 +53,19 @@ type lab struct {
 type target struct {
 	job, address string
 	series       map[string]labels.Labels // of its latest scrape
+
+	// When the process started, by its own clock and by the lab's.
+	start   float64
+	started time.Time
 }
 
 // alert is an alert of docs/prometheus-rules.yml that is pending or firing.
 type alert struct {
-	Name    string
-	Firing  bool // otherwise pending
-	Labels  map[string]string
-	Summary string // with its values
+	Name        string
+	Firing      bool // otherwise pending
+	Labels      map[string]string
+	Summary     string // with its values
+	Description string // likewise
 }
 
 // newLab returns a lab without targets.
@@ -162,7 +167,7 @@ func (l *lab) query(expr string) promql.Vector {
 func (l *lab) alerts() (all []alert) {
 	for _, rule := range l.rules.AlertingRules() {
 		for _, active := range rule.ActiveAlerts() {
-			all = append(all, alert{rule.Name(), active.State == rules.StateFiring, active.Labels.Map(), active.Annotations.Get("summary")})
+			all = append(all, alert{rule.Name(), active.State == rules.StateFiring, active.Labels.Map(), active.Annotations.Get("summary"), active.Annotations.Get("description")})
 		}
 	}
 	return all
@@ -200,6 +205,12 @@ func (l *lab) store(target *target, page []byte) {
 			var of labels.Labels
 			metrics.Labels(&of)
 			_, _, v := metrics.Series()
+			if of.Get(labels.MetricName) == "process_start_time_seconds" {
+				if v != target.start {
+					target.start, target.started = v, l.now
+				}
+				v = float64(target.started.Unix())
+			}
 			of = own(of)
 			series[of.String()] = of
 			add(of, v)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +44,7 @@ type site struct {
 	dir     string
 	address string // of the NATS server
 	nats    *process.Running
+	caller  *nats.Conn // of the requests; nil until the first
 }
 
 // program is an idworker with a page of metrics.
@@ -116,9 +116,14 @@ func (s *site) run(args ...string) string {
 // start starts an idworker that stays, on the NATS server, and watches it. The job is its label.
 func (s *site) start(job string, args ...string) *program {
 	s.t.Helper()
+	return s.startAs(job, process.Program{Binary: idworker, Dir: s.dir, Env: []string{"NATS_URL=nats://" + s.address}}, args...)
+}
+
+// startAs starts a variant of idworker, and watches it.
+func (s *site) startAs(job string, variant process.Program, args ...string) *program {
+	s.t.Helper()
 	p := &program{http: freeport.Address(s.t)}
-	command := process.Program{Binary: idworker, Dir: s.dir, Env: []string{"NATS_URL=nats://" + s.address}}
-	p.Running = command.Start(s.t, append(args, "--http", p.http)...)
+	p.Running = variant.Start(s.t, append(args, "--http", p.http)...)
 	s.watch(job, p.http)
 	return p
 }
@@ -126,8 +131,18 @@ func (s *site) start(job string, args ...string) *program {
 // ready starts an idworker, and waits until it is ready.
 func (s *site) ready(job string, args ...string) *program {
 	s.t.Helper()
-	p := s.start(job, args...)
-	natstest.Eventually(s.t, strings.Join(args, " ")+" is ready", func() bool {
+	return s.awaitReady(s.start(job, args...))
+}
+
+// launch starts a variant of idworker, and waits until it is ready.
+func (s *site) launch(job string, variant process.Program, args ...string) *program {
+	s.t.Helper()
+	return s.awaitReady(s.startAs(job, variant, args...))
+}
+
+func (s *site) awaitReady(p *program) *program {
+	s.t.Helper()
+	natstest.Eventually(s.t, p.Name()+" is ready", func() bool {
 		return p.HasEnded() || isReady(p.http)
 	})
 	if p.HasEnded() {

@@ -215,3 +215,33 @@ func TestChartRunsACluster(t *testing.T) {
 		})
 	}
 }
+
+// The commands that make the Secret, in the values and in the docs, make each
+// password that the servers read. If it lacks any, no server starts.
+func TestCommandsMakeEachPassword(t *testing.T) {
+	of := func(name string) string {
+		data, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	var want []string
+	for _, found := range regexp.MustCompile(`\$\(?IDS_([A-Z_]+)_PASSWORD`).FindAllStringSubmatch(of("deploy/nats-chart/values.yaml"), -1) {
+		want = append(want, found[1])
+	}
+	slices.Sort(want)
+	want = slices.Compact(want)
+	for _, name := range []string{"deploy/nats-chart/values.yaml", "containers.md"} {
+		loop := regexp.MustCompile(`for u in ([A-Z_\s#\\>]+)`).FindStringSubmatch(of(name))
+		if loop == nil {
+			t.Errorf("%s: no loop over users", name)
+			continue
+		}
+		made := regexp.MustCompile(`[A-Z_]+`).FindAllString(loop[1], -1)
+		slices.Sort(made)
+		if !slices.Equal(made, want) {
+			t.Errorf("%s makes passwords for %s, want %s", name, made, want)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (r *Run) clock(name string) ClockFile { return ClockFile{filepath.Join(r.wo
 
 // build builds the programs.
 func (r *Run) build() {
-	overlay, err := clockOverlay(r.work)
+	overlay, err := ClockOverlay(r.work)
 	r.must(err)
 	build := func(name, command string, flags ...string) string {
 		path, err := process.Build(r.work, name, command, append(flags, overlay)...)
@@ -145,7 +145,7 @@ func (r *Run) startProgram(name string, args ...string) {
 
 // supervise starts a program with a clock of its own.
 func (r *Run) supervise(name string, p process.Program, args ...string) *Supervised {
-	p.Env = append(p.Env, r.clock(name).env())
+	p.Env = append(p.Env, r.clock(name).Env())
 	s, err := startProgram(r.folder, name, p, r.ended, args...)
 	r.must(err)
 	r.programs[name] = s

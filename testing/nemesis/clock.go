@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// ClockFile sets the time of day of a process that was built with [clockOverlay].
+// ClockFile sets the time of day of a process that was built with [ClockOverlay].
 // Timers and elapsed times follow the machine, as they do when a clock is set.
-type ClockFile struct{ file string }
+type ClockFile struct{ Path string }
 
 // clockVariable names the file in the environment of a process.
 const clockVariable = "NEMESIS_CLOCK"
@@ -22,12 +22,13 @@ const clockVariable = "NEMESIS_CLOCK"
 // Set has the clock differ by an offset, and from now on go faster by some
 // millionths.
 func (c ClockFile) Set(offset time.Duration, ppm int64) error {
-	next := c.file + ".next"
+	next := c.Path + ".next"
 	text := fmt.Sprintf("%020d %020d\n", int64(offset), ppm)
-	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, c.file))
+	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, c.Path))
 }
 
-func (c ClockFile) env() string { return clockVariable + "=" + c.file }
+// Env is the variable that names the file to a process.
+func (c ClockFile) Env() string { return clockVariable + "=" + c.Path }
 
 // timeNow is the line of package time that reads the kernel's clock.
 const timeNow = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
@@ -100,9 +101,9 @@ func nemesisNumber(text []byte) (n int64) {
 // errGo: this version of Go is not known.
 var errGo = errors.New("package time does not read as expected")
 
-// clockOverlay writes the flag for go build with which a program follows its
+// ClockOverlay writes the flag for go build with which a program follows its
 // [ClockFile].
-func clockOverlay(dir string) (flag string, err error) {
+func ClockOverlay(dir string) (flag string, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ import (
 // that the file gives.
 func TestClockIsSet(t *testing.T) {
 	dir := t.TempDir()
-	overlay, err := clockOverlay(dir)
+	overlay, err := ClockOverlay(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func main() {
 		t.Fatal(err)
 	}
 	clock := ClockFile{filepath.Join(dir, "clock")}
-	p, err := process.Program{Binary: binary, Env: []string{clock.env()}}.Launch()
+	p, err := process.Program{Binary: binary, Env: []string{clock.Env()}}.Launch()
 	if err != nil {
 		t.Fatal(err)
 	}

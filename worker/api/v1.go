@@ -45,7 +45,7 @@ func (h *handler) serveV1(w http.ResponseWriter, r *http.Request, what string) {
 	// The source refuses a malformed count.
 	n, _ := messages.DecodeCount(count, math.MaxInt64)
 	if n > maxAsJSON && !asText {
-		text := fmt.Sprintf("%d IDs, allowed as %s are %d; %s allows more", n, typeJSON, maxAsJSON, typeText)
+		text := fmt.Sprintf("%d IDs, allowed as %s are %d; %s may allow more", n, typeJSON, maxAsJSON, typeText)
 		h.failV1(w, asText, &failure{http.StatusBadRequest, text})
 		return
 	}

@@ -257,11 +257,11 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 // unless the backup takes its place.
 func (r *restore) compareInstallation(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, here string) error {
 	id, since, _ := strings.Cut(here, " ")
-	switch id {
-	case r.Backup.Installation:
-		return nil
-	case r.Replace:
+	switch {
+	case id == r.Replace && here != r.Backup.Config[agreement.InstallationKey]: // perhaps with the same ID
 		r.plan.Replaced = id
+		return nil
+	case id == r.Backup.Installation:
 		return nil
 	}
 	state, err := register.Look(ctx, js, prefix)

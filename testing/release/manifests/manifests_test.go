@@ -172,7 +172,7 @@ func TestCompose(t *testing.T) {
 	s := &site{t: t, nats: freeport.Address(t)}
 	dir := t.TempDir()
 	s.translate = strings.NewReplacer(
-		"${IDS_PASSWORD}", password, "$$", "$", "db:5432", db.Addr(), "nats:4222", s.nats, "0.0.0.0:4222", s.nats,
+		"${IDS_PASSWORD}", password, "${IDWORKER_INSTALLATION:-}", "", "$$", "$", "db:5432", db.Addr(), "nats:4222", s.nats, "0.0.0.0:4222", s.nats,
 		"127.0.0.1:8222", freeport.Address(t), "/etc/nats", dir, "/data", dir,
 	)
 	write(t, filepath.Join(dir, "ids.conf"), s.translate.Replace(f.Configs["nats"].Content))

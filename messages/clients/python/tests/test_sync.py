@@ -387,8 +387,9 @@ SCRIPTS = {
                 orders.take(100)
             except ClosedError:
                 print("closed")
-        for _ in range(3):
-            threading.Thread(target=take, daemon=True).start()
+        takers += [threading.Thread(target=take, daemon=True) for _ in range(3)]
+        for taker in takers:
+            taker.start()
         while not ids._home or orders._buffer.waiting < 3:
             pass
         """,
@@ -419,7 +420,10 @@ def test_a_process_ends_without_a_word(script: str) -> None:
         if script == "waiting":
             server.respond = server.silent
         head = f"""
-import os, sys
+import atexit, os, sys
+takers = []
+# Python stops threads as they are. This runs after the client's end, which was registered later.
+atexit.register(lambda: [taker.join() for taker in takers])
 from idworker import ClosedError, SyncIdworker
 ids = SyncIdworker("{server.url}", timeout={PATIENCE})
 orders = ids.prefetch("order")

@@ -24,6 +24,7 @@ import (
 	"helm.sh/helm/v4/pkg/registry"
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -118,12 +119,12 @@ func TestNumbersOfSettings(t *testing.T) {
 // what is allowed.
 func TestBadValues(t *testing.T) {
 	for values, want := range map[string]string{
-		"{}":                                `installation: "" is no name of an installation; choose one of letters, digits, - and _, as in --set installation=shop`,
+		"{}":                                `installation: "" is no name of an installation; choose one of 1 to 32 letters, digits, - and _, as in --set installation=shop`,
 		"installation: a.b":                 `installation: "a.b" is no name`,
 		"installation: 7":                   `at '/installation': got number, want string`,
 		"new: yes please":                   `at '/new': got string, want boolean`,
-		"nats: {url: 'ids:4222'}":           `at '/nats/url': 'ids:4222' does not match pattern`,
-		"nats: {url: 'nats://a:b@c'}":       `at '/nats/url': 'nats://a:b@c' does not match pattern`,
+		"nats: {url: 'ids:4222'}":           `nats.url: "ids:4222" is no list such as nats://a:4222,nats://b:4222; logins go into the Secret nats.secret`,
+		"nats: {url: 'nats://a:b@c'}":       `nats.url: "nats://a:b@c" is no list`,
 		"nats: {login: token}":              `at '/nats/login': value must be one of 'password', 'creds', 'nkey'`,
 		"nats: {replicas: 7}":               `at '/nats/replicas': maximum: got 7, want 5`,
 		"nats: {tls: {client: true}}":       `nats.tls.client: the client's certificate is in nats.tls.secret, which is empty`,
@@ -146,6 +147,28 @@ func TestBadValues(t *testing.T) {
 		}
 		if _, err := render(load(t), all); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", values, err, want)
+		}
+	}
+}
+
+// TestReleaseNames: Kubernetes takes the objects of the longest name, and other
+// names are refused with a sentence.
+func TestReleaseNames(t *testing.T) {
+	values := parsed(t, valueSets["everything"])
+	longest := strings.Repeat("a", 45)
+	r, err := renderAs(longest, load(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range read(t, documents(r)).workloads {
+		// A StatefulSet's pods have its name and a hash of 10 characters as a label.
+		if w.name == longest+"-loader" && len(w.name)+1+10 > validation.LabelValueMaxLength {
+			t.Errorf("%s is too long", w.name)
+		}
+	}
+	for _, name := range []string{longest + "a", "1ids", "ids.a"} {
+		if _, err := renderAs(name, load(t), values); err == nil || !strings.Contains(err.Error(), "release "+name+": choose a name of at most 45 small letters") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

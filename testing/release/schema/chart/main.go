@@ -94,10 +94,14 @@ var kubernetes = common.KubeVersion{Version: "v1.37.2", Major: "1", Minor: "37"}
 
 // render renders the chart of an install, without a cluster.
 func render(c *v2.Chart, values map[string]any) (*v1.Release, error) {
+	return renderAs("ids", c, values)
+}
+
+func renderAs(name string, c *v2.Chart, values map[string]any) (*v1.Release, error) {
 	install := action.NewInstall(new(action.Configuration))
 	install.KubeVersion = &kubernetes
 	install.DryRunStrategy = action.DryRunClient
-	install.ReleaseName, install.Namespace = "ids", "ids"
+	install.ReleaseName, install.Namespace = name, "ids"
 	r, err := install.Run(c, values)
 	if err != nil {
 		return nil, err

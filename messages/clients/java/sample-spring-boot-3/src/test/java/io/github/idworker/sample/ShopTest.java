@@ -6,10 +6,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.idworker.CallTimeoutException;
+import io.github.idworker.IdClient;
 import io.github.idworker.IdworkerException;
 import io.github.idworker.NoSuchTagException;
 import io.github.idworker.RowIds;
 import io.github.idworker.spring.IdworkerConnection;
+import io.github.idworker.spring.IdworkerTraceparent;
 import io.github.idworker.testkit.Installation;
 import io.nats.client.Connection;
 import io.nats.client.Message;
@@ -42,7 +44,6 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
-import org.springframework.boot.SpringApplication;
 import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.boot.test.system.CapturedOutput;
 import org.springframework.boot.test.system.OutputCaptureExtension;
@@ -56,10 +57,12 @@ class ShopTest {
     private static final int ROWS = 10_000;
     private static final int THREADS = 8;
     private static final int BATCH = 50;
+    private static final String TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     private static Installation installation;
     private static Connection watcher;
     private static final Map<String, LongAdder> requests = new ConcurrentHashMap<>(); // by tag
+    private static final Set<String> traced = ConcurrentHashMap.newKeySet(); // tags of requests that carry TRACE
     private static ConfigurableApplicationContext shop;
 
     @BeforeAll
@@ -72,15 +75,20 @@ class ShopTest {
         watcher.createDispatcher(ShopTest::count).subscribe("ids.segment.>");
         watcher.flush(Installation.PATIENCE);
         // A slow machine must neither need more requests nor miss a deadline.
-        shop = SpringApplication.run(ShopApplication.class, "--server.port=0",
-                "--idworker.servers=" + installation.url(), "--idworker.prefetch.runway=10s",
-                "--idworker.row-wait=2m", "--idworker.timeout=2m", "--idworker.inbox-prefix=shop.replies");
+        shop = new SpringApplicationBuilder(ShopApplication.class)
+                .initializers(context -> context.getBeanFactory()
+                        .registerSingleton("traceparent", (IdworkerTraceparent) () -> TRACE))
+                .run("--server.port=0", "--idworker.servers=" + installation.url(), "--idworker.prefetch.runway=10s",
+                        "--idworker.row-wait=2m", "--idworker.timeout=2m", "--idworker.inbox-prefix=shop.replies");
     }
 
     private static void count(Message request) {
         String tag = request.getSubject().substring("ids.segment.".length());
         String key = request.getReplyTo().startsWith("shop.replies.") ? tag : "with another inbox prefix";
         requests.computeIfAbsent(key, unused -> new LongAdder()).increment();
+        if (request.hasHeaders() && TRACE.equals(request.getHeaders().getFirst("traceparent"))) {
+            traced.add(tag);
+        }
     }
 
     @AfterAll
@@ -211,6 +219,12 @@ class ShopTest {
         assertEquals(ids.stream().sorted().distinct().toList(), ids);
         assertTrue(requests("ledger") >= rows, requests("ledger") + " requests");
         assertEquals(1, output.getAll().lines().filter(line -> line.contains("ledger")).count(), output.getAll());
+    }
+
+    @Test
+    void aRequestCarriesTheTraceOfTheBean() {
+        shop.getBean(IdClient.class).next("order");
+        Installation.await("a request with the trace", () -> traced.contains("order"));
     }
 
     @Test

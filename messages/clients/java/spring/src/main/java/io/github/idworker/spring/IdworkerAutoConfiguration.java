@@ -48,7 +48,8 @@ public class IdworkerAutoConfiguration {
     @Bean
     @ConditionalOnMissingBean
     IdClient idClient(
-            IdworkerProperties properties, IdworkerConnection connection, ObjectProvider<SslBundles> bundles) {
+            IdworkerProperties properties, IdworkerConnection connection, ObjectProvider<SslBundles> bundles,
+            ObjectProvider<IdworkerTraceparent> traceparents) {
         String user = properties.user();
         String password = properties.password();
         Path credentials = properties.credentials();
@@ -57,6 +58,10 @@ public class IdworkerAutoConfiguration {
         IdClientOptions options = IdClientOptions.DEFAULTS;
         options = allowed("prefix", properties.prefix(), options::withPrefix);
         options = allowed("timeout", properties.timeout(), options::withTimeout);
+        IdworkerTraceparent traceparent = traceparents.getIfAvailable();
+        if (traceparent != null) {
+            options = options.withTraceparent(traceparent);
+        }
         Connection given = connection.given();
         if (given != null) {
             refuse("user", user);
