@@ -106,6 +106,19 @@ func TestPrefixesOfVectors(t *testing.T) {
 	}
 }
 
+func TestTraceparentsOfVectors(t *testing.T) {
+	for _, c := range vectors.Read[struct {
+		Value vectors.Bytes
+		Sent  bool
+		Why   string
+	}](t, vectorsFile, "traceparents") {
+		value := string(c.Value)
+		if got := messages.DecodeTraceparent(map[string][]string{messages.TraceparentHeader: {value}}); got != value && c.Sent || got != "" && !c.Sent {
+			t.Errorf("%s: %.300q", c.Why, got)
+		}
+	}
+}
+
 func TestCountsOfVectors(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -22,6 +22,7 @@ from idworker import (
     UnavailableError,
     decode,
 )
+from idworker._arguments import current_trace
 from idworker._decode import NoRespondersError, decode_reply
 
 VECTORS = Path(__file__).resolve().parents[3] / "testdata" / "vectors.json"
@@ -37,6 +38,12 @@ def test_bodies() -> None:
             continue
         ranges = (line.partition("-") for line in case["ranges"])
         assert decode(body, n).ranges == tuple((int(first), int(last or first)) for first, _, last in ranges)
+
+
+def test_traces() -> None:
+    for case in json.loads(VECTORS.read_text("utf-8"))["traceparents"]["cases"]:
+        value = _bytes(case["value"]).decode()
+        assert current_trace(value.__str__) == (value if case["sent"] else None), case["why"]
 
 
 def _bytes(field: Any) -> bytes:

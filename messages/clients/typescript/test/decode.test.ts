@@ -2,6 +2,7 @@ import assert from "node:assert/strict"
 import { readFileSync } from "node:fs"
 import { test } from "node:test"
 import { type Msg, type MsgHdrs, headers as newHeaders } from "@nats-io/nats-core"
+import { isTraceparent } from "../src/arguments.js"
 import { decodeReply } from "../src/decode.js"
 import {
   BadArgumentError,
@@ -81,6 +82,12 @@ function compare(c: Case, read: (n: number) => ReturnType<typeof decodeReply>): 
   )
   assert.equal(got.length, n)
 }
+
+test("traces of vectors.json", () => {
+  for (const { value, sent, why } of vectors.traceparents.cases) {
+    assert.equal(isTraceparent(bytes(value).toString()), sent, why)
+  }
+})
 
 test("bodies of vectors.json", () => {
   for (const c of vectors.bodies.cases as Case[]) compare(c, (n) => decode(bytes(c.body), n))

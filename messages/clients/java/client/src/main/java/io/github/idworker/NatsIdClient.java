@@ -223,12 +223,15 @@ final class NatsIdClient implements IdClient {
     private @Nullable String traceparent() {
         try {
             String value = shared.traceparent.get();
-            boolean allowed = value != null && !value.isEmpty() && value.length() <= MOST_TRACEPARENT_CHARACTERS
-                    && value.chars().allMatch(c -> c > ' ' && c <= '~');
-            return allowed ? value : null;
+            return value != null && isTraceparent(value) ? value : null;
         } catch (Exception | LinkageError e) {
             return null;
         }
+    }
+
+    static boolean isTraceparent(String value) {
+        return !value.isEmpty() && value.length() <= MOST_TRACEPARENT_CHARACTERS
+                && value.chars().allMatch(c -> c > ' ' && c <= '~');
     }
 
     private Call call(Call.Request request, long timeout, Consumer<Outcome> whenDone) {

@@ -99,6 +99,14 @@ class VectorsTest {
         }
     }
 
+    @Test
+    void traceparents() throws IOException {
+        for (JsonNode test : cases("traceparents")) {
+            String value = text(test.get("value"));
+            assertEquals(test.get("sent").asBoolean(), NatsIdClient.isTraceparent(value), test.get("why").asText());
+        }
+    }
+
     private static List<String> ranges(JsonNode test) {
         return StreamSupport.stream(test.path("ranges").spliterator(), false).map(JsonNode::asText).toList();
     }
