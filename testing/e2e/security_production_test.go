@@ -102,13 +102,13 @@ func (s *site) missingIsNamed(t *testing.T) {
 	for _, role := range []string{"worker", "loader"} {
 		fails(s.as(role), []string{"stream IDS_LOAD is missing", `"$JS.API.STREAM.CREATE.IDS_LOAD"`, cure}, "serve", "--role", role)
 	}
-	fails(s.as("caller"), []string{`"$JS.API.STREAM.INFO.IDS_LOAD"`}, "provision")
+	fails(s.as("caller"), []string{`"$JS.API.STREAM.INFO.KV_ids_register"`}, "provision")
 	fails(s.as("order"), []string{`"ids.segment.invoice"`}, "get", "invoice")
 	stranger := s.as("order")
 	stranger.env[1] = "IDWORKER_INBOX_PREFIX=_INBOX_caller.any"
 	fails(stranger, []string{`"_INBOX_caller.any.`}, "get", "order")
 	for _, role := range []string{"worker", "loader", "admin"} {
-		sick(t, s.as(role), role, "create it with idworker provision")
+		sick(t, s.as(role), role, "only for a new installation: idworker provision")
 	}
 }
 

@@ -161,7 +161,7 @@ func TestRestoreAfterRaiseWasLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(t, at("provision", "--part", "ids")...)
+	must(t, at("provision", "--part", "ids", "--new")...)
 	must(t, create...)
 	refuses(t, settings{}.launch(t, at("serve", "--role", "loader")...), "another installation answers") // but has given it an ID
 	restore := at("restore", backup, "--yes")
