@@ -29,7 +29,7 @@ func TestPrepare(t *testing.T) {
 		"docs/site/zensical.yml": "site_name: x\n",
 		"docs/spec/README.md":    "",
 		"docs/README.md":         "**Use it**\n\n| page | about |\n|---|---|\n| [A](a.md) | also [b](deep/b.md) |\n| [All](../README.md) | x |\n",
-		"docs/a.md":              "[b](deep/b.md#x) [r](../README.md#y) [s](spec) [w](https://nats.io) [h](#here)\n```\n[c](none)\n```\n",
+		folder + "/a.md":         "[b](deep/b.md#x) [r](../README.md#y) [s](spec) [w](https://nats.io) [h](#here)\n```\n[c](none)\n```\n",
 		"docs/deep/b.md":         "[conf](../../nats.conf)",
 	})
 	to := filepath.Join(t.TempDir(), "to")
@@ -55,7 +55,7 @@ func TestProblems(t *testing.T) {
 	err := prepare(repo(t, map[string]string{
 		"docs/site/zensical.yml": "",
 		"docs/README.md":         "[gone](gone.md)",
-		"docs/a.md":              "",
+		folder + "/a.md":         "",
 	}), filepath.Join(t.TempDir(), "to"))
 	want := "docs/README.md links to gone.md, which does not exist\ndocs/README.md does not list a.md"
 	if err == nil || err.Error() != want {
