@@ -41,9 +41,10 @@ func startBadDay(t *testing.T) *badDay {
 	db := databases[1].with(t)
 	db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) SELECT 'shop-' || n || '.order', 1, 1000 FROM generate_series(1, %d) n", shopTags))
 	proxy := proxy.Start(t, db.Addr())
-	killed := startWorker(t, d.url, "--role", "worker")
+	const ttl = "10m" // the killed worker is missed for as long
+	killed := startWorker(t, d.url, "--role", "worker", "--lease-ttl", ttl)
 	for _, address := range d.workers {
-		startWorker(t, d.url, "--role", "worker", "--http", address)
+		startWorker(t, d.url, "--role", "worker", "--lease-ttl", ttl, "--http", address)
 	}
 	on(db.DSN()).startWorker(t, d.url, "--role", "loader", "--http", d.loaders[0])
 	on(db.DSNVia(proxy)).startWorker(t, d.url, "--role", "loader", "--http", d.loaders[1])
