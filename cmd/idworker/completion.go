@@ -29,7 +29,7 @@ type completeCmd struct {
 // Run prints the candidates for the last word, one a line: the word, a tab and
 // its help.
 func (c *completeCmd) Run(app *kong.Kong, out output) error {
-	for _, candidate := range candidates(app.Model, c.Words) {
+	for _, candidate := range candidates(allCommands(app).Model, c.Words) {
 		if _, err := fmt.Fprintf(out, "%s\t%s\n", candidate.word, candidate.help); err != nil {
 			return err
 		}

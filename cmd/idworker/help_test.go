@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-var model = sync.OnceValue(func() *kong.Application { return newParser(io.Discard, io.Discard, func(int) {}).Model })
+var model = sync.OnceValue(func() *kong.Application { return newParser(&cli{}, io.Discard, io.Discard, func(int) {}).Model })
 
 // TestManualHasAll: the page names every command, argument and flag that is not hidden.
 func TestManualHasAll(t *testing.T) {
@@ -84,7 +84,8 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestHelp: a command that lacks another one shows which there are; help and --help say the same.
+// TestHelp: a command that lacks another one shows which there are. For every command, help, which knows all
+// commands, prints the same as --help, which knows this one.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	say := func(line string) (code int, stdout, stderr string) {
@@ -96,7 +97,11 @@ func TestHelp(t *testing.T) {
 			t.Errorf("idworker %s: %d, %q, %q", line, code, out, err)
 		}
 	}
-	for _, line := range []string{"", "tag", "tag raise", "serve", "enrich"} {
+	lines := []string{"", "tag", "enrich"}
+	for _, command := range model().Leaves(true) {
+		lines = append(lines, strings.TrimPrefix(command.FullPath(), "idworker "))
+	}
+	for _, line := range lines {
 		code, out, err := say("help " + line)
 		code2, out2, err2 := say(line + " --help")
 		if code != exitOK || code2 != code || out != out2 || err+err2 != "" || !strings.Contains(out, "Usage: idworker "+line) {

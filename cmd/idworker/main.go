@@ -71,7 +71,7 @@ type printFlags struct {
 // run parses and runs a command line, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	code, exited := 0, false
-	parser := parserFor(stdout, stderr, func(c int) { code, exited = c, true })
+	parser := newParser(grammar(args), stdout, stderr, func(c int) { code, exited = c, true })
 	command, err := parser.Parse(args)
 	if exited { // --help or --version
 		return code
@@ -105,12 +105,39 @@ func terminal(w io.Writer) io.Writer {
 	return nil
 }
 
-// parserFor is a variable because tests reuse parsers.
-var parserFor = newParser
+// grammar returns the part of cli that a command line needs: the command that it
+// begins with, or all of cli if it begins otherwise. A parser of all commands
+// takes kong longer to build than most commands take to run.
+func grammar(args []string) any {
+	if slices.Equal(args, []string{"--version"}) {
+		args = []string{"version"}
+	}
+	return reflect.New(commandOf(reflect.TypeFor[cli](), args)).Interface()
+}
 
-// newParser returns the parser of the command line.
-func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
-	return kong.Must(&cli{},
+// commandOf returns the type without the commands that the words don't name.
+func commandOf(commands reflect.Type, words []string) reflect.Type {
+	var fields []reflect.StructField
+	named := false
+	for i := range commands.NumField() {
+		field := commands.Field(i)
+		_, isCommand := field.Tag.Lookup("cmd")
+		if isCommand && len(words) > 0 && words[0] == strings.ToLower(field.Name) {
+			field.Type, named = commandOf(field.Type, words[1:]), true
+		} else if isCommand {
+			continue
+		}
+		fields = append(fields, field)
+	}
+	if !named {
+		return commands
+	}
+	return reflect.StructOf(fields)
+}
+
+// newParser returns the parser of a grammar, which is cli or a part of it.
+func newParser(grammar any, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
+	return kong.Must(grammar,
 		kong.Name("idworker"),
 		kong.Description("Unique 64-bit IDs over NATS.\n\nTo try it: idworker serve --demo"),
 		kong.Vars{"version": buildOf(readBuildInfo()).String(), "layouts": strings.Join(snowflake.LayoutNames(), ", "), "roles": strings.Join(roles.Names(), ",")},
@@ -119,6 +146,11 @@ func newParser(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
 		kong.Exit(exit),
 		kong.ExplicitGroups([]kong.Group{{Key: groupNATS, Title: "Connecting to NATS:"}, {Key: groupStore, Title: "The store:"}}),
 	)
+}
+
+// allCommands returns the parser of all commands, for those that describe others.
+func allCommands(app *kong.Kong) *kong.Kong {
+	return newParser(&cli{}, app.Stdout, app.Stderr, app.Exit)
 }
 
 // Groups of flags that many commands share.
@@ -197,7 +229,7 @@ type helpCmd struct {
 
 // Run prints the help of the command.
 func (h *helpCmd) Run(app *kong.Kong) error {
-	about, err := kong.Trace(app, append(h.Command, "--help"))
+	about, err := kong.Trace(allCommands(app), append(h.Command, "--help"))
 	if err == nil {
 		err = about.Error
 	}

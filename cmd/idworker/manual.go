@@ -16,7 +16,9 @@ import (
 type manCmd struct{}
 
 // Run prints the page.
-func (manCmd) Run(app *kong.Kong, out output) error { return writeManual(out, app.Model, version) }
+func (manCmd) Run(app *kong.Kong, out output) error {
+	return writeManual(out, allCommands(app).Model, version)
+}
 
 // manualPage writes a manual page in roff. Flush returns the first error.
 type manualPage struct{ *bufio.Writer }

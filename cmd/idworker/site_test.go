@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -78,57 +75,13 @@ func (s *site) run(args ...string) result {
 // should fail; the result then shows success.
 func command(t *testing.T, args ...string) result {
 	t.Helper()
-	var out capture
-	var err bytes.Buffer
+	var out, err bytes.Buffer
 	// Without a deadline, which commands would respect.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	defer time.AfterFunc(natstest.Patience, cancel).Stop()
 	code := run(ctx, args, &out, &err)
-	out.release()
 	return result{code, out.String(), err.String()}
-}
-
-// capture is the output of a command, with its parser. Parsers are reused: with
-// the race detector, building a parser takes long.
-type capture struct {
-	bytes.Buffer
-	parser *kong.Kong
-}
-
-var unused sync.Pool // of parsers
-
-func init() {
-	parserFor = func(stdout, stderr io.Writer, exit func(int)) *kong.Kong {
-		c, ok := stdout.(*capture)
-		if !ok {
-			return newParser(stdout, stderr, exit)
-		}
-		if c.parser, ok = unused.Get().(*kong.Kong); !ok {
-			c.parser = newParser(stdout, stderr, exit)
-		}
-		c.parser.Stdout, c.parser.Stderr, c.parser.Exit = stdout, stderr, exit
-		return c.parser
-	}
-}
-
-// release clears the command line.
-func (c *capture) release() {
-	c.parser.Model.Target.SetZero()
-	_ = kong.Visit(c.parser.Model, func(n kong.Visitable, next kong.Next) error {
-		switch n := n.(type) {
-		case *kong.Application:
-			n.Active = false
-		case *kong.Node:
-			n.Active = false
-		case *kong.Value:
-			n.Active, n.Set = false, false
-		case *kong.Flag:
-			n.Active, n.Set = false, false
-		}
-		return next(nil)
-	})
-	unused.Put(c.parser)
 }
 
 // at runs a command of the installation. Workers notice a new tag after a
