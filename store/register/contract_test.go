@@ -8,17 +8,12 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/testing/dbtest"
-	"github.com/idworker/idworker/testing/dbtest/docker"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
 )
 
-func TestMain(m *testing.M) {
-	dbtest.Containers = docker.Start
-	natstest.Main(m)
-}
+func TestMain(m *testing.M) { natstest.Main(m) }
 
 const prefix = messages.DefaultPrefix
 

@@ -12,14 +12,12 @@ import (
 
 	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/testing/dbtest"
-	"github.com/idworker/idworker/testing/dbtest/docker"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
 func TestMain(m *testing.M) {
 	sql.CallTimeout = natstest.Patience
-	dbtest.Containers = docker.Start
 	goleak.VerifyTestMain(m)
 }
 

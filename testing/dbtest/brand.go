@@ -21,7 +21,7 @@ type brand struct {
 	adminDB   string // a database that is always there
 	dropForce string
 
-	image Image
+	image image
 
 	fill  func(program, dir string) []string // commands that make the data folder
 	serve func(program, dir, port string) []string
@@ -41,10 +41,10 @@ var mysqlServer = &brand{
 	driver:  "mysql",
 	adminDB: "",
 
-	image: Image{
-		Name: "mysql:8.4", Port: "3306/tcp", user: "root",
-		Env: map[string]string{"MYSQL_ROOT_PASSWORD": password, "MYSQL_ROOT_HOST": "%"},
-		Cmd: []string{"--innodb-flush-log-at-trx-commit=2"},
+	image: image{
+		name: "mysql:8.4", port: "3306/tcp", user: "root",
+		env: map[string]string{"MYSQL_ROOT_PASSWORD": password, "MYSQL_ROOT_HOST": "%"},
+		cmd: []string{"--innodb-flush-log-at-trx-commit=2"},
 	},
 
 	fill:  fillMySQL,
@@ -75,10 +75,10 @@ var postgresServer = &brand{
 	adminDB:   "postgres",
 	dropForce: " WITH (FORCE)",
 
-	image: Image{
-		Name: "postgres:17-alpine", Port: "5432/tcp", user: "postgres",
-		Env: map[string]string{"POSTGRES_PASSWORD": password},
-		Cmd: []string{"postgres", "-c", "fsync=off"},
+	image: image{
+		name: "postgres:17-alpine", port: "5432/tcp", user: "postgres",
+		env: map[string]string{"POSTGRES_PASSWORD": password},
+		cmd: []string{"postgres", "-c", "fsync=off"},
 	},
 
 	fill:  fillPostgres,

@@ -168,32 +168,27 @@ func (b *brand) share() (err error) {
 		p.from, err = b.describe(p.server.program, p.at)
 		return err
 	}
-	if !errors.Is(err, deps.ErrMissing) || Containers == nil || !tier.IsAll() {
+	if !errors.Is(err, deps.ErrMissing) || !tier.IsAll() {
 		return err
 	}
-	host, port, failed := Containers(b.image)
+	host, port, failed := startContainer(b.image)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
 	p.at = account{host: host, port: port, user: b.image.user, password: password}
 	err = natstest.Await(natstest.Patience, "the container", func() error { _, err := b.version(p.at); return err })
 	if err == nil {
-		p.from, err = b.describe("container "+b.image.Name, p.at)
+		p.from, err = b.describe("container "+b.image.name, p.at)
 	}
 	return err
 }
 
-// Containers starts a server in a container, which ends with the process, and
-// returns where it listens. It is nil unless a TestMain sets it to docker.Start
-// of package testing/dbtest/docker.
-var Containers func(image Image) (host, port string, err error)
-
-// Image is a container image of a server.
-type Image struct {
-	Name string
-	Port string // as in 3306/tcp
-	Env  map[string]string
-	Cmd  []string
+// image is a container image of a server.
+type image struct {
+	name string
+	port string // as in 3306/tcp
+	env  map[string]string
+	cmd  []string
 	user string // the administrator
 }
 

@@ -13,7 +13,8 @@
 //  2. server binaries on the machine, started in a temporary folder on a free
 //     port
 //  3. in make test-all, a container, if a Docker engine answers that has the
-//     image or can pull it
+//     image or can pull it; only the build tag all, which make test-all sets,
+//     links testcontainers
 //
 // A test's own servers are always binaries. Without one the test is skipped, see
 // package deps. The log names the server and its version.

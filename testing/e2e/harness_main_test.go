@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/idworker/idworker/testing/dbtest"
-	"github.com/idworker/idworker/testing/dbtest/docker"
 	proc "github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -37,7 +35,6 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	buildDir = dir
-	dbtest.Containers = docker.Start
 	if binary, err = build("idworker", raceFlags()...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

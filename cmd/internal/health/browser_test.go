@@ -1,3 +1,5 @@
+//go:build all
+
 package health
 
 import (
@@ -6,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,17 +21,6 @@ import (
 
 	"github.com/idworker/idworker/testing/natstest"
 )
-
-// source is an installation that a test changes.
-type source struct {
-	current atomic.Pointer[Installation]
-	asked   atomic.Int64
-}
-
-func (s *source) collect(context.Context) *Installation {
-	s.asked.Add(1)
-	return s.current.Load()
-}
 
 // served is a page of a sample, with its URL.
 func served(t *testing.T) (*source, string) {

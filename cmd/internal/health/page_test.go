@@ -6,9 +6,21 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
+
+// source is an installation that a test changes.
+type source struct {
+	current atomic.Pointer[Installation]
+	asked   atomic.Int64
+}
+
+func (s *source) collect(context.Context) *Installation {
+	s.asked.Add(1)
+	return s.current.Load()
+}
 
 // TestRequests: the page answers only its own URLs, and always with the policy.
 func TestRequests(t *testing.T) {
