@@ -32,14 +32,25 @@ example: ## Run the programs in docs/example against idworker serve
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
 
-# The race detector needs a C compiler.
-RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
+TEST = $(GO) test -vet=off -timeout 30m -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
 LATER = e2e pages examples java clients bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
 FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
+# The build tag links a browser and containers, see testing/tier.
+ALL = -tags all
+
+# The race detector needs a C compiler. CONCURRENT are the packages that start
+# goroutines or promise that several may call them; the allocator starts none, so
+# one of its tests shows what it promises.
+RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+CONCURRENT = ./cmd/idworker ./cmd/internal/bench ./cmd/internal/embedded ./cmd/internal/health ./cmd/internal/natsconn ./cmd/internal/tags \
+	./internal/goroutines ./internal/inbox ./internal/kv ./internal/streamread ./messages ./messages/enrich ./snowflake/... ./store/register \
+	./store/sql ./worker ./worker/api ./worker/history ./worker/internal/...
+# Tests outside these packages that make test leaves to make test-all.
+REST = ./docs/site ./messages/opaque ./testing/dbtest
+
 # go test caches results by files and variables, so a variable holds the list of
 # installed programs.
 test test-all soak: export IDWORKER_FOUND = $(shell $(GO) run ./testing/deps/install -found)
@@ -56,18 +67,20 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 # testing/compat rolls from 0.1.0, if the history is there. Fuzzing takes a second
 # each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
-test-all: deps ## Run all tests, also with databases, a browser, Node.js, Python and Java
-	$(TEST) $(filter-out %/testing/conformance,$(PACKAGES)) $(MORE)
+test-all: deps ## Run what make test leaves out: races, the binary, databases, a browser, Node.js, Python, Java
+	$(TEST) $(ALL) $(RACE) $(CONCURRENT)
+	$(if $(RACE),$(TEST) $(RACE) -run '^TestConcurrentCallers$$' ./allocator)
+	$(TEST) $(ALL) $(REST) $(MORE)
 	@for fuzz in $(FUZZ); do $(TEST) -count=1 -run '^$$' ./$${fuzz%.*} -args -test.fuzz="^$${fuzz##*.}$$" -test.fuzztime=1s \
 		-test.fuzzcachedir=$(CURDIR)/bin/fuzz || exit 1; done
-	$(TEST) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/clients ./testing/conformance ./testing/examples
+	$(TEST) $(ALL) -count=1 -p 2 ./testing/e2e ./testing/pages ./testing/compat ./testing/java ./testing/clients ./testing/conformance ./testing/examples
 	@$(GO) run ./testing/deps/install
 
 # RUN selects tests by name, as in: make soak RUN=NoDuplicate
 soak: export SOAK = 1
 soak: deps ## Run all tests for longer, with more IDs (RUN=)
-	$(TEST) -count=1 -timeout 60m -run '$(RUN)' $(PACKAGES) $(MORE)
-	$(TEST) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale ./testing/bench
+	$(TEST) $(ALL) $(RACE) -count=1 -timeout 60m -run '$(RUN)' $(PACKAGES) $(MORE)
+	$(TEST) $(ALL) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale ./testing/bench
 
 VERSION = $(shell sed -n 's/^const version = "\(.*\)"/\1/p' cmd/idworker/version.go)
 
@@ -105,7 +118,7 @@ check-packages: ## Build a release, and check packages, image, manifests, region
 	$(GO) run $(GORELEASER) check
 	$(GO) run $(ACTIONLINT)
 	$(MAKE) release SNAPSHOT=1
-	IDWORKER_TESTS=release $(GO) test -count=1 -p 1 -timeout 60m ./testing/release/... ./testing/regions ./testing/compat
+	IDWORKER_TESTS=release $(GO) test $(ALL) -count=1 -p 1 -timeout 60m ./testing/release/... ./testing/regions ./testing/compat
 	cd testing/release/schema && $(GO) test -count=1 ./...
 	cd testing/monitoring && $(GO) test -count=1 -parallel 2 -timeout 30m ./...
 
@@ -153,7 +166,7 @@ TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp
 
 lint: ## Check format, code and prose
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
-	$(GO) vet ./...
+	$(GO) vet $(ALL) ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
 	@! $(GO) list -deps ./cmd/... | grep -E '$(TESTONLY)' || { echo "the binary contains the above"; exit 1; }
 	$(GO) run ./testing/prose

@@ -13,7 +13,6 @@
 //	bug:     an unknown answer of the register counts as a grant
 //	package: ./store/register
 //	test:    TestRangesAreDisjointAndAscend
-//	race:    yes                        optional: only the race detector finds it
 //	slow:    yes                        optional: it takes longer than some seconds
 //	count:   20                         optional: tries, for a bug that needs luck to be met
 //

@@ -149,7 +149,6 @@ func inTrees[T any](trees []tree, items []T, do func(tree, T)) {
 // group holds the tests of a package that mutants name.
 type group struct {
 	pkg   string
-	race  bool
 	tests []string
 }
 
@@ -160,7 +159,7 @@ func checkGreen(ctx context.Context, trees []tree, mutants []mutant) error {
 	var failed []string
 	groups := groupTests(mutants)
 	inTrees(trees, groups, func(t tree, g group) {
-		output, err := t.test(ctx, g.pkg, onlyTest(g.tests...), g.race, 0, slowTimeout)
+		output, err := t.test(ctx, g.pkg, onlyTest(g.tests...), 0, slowTimeout)
 		if err == nil {
 			return
 		}
@@ -181,10 +180,10 @@ func checkGreen(ctx context.Context, trees []tree, mutants []mutant) error {
 
 func groupTests(mutants []mutant) (groups []group) {
 	for _, m := range mutants {
-		at := slices.IndexFunc(groups, func(g group) bool { return g.pkg == m.pkg && g.race == m.race })
+		at := slices.IndexFunc(groups, func(g group) bool { return g.pkg == m.pkg })
 		if at < 0 {
 			at = len(groups)
-			groups = append(groups, group{pkg: m.pkg, race: m.race})
+			groups = append(groups, group{pkg: m.pkg})
 		}
 		if !slices.Contains(groups[at].tests, m.test) {
 			groups[at].tests = append(groups[at].tests, m.test)

@@ -20,7 +20,6 @@ type mutant struct {
 	bug     string
 	pkg     string
 	test    string
-	race    bool
 	slow    bool
 	count   int
 }
@@ -64,7 +63,7 @@ func readMutant(path string) (m mutant, err error) {
 	m = mutant{
 		name: strings.TrimSuffix(filepath.Base(path), ".patch"), path: path,
 		promise: fields["promise"], part: fields["part"], bug: fields["bug"], pkg: fields["package"], test: fields["test"],
-		race: fields["race"] == "yes", slow: fields["slow"] == "yes",
+		slow: fields["slow"] == "yes",
 	}
 	if m.count, err = strconv.Atoi(cmp.Or(fields["count"], "1")); err != nil {
 		return m, fmt.Errorf("count: %w", err)

@@ -84,11 +84,8 @@ func (t tree) forgetFailures() error {
 }
 
 // test runs tests of a package and returns their output.
-func (t tree) test(ctx context.Context, pkg, run string, race bool, count int, timeout time.Duration) (output string, err error) {
+func (t tree) test(ctx context.Context, pkg, run string, count int, timeout time.Duration) (output string, err error) {
 	args := []string{"test", "-trimpath", "-vet=off", "-timeout", timeout.String(), "-run", run}
-	if race {
-		args = append(args, "-race")
-	}
 	if count > 0 { // 0: cached results suffice
 		args = append(args, fmt.Sprintf("-count=%d", count), "-failfast")
 	}

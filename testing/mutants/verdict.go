@@ -38,7 +38,7 @@ func (t tree) try(ctx context.Context, m mutant) (v verdict, text string) {
 	if m.slow {
 		timeout = slowTimeout
 	}
-	output, err := t.test(ctx, m.pkg, onlyTest(m.test), m.race, m.count, timeout)
+	output, err := t.test(ctx, m.pkg, onlyTest(m.test), m.count, timeout)
 	if ctx.Err() != nil {
 		return brokenOff, ""
 	}

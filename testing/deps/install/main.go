@@ -35,10 +35,12 @@ func main() {
 			fmt.Println(line)
 		}
 	}
-	if tier.IsAll() && deps.History() != nil {
-		fmt.Println(deps.NoHistory)
-	}
-	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) != "1" {
-		fmt.Println("left out: the race detector (no C compiler)")
+	if tier.IsAll() {
+		if deps.History() != nil {
+			fmt.Println(deps.NoHistory)
+		}
+		if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err == nil && strings.TrimSpace(string(out)) != "1" {
+			fmt.Println("left out: the race detector (no C compiler)")
+		}
 	}
 }
