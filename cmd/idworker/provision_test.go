@@ -42,6 +42,7 @@ func TestProvisionAPart(t *testing.T) {
 // TestProvisionLost: while processes of a lost installation run, provision makes
 // no register, whose IDs would repeat theirs, before the raise that it names.
 func TestProvisionLost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	at, js := func(args ...string) result { return s.at(strings.Join(args, " ")) }, natstest.JetStream(t, s.nats.Connect(t))
 	for name := range js.StreamNames(t.Context()).Name() {

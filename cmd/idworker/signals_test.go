@@ -85,6 +85,7 @@ func TestHangUp(t *testing.T) {
 // TestCutOff: during a stop, a connection is closed if its server is away, which
 // is logged once.
 func TestCutOff(t *testing.T) {
+	t.Parallel()
 	for _, away := range []bool{false, true} {
 		ns := natstest.Start(t)
 		conns := []*nats.Conn{ns.Connect(t, nats.MaxReconnects(-1)), ns.Connect(t, nats.MaxReconnects(-1))}
