@@ -6,7 +6,7 @@ ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants walks spec site lint
+.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants spec site lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,9 +133,6 @@ bench: ## Measure against baselines in the same run
 # ones takes seconds.
 mutants: ## Check that the tests find planted bugs (WHICH=, or WHICH=quick)
 	$(GO) run ./testing/mutants $(if $(filter quick,$(WHICH)),-quick,-run '$(WHICH)')
-
-walks: ## Count the functions of a request, a load, a start; write docs/walks.md
-	$(GO) run ./testing/walks
 
 spec: ## Check the specifications in docs/spec with Spin
 	sh docs/spec/run.sh
