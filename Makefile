@@ -53,7 +53,7 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 
 # The last packages start many processes and mostly wait, so two run at once: one is e2e nearly
 # all the time. They build the binary, which go test does not track, so their results are not cached.
-# testing/compat rolls from 0.1.0, if the history is there. Fuzzing takes a second
+# testing/compat rolls from the old version, if the history is there. Fuzzing takes a second
 # each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run all tests, also with databases, a browser, Node.js, Python and Java
