@@ -6,7 +6,7 @@ ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants walks spec site lint
+.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants spec site lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,7 +64,7 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 
 # The last packages start many processes and mostly wait, so two run at once: one is e2e nearly
 # all the time. They build the binary, which go test does not track, so their results are not cached.
-# testing/compat rolls from 0.1.0, if the history is there. Fuzzing takes a second
+# testing/compat rolls from the old version, if the history is there. Fuzzing takes a second
 # each, without coverage: go test -fuzz would compile all dependencies once more.
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run what make test leaves out: races, the binary, databases, a browser, Node.js, Python, Java
@@ -146,9 +146,6 @@ bench: ## Measure against baselines in the same run
 # ones takes seconds.
 mutants: ## Check that the tests find planted bugs (WHICH=, or WHICH=quick)
 	$(GO) run ./testing/mutants $(if $(filter quick,$(WHICH)),-quick,-run '$(WHICH)')
-
-walks: ## Count the functions of a request, a load, a start; write docs/walks.md
-	$(GO) run ./testing/walks
 
 spec: ## Check the specifications in docs/spec with Spin
 	sh docs/spec/run.sh

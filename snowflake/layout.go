@@ -338,7 +338,7 @@ func Instagram() Layout {
 }
 
 // Sonyflake ("sonyflake") is the layout of sony/sonyflake: 39 bits of 10 ms
-// since September 2014, 8 bits of sequence, and then 16 bits of machine ID.
+// since September 2014, 8 bits of sequence, and then 16 bits of worker ID.
 // (Version 2 of it starts in 2025 by default.)
 func Sonyflake() Layout {
 	return Layout{epoch: 1409529600000, unit: int64(10 * time.Millisecond), time: 39, sequence: 8, worker: 16, sequenceFirst: true}

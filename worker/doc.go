@@ -22,7 +22,7 @@
 //	processes.go     the process in the NATS services API; requests to all
 //	report.go        what a process reports; its metrics
 //
-// docs/walks.md follows a request, a load and a start through the files.
+// docs/design.md follows a request and a load through these packages.
 //
 // # Invariants
 //

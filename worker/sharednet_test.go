@@ -76,7 +76,7 @@ func connectTo(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	return conn
 }
 
-// shared is the server, which starts when the first test wants it.
+// shared is the server, which starts when the first test needs it.
 var shared sharedServer
 
 type sharedServer struct {

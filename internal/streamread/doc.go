@@ -7,7 +7,7 @@
 // [Reader.Next] returns each message of the range that the stream's leader has,
 // once, in order. A sequence that it skips has no message on a subject of the
 // filter: it never had one, or the message was removed. Otherwise a missing
-// message would tell the caller nothing.
+// message would prove nothing.
 //
 // # How
 //

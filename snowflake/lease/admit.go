@@ -51,7 +51,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	fence, reached := remembered(leases)
 	m.longestFence = max(m.longestFence, fence)
 	clocks, err := clock.checkBucket(ctx, m.clocks, kv.Position{ID: installed, Last: max(m.reached, reached)}, read.last)
-	if !errors.Is(err, ErrClockLost) { // or what leases know is about another bucket
+	if !errors.Is(err, ErrClockLost) { // or what leases record is about another bucket
 		m.reached = clocks.Last
 	}
 	if err != nil {

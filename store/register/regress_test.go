@@ -466,7 +466,7 @@ func TestRaiseAll(t *testing.T) {
 	}
 }
 
-// TestRaisedTooLittle: a loader tells by how much a raise was too small, until
+// TestRaisedTooLittle: a loader reports by how much a raise was too small, until
 // the next raise begins. That many IDs more are enough.
 func TestRaisedTooLittle(t *testing.T) {
 	t.Parallel()

@@ -15,24 +15,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/testing/deps"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker/history"
 )
 
-// TestWorkerAndLoaderOfTwoVersions runs workers of 0.1.0 with loaders of this
-// version, and the other way round, in streams and buckets of either. Tags
+// TestWorkerAndLoaderOfTwoVersions runs workers of the old version with loaders
+// of this one, and the other way round, in streams and buckets of either. Tags
 // reach their last IDs, then loaders are killed with load events in hand. No ID
 // comes twice, those of a strict tag ascend, every call is answered, and no
 // error but the end of a tag's numbers reaches a caller.
 func TestWorkerAndLoaderOfTwoVersions(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
-	source := source010(t)
+	source := oldSource(t)
 	server := build(t, "nats-server", process.NATSServer)
-	before := &version{"0.1.0", build010(t), filepath.Join(source, "nats.conf"), false}
-	after := &version{"this", build(t, "idworker", process.Command), "../../nats.conf", true}
+	before := &version{deps.OldVersion, buildOld(t), filepath.Join(source, "nats.conf")}
+	after := &version{"this", build(t, "idworker", process.Command), "../../nats.conf"}
 
 	for _, test := range []struct{ maker, worker, loader *version }{
 		{before, before, after},
@@ -54,9 +55,6 @@ func TestWorkerAndLoaderOfTwoVersions(t *testing.T) {
 type version struct {
 	name, binary string
 	conf         string // its nats.conf
-	// Its loaders grant the last numbers of a trend tag that has fewer than a
-	// step.
-	grantsRest bool
 }
 
 // mixedSite is a site whose workers and loaders are of two versions.
@@ -202,7 +200,7 @@ func (s *mixedSite) endTrend() bool {
 	}
 	callers.Wait()
 	s.Logf("%s: %d of the last %d IDs", tag, got.ids.Load(), last)
-	return !got.spoilt.Load() && (got.ids.Load() == last || !s.loader.grantsRest)
+	return !got.spoilt.Load() && got.ids.Load() == last
 }
 
 // lastStrict is the number of IDs that a strict tag has left. Two requests want
@@ -234,7 +232,7 @@ func (s *mixedSite) endStrictTogether() bool {
 // endOneByOne takes the rest of a strict tag.
 func (s *mixedSite) endOneByOne(tag string, got *taken) bool {
 	for got.ids.Load() < lastStrict && !got.spoilt.Load() {
-		// After a refusal, workers of 0.1.0 refuse all requests for a second.
+		// For a second after a refusal, a worker may refuse what it could serve.
 		if !got.add(1, s.send(history.Strict, tag, 1)()) && s.left(tag) == 0 {
 			got.spoilt.Store(true)
 		}

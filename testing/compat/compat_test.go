@@ -89,7 +89,7 @@ func install(t *testing.T, version string) string {
 	return filepath.Join(dir, "nats-server")
 }
 
-// folder has the binaries, and the source of 0.1.0, for all tests.
+// folder has the binaries, and the source of the old version, for all tests.
 var folder string
 
 func TestMain(m *testing.M) { os.Exit(inFolder(m)) }

@@ -17,27 +17,27 @@ import (
 	"github.com/idworker/idworker/testing/process"
 )
 
-// source010 returns a folder with the source of 0.1.0, from the history of this
-// repository. Without it, the test is left out.
-func source010(t *testing.T) string {
+// oldSource returns a folder with the source of the old version, from the history
+// of this repository. Without the history, the test is left out.
+func oldSource(t *testing.T) string {
 	t.Helper()
 	if err := deps.History(); err != nil {
 		t.Skipf("%s: %v", deps.NoHistory, err)
 	}
-	if err := unpack010(); err != nil {
+	if err := unpackOld(); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(folder, "source")
 }
 
-var unpack010 = sync.OnceValue(func() error {
+var unpackOld = sync.OnceValue(func() error {
 	dir := filepath.Join(folder, "source")
 	archive := dir + ".tar"
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	for _, cmd := range []*exec.Cmd{
-		exec.Command("git", "-C", "../..", "archive", "-o", archive, deps.Commit010),
+		exec.Command("git", "-C", "../..", "archive", "-o", archive, deps.OldCommit),
 		exec.Command("tar", "-xf", archive, "-C", dir),
 	} {
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -47,15 +47,15 @@ var unpack010 = sync.OnceValue(func() error {
 	return nil
 })
 
-// build010 returns the path of 0.1.0's binary. With -trimpath, the build cache
-// serves the source in any folder.
-func build010(t *testing.T) string {
+// buildOld returns the path of the old version's binary. With -trimpath, the build
+// cache serves the source in any folder.
+func buildOld(t *testing.T) string {
 	t.Helper()
-	return build(t, "idworker-0.1.0", process.Command, "-C", source010(t), "-trimpath")
+	return build(t, "idworker-"+deps.OldVersion, process.Command, "-C", oldSource(t), "-trimpath")
 }
 
 // TestNewRights: docs/upgrades.md names the rights that users of nats.conf got
-// after 0.1.0, and new users.
+// after the old version, and new users.
 func TestNewRights(t *testing.T) {
 	page, err := os.ReadFile("../../docs/upgrades.md")
 	if err != nil {
@@ -66,9 +66,9 @@ func TestNewRights(t *testing.T) {
 	}
 	t.Setenv("IDS_SYS_PASSWORD", password)
 	t.Setenv("IDS_NATS_DATA", t.TempDir())
-	before, after := rightsIn(t, filepath.Join(source010(t), "nats.conf")), rightsIn(t, "../../nats.conf")
+	before, after := rightsIn(t, filepath.Join(oldSource(t), "nats.conf")), rightsIn(t, "../../nats.conf")
 	if len(before) == 0 {
-		t.Error("nats.conf of 0.1.0 has no users")
+		t.Errorf("nats.conf of %s has no users", deps.OldVersion)
 	}
 	for user, rights := range after {
 		if before[user] == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestRolling upgrades three workers and two loaders from 0.1.0 to this version,
-// one by one, in the order of docs/upgrades.md, and back, while callers make 500
-// calls a second: no call fails, no ID comes twice, and those of a strict tag
-// ascend. A request that is sent only once gets a reply, too.
+// TestRolling upgrades three workers and two loaders from the old version to
+// this one, one by one, in the order of docs/upgrades.md, and back, while callers
+// make 500 calls a second: no call fails, no ID comes twice, and those of a strict
+// tag ascend. A request that is sent only once gets a reply, too.
 func TestRolling(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
@@ -67,13 +67,13 @@ func newRollingSite(t *testing.T) *rollingSite {
 	t.Parallel()
 	return &rollingSite{
 		busySite: newBusySite(t, build(t, "nats-server", process.NATSServer)),
-		before:   build010(t), after: build(t, "idworker", process.Command),
+		before:   buildOld(t), after: build(t, "idworker", process.Command),
 	}
 }
 
-// begin makes a site of 0.1.0, and starts its callers.
+// begin makes a site of the old version, and starts its callers.
 func (s *rollingSite) begin() {
-	s.useRights(filepath.Join(source010(s.T), "nats.conf"))
+	s.useRights(filepath.Join(oldSource(s.T), "nats.conf"))
 	s.restartServer()
 	for _, command := range []string{
 		"provision --part ids", "tag create order --step 100", "tag create invoice --order strict --step 100", "tag create chat.* --template --step 100",

@@ -22,7 +22,7 @@
 //
 // Operations run concurrently, up to a thousand calls at once. Nothing else is
 // written to stdout; logs go to stderr. At EOF the driver ends with code 0,
-// whatever is under way. An operation or a field that it does not know is an
+// whatever is under way. An operation or a field that it does not have is an
 // error of the kind driver. An ok without results is {}. IDs are strings, ranges
 // are lists such as ["1-3","7"], and bodies are base64.
 //

@@ -145,16 +145,20 @@ func (n *Need) Require(t testing.TB) string {
 	return path
 }
 
-// Commit010 is the commit of version 0.1.0.
-const Commit010 = "658ff822670c790715045da6b2763c157471d09c"
+// The version that testing/compat upgrades from, and its commit. A release makes
+// it the one before.
+const (
+	OldVersion = "0.2.0"
+	OldCommit  = "9a2ec48d0713b9aba8566207ba26a03a9b4a6a84"
+)
 
 // NoHistory describes the tests that are left out without the repository's
 // history, as in a shallow clone or an unpacked archive.
-const NoHistory = "left out: versions mixed with 0.1.0 (its commit is not in this repository's history)"
+const NoHistory = "left out: versions mixed with " + OldVersion + " (its commit is not in this repository's history)"
 
-// History returns an error if the history lacks version 0.1.0.
+// History returns an error if the history lacks the old version.
 func History() error {
-	out, err := exec.Command("git", "-C", repository(), "cat-file", "-e", Commit010+"^{commit}").CombinedOutput()
+	out, err := exec.Command("git", "-C", repository(), "cat-file", "-e", OldCommit+"^{commit}").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("git: %w %s", err, out)
 	}

@@ -14,7 +14,7 @@ const NATSCLI = "github.com/nats-io/natscli/nats@v0.5.1"
 type Step struct {
 	Line      int
 	Command   string   // "" if this is a Ctrl-C to a command of another block
-	Output    []string // what the page says that it prints
+	Output    []string // what it prints, according to the page
 	Interrupt bool     // it is ended with Ctrl-C
 	After     []string // printed after Ctrl-C
 }

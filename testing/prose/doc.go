@@ -1,12 +1,14 @@
-// Command prose checks the words of this repository: comments, messages, help
-// and pages, and that no two exported types have one name. `make lint` runs it. [Rules] are in rules.go; gofile.go and
-// page.go read what they are about.
+// Command prose checks the words of this repository: comments, messages, help,
+// pages and settings. `make lint` runs it.
 //
-//	go run ./testing/prose            lists what breaks a rule, then the measures
-//	go run ./testing/prose ./worker   only of files below worker
-//	go run ./testing/prose -list      prints all log messages, errors and help
+//	go run ./testing/prose           all files
+//	go run ./testing/prose ./worker  only files below worker
 //
-// It is a program, and not a prose linter such as vale, because half of the rules
-// are about rates for 10,000 words and about strings in Go code: log messages,
-// errors, help.
+// It checks that a thing has one name, the one in the glossary, that a type's
+// name means one thing, that a comment begins with its subject, and that programs
+// do what programs do. The rules are in rules.go. Whether a text reads well is for
+// people to judge, so nothing is counted: neither words, nor lines, nor sentences.
+//
+// It is no prose linter such as vale, because half of what it reads are strings
+// in Go code.
 package main

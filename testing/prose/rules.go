@@ -2,56 +2,44 @@ package main
 
 import "regexp"
 
-// A banned expression breaks a rule wherever it stands.
-type banned struct {
-	expression *regexp.Regexp
-	instead    string
+// A term of the glossary in docs/concepts.md, and other names for the same thing,
+// which no text has.
+type term struct {
+	name   string
+	others *regexp.Regexp
 }
 
-var never = []banned{
-	{word(`nobody|somebody|whoever|whosoever`), "name the caller, process or operator"},
-	{word(`anew`), "again"},
-	{word(`no use`), "do not …"},
-	{word(`lest`), "so that … not"},
-	{word(`meanwhile`), "during that time, or nothing"},
-	{word(`besides`), "also, in addition"},
-	{word(`be it|shall`), "plain words"},
-	{word(`(?:by|of) (?:itself|themselves)`), "alone, automatically, or nothing"},
-	{word(`as far as`), "if, up to"},
-	{word(`what comes of|goes for`), "name it"},
-	{regexp.MustCompile(`(?:^|[.:;!?] )(?:What|Who|Whatever)\b[^.:;!?]*(?:[.:;!]|$)`), "begin with the subject"},
+var terms = []term{
+	{"buffer", words(`(?:ID|local) cache|cached IDs`)},
+	{"burnt", words(`burned`)},
+	{"dead letter", words(`poison(?:ed)? (?:events?|messages?|pills?)`)},
+	{"enricher", words(`enrichment (?:workers?|process(?:es)?)`)},
+	{"fence", words(`fencing(?: tokens?)?`)},
+	{"installation", words(`(?:cluster|deployment) IDs?`)},
+	{"instance", words(`instance IDs?`)},
+	{"load event", words(`(?:load|loading|refill) requests?|(?:loading|refill) events?`)},
+	{"parked", words(`(?:held|pending|suspended) requests?`)},
+	{"segment", words(`(?:ID|number) blocks?|blocks? of (?:IDs|numbers)`)},
+	{"worker ID", words(`(?:machine|node) IDs?|worker numbers?`)},
 }
 
-// A rate is how often a word may stand in 10,000 words of comment.
-type rate struct {
-	name       string
-	expression *regexp.Regexp
-	limit      float64
-}
+// fragment is a sentence whose subject is missing, as in "What the caller pays."
+// A question may begin so.
+var fragment = regexp.MustCompile(`(?:^|[.:;!?] )(?:What|Who|Whatever)\b[^.:;!?]*(?:[.:;!]|$)`)
 
-var rates = []rate{
-	{"what", word(`what`), 10},
-	{"one, ones", word(`ones?`), 30},
-	{"know, say, tell, ask", word(`know(?:s|ing)?|knew|says?|said|saying|tells?|told|telling|asks?|asked|asking`), 5},
-	{"nobody, somebody", word(`nobody|somebody`), 2},
-	{"how far, often, long", word(`how (?:far|often|long)`), 10},
-}
+// human is a program, or a part or product of one, that does what only people do.
+// Programs return, report, log, detect, keep and need. A worker, a request and a
+// load do want IDs: package store has a Want.
+var human = words(`(?:` + programs + `|it|requests?|workers?)` + auxiliaries + ` (?:believe[sd]?|know|knows|knew|known|says?|said|tells?|told|thinks?|thought)|` +
+	`(?:` + programs + `)` + auxiliaries + ` (?:wants?|wanted)`)
 
-// Bounds of lengths. Models keep 90 to 99 of 100 lines of comment within 80 columns.
 const (
-	commentColumns  = 80
-	wideComments    = 5 // in 100
-	packageComment  = 60
-	readmeLines     = 150
-	pageLines       = 250
-	pageWords       = 27_200
-	sentenceWords   = 30
-	logWords        = 6
-	medianErrors    = 12
-	medianHelp      = 6
-	glossaryEntries = 25
+	programs = `idworker|NATS|JetStream|(?:allocator|bucket|client|command|database|enricher|error|function|generator|grant|holder|lease|` +
+		`loader|log|manager|message|method|package|page|prefetcher|process|program|register|server|store|stream|supply|test)(?:s|es)?|repl(?:y|ies)`
+	auxiliaries = `(?: (?:also|already|always|alone|both|cannot|can|did|do|does|had|has|have|itself|may|must|never|no longer|not|now|only|` +
+		`should|still|then|themselves|will|would))*`
 )
 
-func word(expression string) *regexp.Regexp {
+func words(expression string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(?:` + expression + `)\b`)
 }

@@ -159,7 +159,7 @@ func (h *handler) refuse(r *http.Request) *failure {
 // foreign reports whether a page of another site made a browser send the
 // request. Such a page could use up IDs of a server that only its visitor can
 // reach. Browsers send Sec-Fetch-Site to localhost and with TLS. Elsewhere they
-// send only Origin, if the page wants to read the answer.
+// send only Origin, if the page is to read the answer.
 func foreign(r *http.Request) bool {
 	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 && site[0] != "none" && site[0] != "same-origin" {
 		return true

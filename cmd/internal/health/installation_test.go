@@ -77,7 +77,7 @@ func TestTagsOfAllWorkers(t *testing.T) {
 	}
 }
 
-// TestTagsNotShown: text and page tell apart what workers leave out always, and
+// TestTagsNotShown: text and page distinguish what workers always leave out from
 // what a NATS server makes them leave out.
 func TestTagsNotShown(t *testing.T) {
 	t.Parallel()

@@ -138,7 +138,7 @@ func (k *known) heldBelow(now time.Time) (highest int64) {
 	return highest
 }
 
-// ask returns what buckets and processes know: those of the installation, and of
+// ask returns what buckets and processes report: those of the installation, and of
 // another that the installation is restored to be, or "".
 func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, other string, now func() time.Time) (*known, error) {
 	k, err := askBuckets(ctx, js, prefix, now)
@@ -182,8 +182,8 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ot
 	return k, nil
 }
 
-// addReport adds what a process knows. It reported after it was asked, and
-// before now.
+// addReport adds what a process reported, after it was asked, and before
+// now.
 func (k *known) addReport(r worker.Report, asked time.Time) {
 	of := "process " + r.Instance
 	if r.Host != "" {

@@ -551,7 +551,7 @@ func TestLastIDs(t *testing.T) {
 }
 
 // boundStore reserves 15 IDs at most, as a row does near a bound that only the
-// database knows.
+// database has.
 type boundStore struct{ *fakeStore }
 
 func (s boundStore) Reserve(_ context.Context, tag string, wants []store.Want) (store.Reservation, error) {
