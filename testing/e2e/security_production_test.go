@@ -81,8 +81,8 @@ func (s *site) stop(*testing.T) {
 }
 
 // missingIsNamed: a process that may not create a missing stream names it at
-// once, and the command that creates it; a user with the inbox of another is
-// told so.
+// once, and the command that creates it; a command names the inbox of another
+// user.
 func (s *site) missingIsNamed(t *testing.T) {
 	fails := func(as settings, wants []string, args ...string) {
 		t.Helper()
