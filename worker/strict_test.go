@@ -20,13 +20,32 @@ type risingCalls struct {
 	calls   int
 }
 
-func (r *risingCalls) call(t testing.TB, c *messages.Client, tag string, n int64) {
+// issuer issues IDs of a tag.
+type issuer func(ctx context.Context, tag string, n int64) ([]messages.Range, error)
+
+// directly is a process's own way to its IDs, which HTTP takes.
+func directly(t testing.TB, p *worker.Process) issuer {
+	t.Helper()
+	direct, err := p.Direct()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, tag string, n int64) ([]messages.Range, error) {
+		reply, err := direct.Segment(ctx, tag, messages.EncodeCount(n), false, "")
+		if err != nil {
+			return nil, err
+		}
+		return messages.DecodeRanges(reply, n)
+	}
+}
+
+func (r *risingCalls) call(t testing.TB, issue issuer, tag string, n int64) {
 	r.mu.Lock()
 	floor := r.highest
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	ranges, err := c.NextN(ctx, tag, n)
+	ranges, err := issue(ctx, tag, n)
 	if err != nil {
 		if !isPassing(err) {
 			t.Errorf("%d IDs of %s: %v", n, tag, err)
@@ -48,17 +67,16 @@ func (r *risingCalls) answered() int {
 	return r.calls
 }
 
-func (r *risingCalls) run(t testing.TB, net network, tag string, callers int, done <-chan struct{}) *sync.WaitGroup {
+func (r *risingCalls) run(t testing.TB, tag string, done <-chan struct{}, callers ...issuer) *sync.WaitGroup {
 	var all sync.WaitGroup
-	for i := range callers {
-		c := messages.NewClient(net.Connect(t), messages.DefaultPrefix)
+	for i, issue := range callers {
 		all.Go(func() {
 			for n := int64(i); ; n++ {
 				select {
 				case <-done:
 					return
 				default:
-					r.call(t, c, tag, 1+n%7*n%3)
+					r.call(t, issue, tag, 1+n%7*n%3)
 				}
 			}
 		})
@@ -66,8 +84,9 @@ func (r *risingCalls) run(t testing.TB, net network, tag string, callers int, do
 	return &all
 }
 
-// TestStrictOrderAcrossWorkers: on any of three workers, a request's IDs are
-// higher than all earlier answers, also while workers and loaders come and go.
+// TestStrictOrderAcrossWorkers: on any of the workers, by NATS or by HTTP's way
+// into one of them, a request's IDs are higher than all earlier answers, also
+// while workers and loaders come and go.
 func TestStrictOrderAcrossWorkers(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
@@ -77,11 +96,15 @@ func TestStrictOrderAcrossWorkers(t *testing.T) {
 		return startWorker(t, net, worker.Config{Role: role, Store: s, StoreName: "test"})
 	}
 	processes := []*worker.Process{start(worker.RoleLoader), start(worker.RoleWorker), start(worker.RoleAll), start(worker.RoleWorker)}
-	done := make(chan struct{})
+	stays, done := start(worker.RoleWorker), make(chan struct{})
 	var rising [2]risingCalls
 	var all [2]*sync.WaitGroup
 	for i, tag := range []string{"order", "invoice"} {
-		all[i] = rising[i].run(t, net, tag, 4, done)
+		callers := []issuer{directly(t, stays)}
+		for range 4 {
+			callers = append(callers, messages.NewClient(net.Connect(t), messages.DefaultPrefix).NextN)
+		}
+		all[i] = rising[i].run(t, tag, done, callers...)
 	}
 	awaitCalls := func() {
 		t.Helper()

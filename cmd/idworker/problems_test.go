@@ -56,6 +56,7 @@ var remedies = []struct {
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.NoExpiry}, "--lease-ttl"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Storage}, "copy its entries to a stream without"},
+	{nats.ErrAuthorization, "check the password, or whether the server has the account of the creds"},
 	{jetstream.ErrBucketNotFound, "only for a new installation: idworker provision"},
 	{jetstream.ErrStreamNotFound, "only for a new installation: idworker provision"},
 	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock_id"}, "stop all workers for longer than 1m0s"},

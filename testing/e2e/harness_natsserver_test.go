@@ -25,6 +25,18 @@ var users = roles.Users()
 
 func password(u roles.User) string { return "secret-of-" + u.Name }
 
+// The streams of nats.conf by purpose.
+const (
+	loadEvents     = "IDS_LOAD"
+	configBucket   = "KV_ids_config"
+	workersBucket  = "KV_ids_workers"
+	clockBucket    = "KV_ids_clock"
+	registerBucket = "KV_ids_register"
+	enrichBucket   = "KV_ids_enrich"
+	sourceStream   = "ORDERS"
+	targetStream   = "ORDERS_READY"
+)
+
 // production is a real nats-server with the repository's nats.conf, or a
 // variant of it.
 type production struct {

@@ -204,26 +204,6 @@ func (a attacker) dial() (net.Conn, error) {
 	return conn, nil
 }
 
-// limitsOfCallers: the server refuses callers' requests beyond the limits of
-// nats.conf.
-func limitsOfCallers(t *testing.T, server *production) {
-	r := dialProtocol(t, server.address, roles.UserNamed("order"))
-	for i := 0; r.send(fmt.Sprintf("SUB _INBOX_caller.order.> %d", i)) == ""; i++ {
-		if i >= 100 {
-			t.Fatal("a connection gets more than 100 subscriptions")
-		}
-	}
-	if refusal := r.send(fmt.Sprintf("PUB ids.segment.order 1024\r\n%1024d", 1)); refusal != "" {
-		t.Errorf("1 KB is refused: %s", refusal)
-	}
-	_, _ = fmt.Fprint(r.conn, "PUB ids.segment.order 1025\r\n")
-	if rest, _ := io.ReadAll(r.in); !strings.Contains(string(rest), "Maximum Payload Violation") {
-		t.Errorf("more than 1 KB: %q, want an error and the end of the connection", rest)
-	}
-	fillAccount(t, server, roles.UserNamed("order"), 1000)
-	server.connect("worker") // has an account of its own
-}
-
 // fillAccount has a user connect until the server refuses it, which it does
 // before the connection after most.
 func fillAccount(t *testing.T, server *production, u roles.User, most int) {

@@ -3,14 +3,11 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
@@ -32,15 +29,14 @@ type site struct {
 	whole                  *testing.T // the test of which each step is a part
 	worker, second, loader *process
 	http                   map[string]string // role → address
-	api                    string
-	refused                int // expected refusals so far
+	refused                int               // expected refusals so far
 }
 
 // TestProduction: with the users of nats.conf each role does its work, and the
 // server refuses nothing.
 func TestProduction(t *testing.T) {
 	t.Parallel()
-	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeport.Address(t), "loader": freeport.Address(t)}, api: freeport.Address(t)}
+	s := &site{production: startProduction(t, natsConf), whole: t, http: map[string]string{"worker": freeport.Address(t), "loader": freeport.Address(t)}}
 	for _, step := range []struct {
 		name   string
 		do     func(*testing.T)
@@ -48,19 +44,18 @@ func TestProduction(t *testing.T) {
 	}{
 		{"what is missing is named", s.missingIsNamed, true},
 		{"provision", s.provisionTwice, false},
-		{"nobody runs", s.nobodyRuns, false},
 		{"start", s.start, false},
 		{"every role", s.everyRole, false},
 		{"lease library", s.leases, false},
 		{"doctor", s.doctorOfEachRole, false},
 		{"doctor names what is wrong", s.doctorNamesWhatIsWrong, true},
 		{"status", s.status, true},
-		{"strict tags", s.strictTags, false},
 		{"enrichers", s.enrichers, false},
 		{"bench", s.bench, true},
 		{"nobody acts for another", s.nobodyActsForAnother, true},
 		{"a wrong inbox stops no worker", s.wrongInbox, true},
 		{"restart of the server", s.restart, false},
+		{"backup and restore", s.backUpAndRestore, false},
 		{"stop", s.stop, false},
 		{"replies stay in their account", s.repliesStay, false},
 	} {
@@ -85,9 +80,9 @@ func (s *site) stop(*testing.T) {
 	}
 }
 
-// missingIsNamed: a process that may not create a missing bucket names it at
-// once, and the user who can create it; a process that lacks another right
-// names that.
+// missingIsNamed: a process that may not create a missing stream names it at
+// once, and the command that creates it; a command names the inbox of another
+// user.
 func (s *site) missingIsNamed(t *testing.T) {
 	fails := func(as settings, wants []string, args ...string) {
 		t.Helper()
@@ -102,14 +97,9 @@ func (s *site) missingIsNamed(t *testing.T) {
 	for _, role := range []string{"worker", "loader"} {
 		fails(s.as(role), []string{"stream IDS_LOAD is missing", `"$JS.API.STREAM.CREATE.IDS_LOAD"`, cure}, "serve", "--role", role)
 	}
-	fails(s.as("caller"), []string{`"$JS.API.STREAM.INFO.KV_ids_register"`}, "provision")
-	fails(s.as("order"), []string{`"ids.segment.invoice"`}, "get", "invoice")
 	stranger := s.as("order")
 	stranger.env[1] = "IDWORKER_INBOX_PREFIX=_INBOX_caller.any"
 	fails(stranger, []string{`"_INBOX_caller.any.`}, "get", "order")
-	for _, role := range []string{"worker", "loader", "admin"} {
-		sick(t, s.as(role), role, "only for a new installation: idworker provision")
-	}
 }
 
 // sick fails the test unless the doctor reports the fault.
@@ -142,28 +132,10 @@ func (s *site) provisionTwice(t *testing.T) {
 	}
 }
 
-const noWorkers, noLoaders = "FAIL  workers: none reports, so requests fail", "FAIL  loaders: none reports, so workers live on their buffers"
-
-// nobodyRuns: a role without a process is the only fault, for a user with the
-// right to look.
-func (s *site) nobodyRuns(t *testing.T) {
-	for _, role := range []string{"admin", "monitor", "loader"} {
-		sick(t, s.as(role), role, noLoaders)
-		if r := s.as(role).run(t, "doctor", "--role", role); strings.Count(r.stdout, "FAIL") != 2 || !strings.Contains(r.stdout, noWorkers) {
-			t.Errorf("doctor --role %s finds more wrong than that nobody runs:\n%s", role, r.stdout)
-		}
-	}
-	sick(t, s.as("caller"), "caller", "no worker answers")
-}
-
-func (s *site) start(t *testing.T) {
+func (s *site) start(*testing.T) {
 	s.t = s.whole // the processes stay until its end
-	s.worker = s.serve("worker", "--role", "worker", "--http", s.http["worker"], "--api", s.api)
-	if r := s.as("admin").run(t, "doctor", "--role", "admin"); r.code == 0 || !strings.Contains(r.stdout, "ok    workers: 1 running\n") || !strings.Contains(r.stdout, noLoaders) {
-		t.Errorf("doctor with a worker and no loader:\n%s", r.stdout)
-	}
+	s.worker = s.serve("worker", "--role", "worker", "--http", s.http["worker"])
 	s.loader = s.serve("loader", "--role", "loader", "--http", s.http["loader"])
-	s.well(t, "loader", []string{"loader"}, "ok    loaders: 1 running")
 	s.second = s.serve("worker", "--role", "worker")
 }
 
@@ -185,11 +157,6 @@ func (s *site) everyRole(t *testing.T) {
 	})
 	if len(stats(t, s.connect("admin"), 2)) != 2 {
 		t.Error("an administrator cannot see the service")
-	}
-	for _, role := range []string{"worker", "loader", "admin"} {
-		if !syncsAlways(t, s.connect(role)) {
-			t.Errorf("%s cannot see that the server syncs always", role)
-		}
 	}
 }
 
@@ -220,27 +187,6 @@ func (s *site) leases(t *testing.T) {
 	}
 }
 
-// syncsAlways queries the servers' sync setting as a worker can, through the
-// system account's exports.
-func syncsAlways(t *testing.T, conn *nats.Conn) bool {
-	t.Helper()
-	msg, err := conn.Request("$SYS.REQ.SERVER.PING.JSZ", []byte(`{"config":true}`), natstest.Patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var answer struct {
-		Data struct {
-			Config struct {
-				SyncAlways bool `json:"sync_always"`
-			} `json:"config"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		t.Fatal(err)
-	}
-	return answer.Data.Config.SyncAlways
-}
-
 // doctorOfEachRole finds nothing wrong, and costs no ID.
 func (s *site) doctorOfEachRole(t *testing.T) {
 	for role, user := range map[string]string{"worker": "worker", "loader": "loader", "admin": "admin", "monitor": "monitor", "enricher": "enricher", "auditor": "orders-auditor"} {
@@ -254,13 +200,10 @@ func (s *site) doctorOfEachRole(t *testing.T) {
 	s.well(t, "order", []string{"caller", "--tag", "order"}, "ok    requests for tag order: "+answers)
 }
 
-// doctorNamesWhatIsWrong gives users another's role, and processes settings
-// that do not fit.
+// doctorNamesWhatIsWrong gives a user a role that needs more, and processes
+// settings that do not fit.
 func (s *site) doctorNamesWhatIsWrong(t *testing.T) {
 	sick(t, s.as("order"), "caller", `denies this user a right: Permissions Violation for Publish to "ids.snowflake"`)
-	sick(t, s.as("order"), "caller", `Publish to "ids.segment.other"`, "--tag", "other")
-	sick(t, s.as("caller"), "worker", "Permissions Violation")
-	sick(t, s.as("loader"), "worker", "subscribe ids.segment.> ids")
 	stranger := s.as("admin")
 	stranger.env = stranger.env[:1] // without its inbox prefix
 	sick(t, stranger, "admin", "FAIL  inbox: ")
@@ -319,60 +262,6 @@ func between(s, start, end string) (all []string) {
 	return all
 }
 
-// strictTags: the IDs of a strict tag ascend, whichever worker answers, by NATS
-// or by HTTP, to whichever user, also of another account.
-func (s *site) strictTags(t *testing.T) {
-	s.must("admin", "tag", "create", "invoice", "--step", "50", "--order", "strict")
-	callers := []string{"caller", "enricher", "admin"}
-	clients := make(map[string]*messages.Client)
-	for _, name := range callers {
-		clients[name] = messages.NewClient(s.connect(name), messages.DefaultPrefix)
-	}
-	web := newHTTPClient(t)
-	highest := int64(0)
-	for i := range 200 {
-		name, n := callers[i%len(callers)], int64(1+i%3)
-		var ranges []messages.Range
-		natstest.Eventually(t, name+" gets IDs", func() (ok bool) {
-			if i%4 == 3 {
-				name = "HTTP"
-				ranges, ok = s.askHTTP(t, web, n)
-				return ok
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
-			defer cancel()
-			var err error
-			ranges, err = clients[name].NextN(ctx, "invoice", n)
-			if err != nil && !isAskAgain(err) {
-				t.Fatalf("%s: %v", name, err)
-			}
-			return err == nil
-		})
-		if ranges[0].First <= highest {
-			t.Fatalf("%s got %v after %d", name, ranges, highest)
-		}
-		highest = ranges[len(ranges)-1].Last
-	}
-}
-
-// askHTTP sends a single request, to be repeated if the machine is busy.
-func (s *site) askHTTP(t *testing.T, client *http.Client, n int64) ([]messages.Range, bool) {
-	t.Helper()
-	a, err := askHTTP(t, client, http.MethodPost, fmt.Sprintf("http://%s/v1/segment/invoice?n=%d", s.api, n), "Accept", "text/plain")
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch a.status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return nil, false
-	}
-	ranges, err := messages.DecodeRanges([]byte(a.body), n)
-	if a.status != http.StatusOK || err != nil {
-		t.Fatalf("by HTTP: %+v, %v", a, err)
-	}
-	return ranges, true
-}
-
 // enrichers stamp events, note whose IDs these have, and an auditor finds
 // nothing wrong.
 func (s *site) enrichers(t *testing.T) {
@@ -387,6 +276,7 @@ func (s *site) enrichers(t *testing.T) {
 // bench: a user who may request IDs and nothing else may run it. It reports its
 // missing rights.
 func (s *site) bench(t *testing.T) {
+	s.must("admin", "tag", "create", "invoice", "--step", "50", "--order", "strict")
 	if out := s.must("caller", "bench", "invoice", "--duration", "100ms").stdout; !strings.Contains(out, "ok    in order: invoice\n") {
 		t.Errorf("a strict tag: %s", out)
 	}
@@ -408,6 +298,36 @@ func (s *site) restart(t *testing.T) {
 		return r.code == 0 && s.loadsByStream() > before
 	})
 	s.refused = 0 // it is another log
+}
+
+// backUpAndRestore: the user for backups can back up, and the user for restores
+// can do all that the page about restores says, beside processes that run. The
+// administrator can restore, too: it raises all tags.
+func (s *site) backUpAndRestore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "backup")
+	s.must("backup", "backup", dir)
+	conn := s.connect("backup")
+	for _, stream := range []string{registerBucket, configBucket} {
+		if _, err := natstest.TrySnapshot(conn, stream); err != nil {
+			t.Errorf("back up %s: %v", stream, err)
+		}
+	}
+	conn = s.connect("restore")
+	for _, stream := range []string{registerBucket, configBucket, clockBucket} {
+		natstest.TakeSnapshot(t, conn, stream).Restore(t, conn)
+	}
+	for _, user := range []string{"restore", "admin"} {
+		if r := s.must(user, "restore", dir, "--yes"); strings.Contains(r.stdout, "snowflake") {
+			t.Errorf("%s is told of a lost clock bucket:\n%s", user, r.stdout)
+		}
+	}
+	config, err := natstest.JetStream(t, conn).KeyValue(t.Context(), "ids_config")
+	if err == nil {
+		err = config.Delete(t.Context(), lease.ClockIDKey)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // loadsByStream is how many load events the stream has ever taken.

@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"cmp"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -106,7 +104,7 @@ func (c *strictCallers) finish() {
 	c.wg.Wait()
 }
 
-// check judges the whole history, and has porcupine judge it piece by piece.
+// check judges the whole history.
 func (c *strictCallers) check() {
 	c.t.Helper()
 	c.mu.Lock()
@@ -114,27 +112,7 @@ func (c *strictCallers) check() {
 	if err := order.Check(c.history); err != nil {
 		c.t.Error(err)
 	}
-	undecided := linearizable(c.t, c.history)
-	c.t.Logf("%d calls in pieces of %d, %d of them undecided", len(c.history), piece, undecided)
-}
-
-// piece is the number of calls that porcupine judges at a time.
-const piece = 400
-
-// linearizable has porcupine judge a history, which it sorts, and returns the
-// number of pieces that it could not decide.
-func linearizable(t *testing.T, calls []history.Call) (undecided int) {
-	t.Helper()
-	slices.SortFunc(calls, func(a, b history.Call) int { return cmp.Compare(a.Sent, b.Sent) })
-	for calls := range slices.Chunk(calls, piece) {
-		switch err := order.Linearizable(calls, time.Second); {
-		case errors.Is(err, order.ErrUndecided):
-			undecided++
-		case err != nil:
-			t.Error(err)
-		}
-	}
-	return undecided
+	c.t.Logf("%d calls", len(c.history))
 }
 
 // TestStrictOrder: of three workers and two loaders, one is killed while another

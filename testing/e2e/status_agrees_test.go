@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -168,7 +167,8 @@ func (d *badDay) status() (s statusJSON) {
 
 // TestStatusAgreesWithMetrics: on a bad day, the status of the installation
 // reports the faults, and its figures are those of the processes' own /metrics
-// at that moment. The page and the text agree.
+// at that moment. The page, the text, doctor and /readyz agree, as
+// TestOneJudgement of cmd/internal/health shows for more states.
 func TestStatusAgreesWithMetrics(t *testing.T) {
 	t.Parallel()
 	d := startBadDay(t)
@@ -311,75 +311,6 @@ func (d *badDay) comparePages() {
 	wants("status", text, "workers 2 of 3, loaders 2, ", "error    enrichment ORDERS to READY", "store fails", "does not report", "\n"+shopTag(7)+" ")
 	if strings.Count(text, "\nshop-") != 1 {
 		d.t.Errorf("status shows other tags than were searched for:\n%s", text)
-	}
-}
-
-// TestOneJudgement: doctor, status, the page and /readyz judge a state alike, as
-// TestOneJudgement of cmd/internal/health shows for more states.
-func TestOneJudgement(t *testing.T) {
-	t.Parallel()
-	ns := natstest.Start(t, syncAlways, func(o *server.Options) {
-		o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "viewer", Password: "p", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: []string{"$SYS.REQ.USER.INFO", "$SRV.STATS.>"}},
-		}}}
-	})
-	as := func(user string) settings {
-		return settings{env: []string{"NATS_URL=" + ns.URL(), "NATS_USER=" + user, "NATS_PASSWORD=p", "IDWORKER_ALLOW_UNSYNCED=true"}}
-	}
-	lonely, well := freeport.Address(t), freeport.Address(t)
-	embedded := freeport.Address(t)
-	as("all").launch(t, "serve", "--role", "worker", "--http", lonely).serving()
-	settings{}.launch(t, "serve", "--listen", embedded, "--data", t.TempDir(), "--http", well).serving()
-	alone := settings{env: []string{"NATS_URL=nats://" + embedded}}
-	for _, c := range []struct {
-		state        string
-		as           settings
-		page         string // address
-		before       func()
-		doctor       string // a line; "" if all are ok
-		exit         int
-		status       string // a line
-		class, ready string
-	}{
-		{"all well", alone, well, nil, "", exitOK, "all is well", "good", "ready\n"},
-		{
-			"exhausted tag", alone, well, func() {
-				alone.mustRun(t, "tag", "create", "last", "--first", "9223372036854775800", "--step", "1")
-				for alone.run(t, "get", "last").code == exitOK {
-				}
-			},
-			"FAIL  tag last: exhausted", exitFailure, "error    tag last: exhausted", "error", "ready, but tag last: exhausted",
-		},
-		{
-			"no loader", as("all"), lonely, func() { as("all").launch(t, "get", "order", "--timeout", "4m") }, // a worker detects it at a load
-			"FAIL  loaders: none reports", exitFailure, "error    loaders: none reports", "error", "ready, but no loader answers",
-		},
-		{
-			"denied right, of a viewer", as("viewer"), "", nil,
-			"FAIL  rights: the user may not ", exitFailure, "note     unknown: ", "", "",
-		},
-	} {
-		if c.before != nil {
-			c.before()
-		}
-		var doctor, status result
-		var page, ready string
-		agrees := func() bool {
-			doctor, status = c.as.run(t, "doctor", "--role", "admin"), c.as.run(t, "status")
-			if c.page != "" {
-				_, page = fetch(t, c.page, "/")
-				_, ready = fetch(t, c.page, "/readyz")
-			}
-			return doctor.code == c.exit && strings.Contains(doctor.stdout, c.doctor) && (c.doctor != "" || !strings.Contains("\n"+doctor.stdout, "\nwarn")) &&
-				strings.Contains(status.stdout, "\n"+c.status) && strings.HasPrefix(ready, c.ready) && (c.class == "" || strings.Contains(page, `class="summary `+c.class))
-		}
-		defer func() {
-			if t.Failed() {
-				t.Logf("%s: doctor %d\n%s\n%s\nreadyz %s", c.state, doctor.code, doctor.stdout, status.stdout, ready)
-			}
-		}()
-		natstest.Eventually(t, c.state+" is shown by all", agrees)
-		t.Logf("%s: doctor %d, status %q, page %s, readyz %q", c.state, doctor.code, c.status, c.class, strings.TrimSpace(ready))
 	}
 }
 

@@ -31,6 +31,9 @@ func TestRightsOfEachUser(t *testing.T) {
 		}
 		compare(t, user.Name+" publishes to", user.Rights.Publish, found.Permissions.Publish)
 		compare(t, user.Name+" subscribes to", user.Rights.Subscribe, found.Permissions.Subscribe)
+		if found.Permissions.Response != nil {
+			t.Errorf("%s may publish wherever a request asks for the reply", user.Name)
+		}
 	}
 	for name := range given {
 		t.Errorf("user %s: nobody says what it is for", name)
