@@ -36,7 +36,7 @@ build: ## Build bin/idworker
 RACE  = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TEST  = $(GO) test $(RACE) -timeout 30m -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
-LATER = e2e pages examples java clients bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
+LATER = e2e pages examples java clients bench bench/peers nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
 FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
@@ -67,7 +67,7 @@ test-all: deps ## Run all tests, also with databases, a browser, Node.js, Python
 soak: export SOAK = 1
 soak: deps ## Run all tests for longer, with more IDs (RUN=)
 	$(TEST) -count=1 -timeout 60m -run '$(RUN)' $(PACKAGES) $(MORE)
-	$(TEST) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale ./testing/bench
+	$(TEST) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/bench
 
 VERSION = $(shell sed -n 's/^const version = "\(.*\)"/\1/p' cmd/idworker/version.go)
 
