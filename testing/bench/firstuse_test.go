@@ -78,7 +78,7 @@ func newTemplates(t *testing.T, order store.Order, most int64) *site {
 	if os.Getenv("FIRST_USE_MARIADB") != "" {
 		table, cfg.Reservations = openTable(t, databases[0].start(t).DB), sql.Reservations
 	}
-	s := newSite(t, natstest.Start(t, func(o *server.Options) { o.SyncAlways = os.Getenv("FIRST_USE_SYNC") != "" }), cfg, table)
+	s := newSite(t, natstest.Start(t, func(o *server.Options) { o.SyncAlways, o.NoLog = os.Getenv("FIRST_USE_SYNC") != "", true }), cfg, table)
 	if err := templates.Create(t.Context(), s.js, s.cfg.Prefix, templates.Template{Pattern: "chat.*", Step: 10, Order: order, MaxTags: most}); err != nil {
 		t.Fatal(err)
 	}

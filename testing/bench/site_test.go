@@ -23,7 +23,8 @@ type connector interface {
 	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 }
 
-func syncAlways(o *server.Options) { o.SyncAlways = true }
+// syncAlways has a server sync each write, and log nothing between the tables.
+func syncAlways(o *server.Options) { o.SyncAlways, o.NoLog = true, true }
 
 // site is an installation whose processes are in this one, each with its two
 // connections.
