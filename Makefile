@@ -34,7 +34,7 @@ build: ## Build bin/idworker
 
 TEST = $(GO) test -vet=off -timeout 30m -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
-LATER = e2e pages examples java clients bench bench/peers scale nemesis mutants regions compat release/packages release/image release/manifests
+LATER = e2e pages examples java clients bench nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
 FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
@@ -80,7 +80,7 @@ test-all: deps ## Run what make test leaves out: races, the binary, databases, a
 soak: export SOAK = 1
 soak: deps ## Run all tests for longer, with more IDs (RUN=)
 	$(TEST) $(ALL) $(RACE) -count=1 -timeout 60m -run '$(RUN)' $(PACKAGES) $(MORE)
-	$(TEST) $(ALL) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/scale ./testing/bench
+	$(TEST) $(ALL) -count=1 -timeout 60m -p 1 -parallel 2 -run '$(RUN)' ./testing/e2e ./testing/bench
 
 VERSION = $(shell sed -n 's/^const version = "\(.*\)"/\1/p' cmd/idworker/version.go)
 

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
@@ -37,7 +35,7 @@ const (
 // bytes. It also compares an ID's CPU time with that of an ID by NATS,
 // including server, worker and caller.
 func BenchmarkAPI(b *testing.B) {
-	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
+	srv := natstest.Start(b, syncAlways)
 	d := startDirect(b, srv, "api")
 	leaf, ours := openAPI(b, d, api.Config{}), openAPI(b, d, api.Config{})
 	guarded := openAPI(b, d, api.Config{Tokens: tokensFile(b)})
@@ -99,7 +97,7 @@ func startBare(b *testing.B) (address string) {
 // them.
 func startDirect(b *testing.B, srv *natstest.Node, prefix messages.Prefix) *worker.Direct {
 	b.Helper()
-	w, _ := startWorkerProcess(b, srv, prefix, 1<<33, 1)
+	w, _ := startWorker(b, srv, prefix, 1<<33, 1)
 	d, err := w.Direct()
 	if err != nil {
 		b.Fatal(err)

@@ -45,7 +45,7 @@ func BenchmarkCoalesce(b *testing.B) {
 		{"shared context", toWorker(worker.DefaultMaxBatch), false, true, map[int]float64{1: 0.95, 16: 2.4, 256: 6, 1024: 6}},
 		{"time-out per call", toWorker(worker.DefaultMaxBatch), true, true, map[int]float64{1: 0.95, 256: 3.5}},
 		{"strict tag", toStrict(), false, true, map[int]float64{1: 0.95, 16: 4.5}},
-		{"strict tag, synced", toStrict(func(o *server.Options) { o.SyncAlways = true }), false, true, map[int]float64{16: 1.1}},
+		{"strict tag, synced", toStrict(syncAlways), false, true, map[int]float64{16: 1.1}},
 		{"10 ms away", toDistant, false, false, map[int]float64{1: 0.9, 2: 0.9, 16: 0.9, 256: 0.9, 1024: 0.9}},
 		{"--max-batch 1", toWorker(1), false, false, map[int]float64{1: 0.9, 2: 0.9, 16: 0.9, 256: 0.9, 1024: 0.9}},
 	} {
@@ -184,14 +184,13 @@ func toStrict(opts ...func(*server.Options)) func(*testing.B) *nats.Conn {
 func benchmarkWorkersCPU(b *testing.B) {
 	const callers = 256
 	srv := natstest.Start(b)
-	js := natstest.JetStream(b, srv.Connect(b, nats.ReconnectBufSize(-1)))
 	binary, err := process.Build(b.TempDir(), "idworker", process.Command)
 	if err != nil {
 		b.Fatal(err)
 	}
 	var ids [2]float64
 	start := func(side int, prefix messages.Prefix, as func(*messages.Client) call) (*process.Running, func() measured) {
-		openStore(b, js, prefix, store.Tag{Name: busyTag, Step: 1_000_000, Next: firstID})
+		newSite(b, srv, worker.Config{Prefix: prefix}, nil).create(store.Tag{Name: busyTag, Step: 1_000_000, Next: firstID})
 		w := process.Program{Binary: binary}.Start(b, "serve", "--server", srv.URL(), "--prefix", string(prefix))
 		w.AwaitLog(b, "\tserving\t")
 		round := singles(b, callers, false, as(messages.NewClient(srv.Connect(b), prefix)))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -80,16 +79,16 @@ var coldTurns = map[string]int{"jetstream": worker.DefaultReservations, "mysql":
 
 func coldTag(n int) string { return fmt.Sprintf("cold%d", n) }
 
-// coldStores are the stores as a loader has them, with tags.
-var coldStores = map[string]func(t testing.TB, js jetstream.JetStream, tags int) store.Store{
-	"jetstream": func(t testing.TB, js jetstream.JetStream, tags int) store.Store {
-		s := openRegister(t, js, messages.DefaultPrefix, nil)
+// coldStores are sites with tags.
+var coldStores = map[string]func(t testing.TB, srv *natstest.Node, tags int) *site{
+	"jetstream": func(t testing.TB, srv *natstest.Node, tags int) *site {
+		s := newSite(t, srv, worker.Config{}, nil)
 		inParallel(tags, func(n int) {
-			coldCheck(t, s.CreateTag(context.Background(), store.Tag{Name: coldTag(n), Step: coldStep(n, tags), Next: 1}))
+			coldCheck(t, s.register.CreateTag(context.Background(), store.Tag{Name: coldTag(n), Step: coldStep(n, tags), Next: 1}))
 		})
 		return s
 	},
-	"mysql": func(t testing.TB, js jetstream.JetStream, tags int) store.Store {
+	"mysql": func(t testing.TB, srv *natstest.Node, tags int) *site {
 		db := dbtest.MySQL(t)
 		table := openTable(t, db)
 		for from := 0; from < tags; from += 1000 {
@@ -99,7 +98,7 @@ var coldStores = map[string]func(t testing.TB, js jetstream.JetStream, tags int)
 			}
 			db.Exec(t, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+strings.Join(rows, ","))
 		}
-		return openRegister(t, js, messages.DefaultPrefix, table)
+		return newSite(t, srv, worker.Config{}, table)
 	},
 }
 
@@ -111,17 +110,18 @@ func coldCheck(t testing.TB, err error) {
 }
 
 // runCold fails the test if the store is called more often than it should.
-func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetStream, int) store.Store) (c cold) {
+func runCold(t testing.TB, tags, turns int, open func(testing.TB, *natstest.Node, int) *site) (c cold) {
 	t.Helper()
 	references := min(coldReference, tags)
 	var options *server.Options
 	srv := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 8 << 30; options = o })
-	js := controlJetStream(t, srv)
-	s := &busyStore{Store: open(t, js, tags+references+1)}
-	coldCheck(t, worker.Provision(t.Context(), worker.Config{JetStream: js}))
+	home := open(t, srv, tags+references+1)
+	s := &busyStore{Store: home.register}
+	home.cfg.Store, home.cfg.Reservations = s, turns
+	coldCheck(t, worker.Provision(t.Context(), worker.Config{JetStream: home.js}))
 	options.SyncAlways = true // from here on
 	srv.Restart()
-	natstest.Eventually(t, "the connection of the store", js.Conn().IsConnected)
+	natstest.Eventually(t, "the connection of the store", home.js.Conn().IsConnected)
 
 	// The tags behind the last are for the reference; the very last is the warm
 	// tag.
@@ -134,11 +134,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 		return coldReference / 2 / time.Since(began).Seconds()
 	}
 	before := reference(0)
-	cfg := worker.Config{Store: s, Version: "0.0.0", Reservations: turns}
-	cfg.Requests, cfg.Control = srv.Connect(t), srv.Connect(t)
-	w, err := startProcess(t.Context(), cfg)
-	coldCheck(t, err)
-	t.Cleanup(func() { _ = w.Stop() })
+	home.mustStart(worker.RoleAll)
 	stopWarm := keepWarm(t, srv.Connect(t), coldTag(tags+references))
 	called, busy := s.calls.Load(), s.busy.Load()
 	c.took = askForAll(t, srv, tags)
@@ -152,21 +148,6 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, jetstream.JetS
 		t.Errorf("%d calls of the store for %d tags, want at most %.0f", c.calls, tags, most)
 	}
 	return c
-}
-
-// busyStore counts reservations and adds up their durations.
-type busyStore struct {
-	store.Store
-	calls, busy atomic.Int64
-}
-
-func (s *busyStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
-	began := time.Now()
-	defer func() {
-		s.calls.Add(1)
-		s.busy.Add(int64(time.Since(began)))
-	}()
-	return s.Store.Reserve(ctx, tag, wants)
 }
 
 // inParallel calls f with 0 to n−1, as many at a time as a loader has turns.

@@ -8,5 +8,16 @@
 // of a round or is outvoted.
 //
 // Nothing fails for being slow. Tests assert figures that do not depend on the
-// host: allocations and bytes of heap.
+// host: allocations, bytes of heap, and numbers of messages and writes. Some of
+// them measure how an installation's costs grow with the number of its processes
+// and tags:
+//
+//	atrest_test.go    the traffic of an idle process
+//	many_test.go      200 workers, half of which are restarted at once
+//	firstuse_test.go  sequences that the first request creates
+//	tap_test.go       the server's messages, by kind
+//
+// All start their servers, registers and processes as a site (site_test.go): on
+// real servers, with the processes in the test's own. docs/benchmarks.md has the
+// commands that print the tables.
 package bench

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/testing/natstest"
@@ -24,7 +23,7 @@ const (
 // write, from many workers at once. The disk decides more than anything else
 // here.
 func BenchmarkHeartbeat(b *testing.B) {
-	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
+	srv := natstest.Start(b, syncAlways)
 	js := natstest.JetStream(b, srv.Connect(b))
 	kv, err := js.CreateKeyValue(b.Context(), jetstream.KeyValueConfig{Bucket: "beats", Storage: jetstream.FileStorage})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/messages"
@@ -130,7 +129,7 @@ func startGiver(b *testing.B, nc *nats.Conn) {
 // with a request at a time, in batches of several sizes, beside single IDs; and
 // from a prefetcher.
 func BenchmarkBatch(b *testing.B) {
-	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
+	srv := natstest.Start(b, syncAlways)
 	startWorker(b, srv, messages.DefaultPrefix, 1_000_000, worker.DefaultMaxBatch)
 	client := messages.NewClient(srv.Connect(b), messages.DefaultPrefix)
 	ctx := b.Context()

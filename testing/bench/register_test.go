@@ -8,17 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
-	"github.com/idworker/idworker/store/sql"
-	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
+	"github.com/idworker/idworker/worker"
 )
 
 const (
@@ -26,18 +23,6 @@ const (
 	registerTags   = 16 // reserved for at the same time
 	registerCalls  = 25 // for each tag, in each round
 )
-
-// databases are those that a register can stand in front of. Their servers sync
-// every commit, as the NATS server syncs every write.
-var databases = []struct {
-	name  string
-	start func(testing.TB) *dbtest.Instance
-}{
-	{"mysql", func(t testing.TB) *dbtest.Instance {
-		return dbtest.StartMySQL(t, "--innodb-flush-log-at-trx-commit=1")
-	}},
-	{"postgres", func(t testing.TB) *dbtest.Instance { return dbtest.StartPostgres(t, "-c", "fsync=on") }},
-}
 
 // BenchmarkRegister measures reservations for 16 tags at once through the
 // register, beside a bare compare-and-set on the same bucket. With a database,
@@ -50,17 +35,13 @@ func BenchmarkRegister(b *testing.B) {
 }
 
 func benchmarkRegister(b *testing.B, name string, table store.Database) {
-	js := controlJetStream(b, natstest.Start(b, func(o *server.Options) { o.SyncAlways = true }))
-	s := openRegister(b, js, messages.DefaultPrefix, table)
+	home := newSite(b, natstest.Start(b, syncAlways), worker.Config{}, table)
+	s := home.register
 	var watching sync.WaitGroup
 	watching.Go(func() { s.Run(b.Context()) })
 	b.Cleanup(watching.Wait)
-	for n := range registerTags {
-		if err := s.CreateTag(b.Context(), store.Tag{Name: registerTag(n), Step: 1000, Next: 1}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	bare := casOn(b, js)
+	home.createTags(registerTags, "tag", store.Trend)
+	bare := casOn(b, home.js)
 	sides := []func() measured{
 		func() measured {
 			return reservations(b, func(ctx context.Context, tag string, n int64) (store.Segment, error) {
@@ -144,42 +125,4 @@ func casOn(b *testing.B, js jetstream.JetStream) func(context.Context, string, i
 		*end += n
 		return seg, err
 	}
-}
-
-// openTable creates Leaf's table in an empty database.
-func openTable(t testing.TB, db *dbtest.DB) *sql.LeafTable {
-	t.Helper()
-	table, err := sql.Open(db.DSN(), "leaf_alloc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = table.Close() })
-	if err := table.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return table
-}
-
-// openRegister creates a register and opens it, in front of a table unless it
-// is nil.
-func openRegister(t testing.TB, js jetstream.JetStream, prefix messages.Prefix, table store.Database) *register.Register {
-	t.Helper()
-	if err := register.Create(t.Context(), js, prefix, 1); err != nil {
-		t.Fatal(err)
-	}
-	config := register.Config{JetStream: js, Prefix: prefix}
-	if table != nil {
-		config.Table = table
-	}
-	s, err := register.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// controlJetStream is a JetStream context as the register needs it.
-func controlJetStream(t testing.TB, srv *natstest.Node) jetstream.JetStream {
-	t.Helper()
-	return natstest.JetStream(t, srv.Connect(t, nats.ReconnectBufSize(-1)))
 }

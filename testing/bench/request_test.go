@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
@@ -57,10 +54,10 @@ func BenchmarkRequest(b *testing.B) {
 
 func benchmarkRequest(b *testing.B, what string, inFlight int, step int64) {
 	// The folder's file system has to have a disk for this to mean anything.
-	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
+	srv := natstest.Start(b, syncAlways)
 	startEcho(b, srv, "echo")
-	refills := startWorker(b, srv, "many", step, 1)
-	none := startWorker(b, srv, "none", 1<<33, 1)
+	_, refills := startWorker(b, srv, "many", step, 1)
+	_, none := startWorker(b, srv, "none", 1<<33, 1)
 
 	call := newCaller(b, srv.Connect(b), inFlight)
 	side := func(prefix messages.Prefix) func() measured {
@@ -122,64 +119,28 @@ func startEcho(b *testing.B, srv connector, prefix messages.Prefix) {
 	b.Cleanup(func() { _ = service.Stop() })
 }
 
-// startWorker runs a worker with the register and a tag whose step does not
-// grow, and counts its calls of the store.
-func startWorker(b *testing.B, srv *natstest.Node, prefix messages.Prefix, step, maxBatch int64) (refills *atomic.Int64) {
+// startWorker runs a worker with the register and a tag whose step does not grow,
+// and counts its calls of the store.
+func startWorker(b *testing.B, srv connector, prefix messages.Prefix, step, maxBatch int64) (w *worker.Process, refills *atomic.Int64) {
 	b.Helper()
-	_, refills = startWorkerProcess(b, srv, prefix, step, maxBatch)
-	return refills
+	s := newSite(b, srv, worker.Config{Prefix: prefix, MaxBatch: maxBatch, MaxStep: step}, nil)
+	s.create(store.Tag{Name: busyTag, Step: step, Next: firstID})
+	counted := &busyStore{Store: s.register}
+	s.cfg.Store = counted
+	return s.mustStart(worker.RoleAll), &counted.calls
 }
 
-func startWorkerProcess(b *testing.B, srv *natstest.Node, prefix messages.Prefix, step, maxBatch int64) (w *worker.Process, refills *atomic.Int64) {
-	b.Helper()
-	cfg := worker.Config{
-		Requests: srv.Connect(b), Control: srv.Connect(b, nats.ReconnectBufSize(-1)), Prefix: prefix,
-		StoreName: "jetstream", MaxBatch: maxBatch, MaxStep: step, Version: "0.0.0",
-	}
-	js := natstest.JetStream(b, cfg.Control)
-	counted := &countedStore{Store: openStore(b, js, prefix, store.Tag{Name: busyTag, Step: step, Next: firstID})}
-	cfg.Store = counted
-	w, err := startProcess(b.Context(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
-	return w, &counted.reserved
-}
-
-// openStore returns a register with the tag.
-func openStore(b testing.TB, js jetstream.JetStream, prefix messages.Prefix, tag store.Tag) store.Store {
-	b.Helper()
-	segments := openRegister(b, js, prefix, nil)
-	if err := segments.CreateTag(b.Context(), tag); err != nil {
-		b.Fatal(err)
-	}
-	return segments
-}
-
-// countedStore counts reservations.
-type countedStore struct {
+// busyStore counts reservations and adds up their durations.
+type busyStore struct {
 	store.Store
-	reserved atomic.Int64
+	calls, busy atomic.Int64
 }
 
-func (s *countedStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
-	s.reserved.Add(1)
+func (s *busyStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {
+	began := time.Now()
+	defer func() {
+		s.calls.Add(1)
+		s.busy.Add(int64(time.Since(began)))
+	}()
 	return s.Store.Reserve(ctx, tag, wants)
-}
-
-// startProcess makes a process and starts it.
-func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, error) {
-	if err := worker.Provision(ctx, cfg); err != nil {
-		return nil, err
-	}
-	p, err := worker.New(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.Start(ctx)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
@@ -29,14 +28,14 @@ func BenchmarkSnowflakeRequest(b *testing.B) {
 }
 
 func benchmarkSnowflakeRequest(b *testing.B, what string, inFlight int) {
-	srv := natstest.Start(b, func(o *server.Options) { o.SyncAlways = true })
+	srv := natstest.Start(b, syncAlways)
 	own := newGenerator(b, snowflake.Default())
 	id, err := own.Next()
 	if err != nil {
 		b.Fatal(err)
 	}
 	startSnowflakeEcho(b, srv, "echo", id.String())
-	startSnowflakeWorker(b, srv, "subject")
+	newSite(b, srv, worker.Config{Prefix: "subject"}, nil).mustStart(worker.RoleWorker)
 
 	call := newLongCaller(b, srv.Connect(b), inFlight, len(id.String()))
 	await(b, srv, "subject")
@@ -95,22 +94,6 @@ func startSnowflakeEcho(b *testing.B, srv *natstest.Node, prefix messages.Prefix
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = service.Stop() })
-}
-
-func startSnowflakeWorker(b *testing.B, srv *natstest.Node, prefix messages.Prefix) {
-	b.Helper()
-	cfg := worker.Config{
-		Requests: srv.Connect(b), Control: srv.Connect(b), Prefix: prefix, Role: worker.RoleWorker, Version: "0.0.0",
-	}
-	w, err := startProcess(b.Context(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
 }
 
 // await returns when snowflake IDs are served.

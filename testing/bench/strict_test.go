@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
@@ -31,7 +27,7 @@ var strictStores = []struct {
 }{
 	{"jetstream", func(b *testing.B) (connector, store.Database, int) { return natstest.Start(b), nil, 1 }},
 	{"jetstream-synced", func(b *testing.B) (connector, store.Database, int) {
-		return natstest.Start(b, func(o *server.Options) { o.SyncAlways = true }), nil, 1
+		return natstest.Start(b, syncAlways), nil, 1
 	}},
 	{"jetstream-3-replicas", func(b *testing.B) (connector, store.Database, int) {
 		return natstest.StartCluster(b, 3), nil, 3
@@ -42,11 +38,6 @@ var strictStores = []struct {
 	{"postgres", func(b *testing.B) (connector, store.Database, int) {
 		return natstest.Start(b), openTable(b, databases[1].start(b).DB), 1
 	}},
-}
-
-// connector is a server or a cluster.
-type connector interface {
-	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 }
 
 // BenchmarkStrict measures requests for a strict tag, which three workers
@@ -98,43 +89,14 @@ func benchmarkStrict(b *testing.B, net connector, name string, inFlight int) {
 // creates a strict tag.
 func startStrict(b *testing.B, net connector, table store.Database, replicas int) {
 	b.Helper()
-	open := func() (worker.Config, *register.Register) {
-		cfg := worker.Config{Requests: net.Connect(b), Control: net.Connect(b, nats.ReconnectBufSize(-1)), Replicas: replicas, Version: "0.0.0"}
-		js := natstest.JetStream(b, cfg.Control)
-		if err := register.Create(b.Context(), js, messages.DefaultPrefix, replicas); err != nil {
-			b.Fatal(err)
-		}
-		config := register.Config{JetStream: js, Prefix: messages.DefaultPrefix}
-		if table != nil {
-			config.Table = table
-		}
-		s, err := register.Open(b.Context(), config)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return cfg, s
-	}
-	start := func(role worker.Role) {
-		cfg, s := open()
-		if cfg.Role = role; role == worker.RoleLoader {
-			cfg.Store = s
-		}
-		w, err := startProcess(b.Context(), cfg)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = w.Stop() })
-	}
+	s := newSite(b, net, worker.Config{Replicas: replicas}, table)
 	for range strictLoaders {
-		start(worker.RoleLoader)
+		s.mustStart(worker.RoleLoader)
 	}
 	for range strictWorkers {
-		start(worker.RoleWorker)
+		s.mustStart(worker.RoleWorker)
 	}
-	_, s := open()
-	if err := s.CreateTag(b.Context(), store.Tag{Name: busyTag, Step: 1000, Next: firstID, Order: store.Strict}); err != nil {
-		b.Fatal(err)
-	}
+	s.create(store.Tag{Name: busyTag, Step: 1000, Next: firstID, Order: store.Strict})
 	ctx, cancel := context.WithTimeout(b.Context(), natstest.Patience)
 	defer cancel()
 	if _, err := messages.NewClient(net.Connect(b), messages.DefaultPrefix).Next(ctx, busyTag); err != nil {

@@ -25,7 +25,7 @@ func BenchmarkMadeUpNames(b *testing.B) {
 	for _, inFlight := range []int{1, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", inFlight), func(b *testing.B) {
 			srv := natstest.Start(b)
-			_, reserved := startWorkerProcess(b, srv, messages.DefaultPrefix, 1<<33, 1)
+			_, reserved := startWorker(b, srv, messages.DefaultPrefix, 1<<33, 1)
 			known, conn := newCaller(b, srv.Connect(b), 1), srv.Connect(b)
 			round := func(f *flood, name func() string) func() measured {
 				return func() measured {

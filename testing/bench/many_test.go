@@ -1,4 +1,4 @@
-package scale
+package bench
 
 import (
 	"context"
@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
@@ -36,46 +35,53 @@ func TestManyWorkers(t *testing.T) {
 
 	// A host that does many things at once may need longer than requests wait
 	// as a rule.
-	i := newInstallation(t, worker.Config{Wait: answerWithin * 2 / 3})
-	tags := i.createTags(1+warm, 1000)
+	srv := natstest.Start(t, syncAlways)
+	s := newSite(t, srv, worker.Config{Wait: answerWithin * 2 / 3}, nil)
+	tags := s.createTags(1+warm, "tag", store.Trend)
 	for range loaders {
-		i.mustStart(worker.RoleLoader)
+		s.mustStart(worker.RoleLoader)
 	}
-	m := &meter{t: t, net: i.net, workers: workers}
+	m := &meter{t: t, net: srv}
 
 	m.begin()
-	all := make([]process, workers)
-	t.Cleanup(func() { atOnce(t, all, process.stop) })
-	startAll := func(some []process) {
+	all := make([]member, workers)
+	t.Cleanup(func() { atOnce(t, all, member.stop) })
+	startAll := func(some []member) {
 		t.Helper()
 		starting := make([]error, len(some))
 		var wg sync.WaitGroup
 		for k := range some {
-			wg.Go(func() { some[k], starting[k] = i.start(worker.RoleWorker) })
+			wg.Go(func() { some[k], starting[k] = s.start(worker.RoleWorker) })
 		}
 		wg.Wait()
-		if err := errors.Join(starting...); err != nil {
+		if err := errors.Join(starting...); err != nil || t.Failed() {
 			t.Fatal(err)
 		}
 	}
 	startAll(all)
-	i.awaitHolders(workers)
+	s.awaitHolders(workers)
 	m.end("all start at once", 0)
 
-	c := startCallers(t, i.net, tags)
-	for _, name := range []string{"load begins", "load"} {
-		c.during(m, name, func() { time.Sleep(phase) })
+	c := startCallers(t, srv, tags)
+	during := func(name string, do func()) {
+		before := c.requests.Load()
+		m.begin()
+		do()
+		m.end(name, c.requests.Load()-before)
 	}
-	segments := i.activeTags(workers)
+	for _, name := range []string{"load begins", "load"} {
+		during(name, func() { time.Sleep(phase) })
+	}
+	segments := s.activeTags(workers)
 	half := all[:workers/2]
-	c.during(m, "half are restarted", func() {
-		atOnce(t, half, process.stop)
+	during("half are restarted", func() {
+		atOnce(t, half, member.stop)
 		startAll(half)
 	})
-	i.awaitHolders(workers)
-	c.during(m, "load afterwards", func() { time.Sleep(phase) })
+	s.awaitHolders(workers)
+	during("load afterwards", func() { time.Sleep(phase) })
 	c.finish()
-	segments += i.activeTags(workers)
+	segments += s.activeTags(workers)
 
 	time.Sleep(time.Second) // the last loads are granted
 	m.begin()
@@ -89,7 +95,7 @@ func TestManyWorkers(t *testing.T) {
 	if writes := m.total.store; writes > 2*segments+len(tags) {
 		t.Errorf("%d writes to the store for %d pairs of worker and tag", writes, segments)
 	}
-	list, _, err := lease.List(t.Context(), i.js, prefix)
+	list, _, err := lease.List(t.Context(), s.js, s.cfg.Prefix)
 	if err != nil || len(list) != workers {
 		t.Errorf("%d worker IDs were used by %d workers, %v", len(list), workers, err)
 	}
@@ -98,7 +104,7 @@ func TestManyWorkers(t *testing.T) {
 }
 
 // atOnce does something with all processes at the same time.
-func atOnce(t *testing.T, all []process, do func(process) error) {
+func atOnce(t *testing.T, all []member, do func(member) error) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, p := range all {
@@ -115,10 +121,10 @@ func atOnce(t *testing.T, all []process, do func(process) error) {
 }
 
 // awaitHolders waits until n worker IDs are leased.
-func (i *installation) awaitHolders(n int) {
-	i.t.Helper()
-	natstest.Eventually(i.t, "all have a worker ID", func() bool {
-		list, _, err := lease.List(i.t.Context(), i.js, prefix)
+func (s *site) awaitHolders(n int) {
+	s.t.Helper()
+	natstest.Eventually(s.t, "all have a worker ID", func() bool {
+		list, _, err := lease.List(s.t.Context(), s.js, s.cfg.Prefix)
 		held := 0
 		for _, h := range list {
 			if h.Held() {
@@ -132,25 +138,25 @@ func (i *installation) awaitHolders(n int) {
 // activeTags reads from n workers the number of tags requested since their
 // start, and adds them up. An overloaded worker leaves the queue group for a
 // moment; the read is repeated.
-func (i *installation) activeTags(n int) (active int) {
-	i.t.Helper()
-	conn := i.net.Connect(i.t)
+func (s *site) activeTags(n int) (active int) {
+	s.t.Helper()
+	conn := s.net.Connect(s.t)
 	defer conn.Close()
 	replies, err := conn.SubscribeSync(conn.NewInbox())
 	if err != nil {
-		i.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	tags := make(map[string]int) // by instance
-	natstest.Eventually(i.t, "STATS of all workers", func() bool {
+	natstest.Eventually(s.t, "STATS of all workers", func() bool {
 		if err := conn.PublishRequest("$SRV.STATS."+worker.ServiceName, replies.Subject, nil); err != nil {
-			i.t.Fatal(err)
+			s.t.Fatal(err)
 		}
 		for len(tags) < n {
 			reply, err := replies.NextMsg(5 * time.Second)
 			if err != nil {
 				return false
 			}
-			stats := decodeStats(i.t, reply.Data)
+			stats := decodeStats(s.t, reply.Data)
 			tags[stats.Instance] = stats.Active
 		}
 		return true
@@ -161,7 +167,7 @@ func (i *installation) activeTags(n int) (active int) {
 	return active
 }
 
-func decodeStats(t *testing.T, data []byte) (stats worker.Stats) {
+func decodeStats(t testing.TB, data []byte) (stats worker.Stats) {
 	t.Helper()
 	var service micro.Stats
 	err := json.Unmarshal(data, &service)
@@ -174,137 +180,42 @@ func decodeStats(t *testing.T, data []byte) (stats worker.Stats) {
 	return stats
 }
 
-// callers request IDs until finish is called.
-type callers struct {
-	t        *testing.T
-	stop     chan struct{}
-	wg       sync.WaitGroup
-	requests atomic.Int64
-
-	mu   sync.Mutex
-	seen map[string]map[int64]bool // per subject
-}
-
-// answerWithin is far longer than any answer takes, even on a busy machine.
-const answerWithin = 30 * time.Second
-
 // The callers of each kind, and the pause of each after an answer.
 const (
 	callersPerKind = 2
 	callerPause    = time.Millisecond
 )
 
-func startCallers(t *testing.T, net *natstest.Node, tags []string) *callers {
-	c := &callers{t: t, stop: make(chan struct{}), seen: make(map[string]map[int64]bool)}
+// startCallers starts callers for a hot tag, for warm tags and for snowflake IDs.
+func startCallers(t *testing.T, net connector, tags []string) *crowd {
+	c := newCrowd(t)
 	for range callersPerKind {
 		conn := net.Connect(t)
-		client := messages.NewClient(conn, prefix)
+		client := messages.NewClient(conn, messages.DefaultPrefix)
 		hot, next := tags[0], 0
-		c.run("client, hot", func(ctx context.Context) (string, int64, error) {
+		c.add("client, hot", callerPause, func(ctx context.Context) (string, int64, error) {
 			id, err := client.Next(ctx, hot)
 			return hot, id, err
 		})
-		c.run("client, warm", func(ctx context.Context) (string, int64, error) {
+		c.add("client, warm", callerPause, func(ctx context.Context) (string, int64, error) {
 			next++
 			tag := tags[1+next%(len(tags)-1)]
 			id, err := client.Next(ctx, tag)
 			return tag, id, err
 		})
-		c.run("client, snowflake", func(ctx context.Context) (string, int64, error) {
+		c.add("client, snowflake", callerPause, func(ctx context.Context) (string, int64, error) {
 			id, err := client.Snowflake(ctx)
-			return prefix.Snowflake(), id, err
+			return "", id, err
 		})
-		c.run("plain, hot", func(ctx context.Context) (string, int64, error) {
-			id, err := request(ctx, conn, prefix.Segment(hot))
-			for errors.Is(err, messages.ErrBusy) { // an answer, too; only silence is a failure
-				id, err = request(ctx, conn, prefix.Segment(hot))
-			}
-			return hot, id, err
-		})
+		c.addPlain(conn, callerPause, hot)
 	}
-	t.Cleanup(c.finish)
 	return c
-}
-
-// request sends a single request.
-func request(ctx context.Context, conn *nats.Conn, subject string) (int64, error) {
-	reply, err := conn.RequestWithContext(ctx, subject, nil)
-	if err != nil {
-		return 0, err
-	}
-	ranges, err := messages.DecodeReply(reply, 1)
-	if err != nil {
-		return 0, err
-	}
-	return ranges[0].First, nil
-}
-
-// run is a caller.
-func (c *callers) run(kind string, ask func(context.Context) (sequence string, id int64, err error)) {
-	c.wg.Go(func() {
-		for {
-			select {
-			case <-c.stop:
-				return
-			case <-time.After(callerPause):
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
-			began := time.Now()
-			sequence, id, err := ask(ctx)
-			cancel()
-			c.requests.Add(1)
-			if err != nil {
-				c.t.Errorf("%s: after %v: %v", kind, time.Since(began), err)
-				continue
-			}
-			c.record(sequence, id)
-		}
-	})
-}
-
-func (c *callers) record(sequence string, id int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.seen[sequence] == nil {
-		c.seen[sequence] = make(map[int64]bool)
-	}
-	if c.seen[sequence][id] {
-		c.t.Errorf("%s: %d came twice", sequence, id)
-	}
-	c.seen[sequence][id] = true
-}
-
-// ids is how many IDs were handed out.
-func (c *callers) ids() (n int) {
-	for _, seen := range c.seen {
-		n += len(seen)
-	}
-	return n
-}
-
-// finish stops the callers, and returns when the last answer has come.
-func (c *callers) finish() {
-	select {
-	case <-c.stop:
-	default:
-		close(c.stop)
-	}
-	c.wg.Wait()
-}
-
-// during measures the server while callers send requests.
-func (c *callers) during(m *meter, name string, do func()) {
-	before := c.requests.Load()
-	m.begin()
-	do()
-	m.end(name, c.requests.Load()-before)
 }
 
 // meter measures a server's work in a phase.
 type meter struct {
-	t       *testing.T
-	net     *natstest.Node
-	workers int
+	t   *testing.T
+	net *natstest.Node
 
 	since  time.Time
 	before count

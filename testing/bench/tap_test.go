@@ -1,4 +1,4 @@
-package scale
+package bench
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package scale
+package bench
 
 import (
 	"errors"
@@ -17,8 +17,6 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/sql"
 	"github.com/idworker/idworker/store/templates"
-	"github.com/idworker/idworker/testing/dbtest"
-	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
@@ -43,11 +41,18 @@ func testFirstUses(t *testing.T, order store.Order) {
 	if n, err := strconv.Atoi(os.Getenv("FIRST_USES")); err == nil {
 		sequences = n
 	}
-	i := newTemplates(t, order, int64(2*sequences))
-	u := &firstUses{t: t, conn: i.net.Connect(t), active: min(10_000, sequences/4)}
+	s := newTemplates(t, order, int64(2*sequences))
+	u := &firstUses{t: t, conn: s.net.Connect(t), active: min(10_000, sequences/4)}
 	u.listen()
 	for round := range 2 {
-		workers := []process{i.start2(worker.RoleAll), i.start2(worker.RoleAll)}
+		var workers []member
+		for range 2 {
+			w, err := s.start(worker.RoleAll)
+			if err != nil {
+				t.Fatal(err)
+			}
+			workers = append(workers, w)
+		}
 		began, before := time.Now(), len(u.sequences)
 		u.run(sequences * (round + 1) / 2)
 		took := time.Since(began)
@@ -60,48 +65,24 @@ func testFirstUses(t *testing.T, order store.Order) {
 		}
 		u.restarted()
 	}
-	tags, err := i.store.Tags(t.Context())
+	tags, err := s.register.Tags(t.Context())
 	if err != nil || len(tags) != len(u.sequences) {
 		t.Errorf("the store has %d tags, %v; want %d", len(tags), err, len(u.sequences))
 	}
 }
 
-// newTemplates makes an installation with a template.
-func newTemplates(t *testing.T, order store.Order, most int64) *installation {
+// newTemplates makes a site with a template.
+func newTemplates(t *testing.T, order store.Order, most int64) *site {
 	t.Helper()
-	i := &installation{t: t, cfg: worker.Config{Wait: answerWithin * 2 / 3}, name: "jetstream"}
-	i.net = natstest.Start(t, func(o *server.Options) { o.SyncAlways, o.NoLog = os.Getenv("FIRST_USE_SYNC") != "", true })
+	cfg, table := worker.Config{Wait: answerWithin * 2 / 3}, store.Database(nil)
 	if os.Getenv("FIRST_USE_MARIADB") != "" {
-		i.useDatabase()
+		table, cfg.Reservations = openTable(t, databases[0].start(t).DB), sql.Reservations
 	}
-	i.provision()
-	if err := templates.Create(t.Context(), i.js, prefix, templates.Template{Pattern: "chat.*", Step: 10, Order: order, MaxTags: most}); err != nil {
+	s := newSite(t, natstest.Start(t, func(o *server.Options) { o.SyncAlways, o.NoLog = os.Getenv("FIRST_USE_SYNC") != "", true }), cfg, table)
+	if err := templates.Create(t.Context(), s.js, s.cfg.Prefix, templates.Template{Pattern: "chat.*", Step: 10, Order: order, MaxTags: most}); err != nil {
 		t.Fatal(err)
 	}
-	return i
-}
-
-// useDatabase has tags in a database of its own that syncs every commit, as
-// idworker serve has it.
-func (i *installation) useDatabase() {
-	i.t.Helper()
-	db := dbtest.StartMySQL(i.t, "--innodb-flush-log-at-trx-commit=1")
-	db.Exec(i.t, leaftest.MySQL.Shapes["official"])
-	table, err := sql.Open(db.DSN(), "leaf_alloc")
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	i.t.Cleanup(func() { _ = table.Close() })
-	i.name, i.table, i.cfg.Reservations = "mysql", table, sql.Reservations
-}
-
-func (i *installation) start2(role worker.Role) process {
-	i.t.Helper()
-	p, err := i.start(role)
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	return p
+	return s
 }
 
 // firstUses is a caller that has many requests under way, and a memory of all
@@ -176,7 +157,7 @@ func (u *firstUses) ask(k int) {
 	u.asked[slot] = k
 	u.sequences[k].busy++
 	u.requests++
-	subject := prefix.Segment("chat." + strconv.Itoa(k))
+	subject := messages.DefaultPrefix.Segment("chat." + strconv.Itoa(k))
 	if err := u.conn.PublishRequest(subject, fmt.Sprint(u.inbox, ".", slot), nil); err != nil {
 		u.t.Fatal(err)
 	}

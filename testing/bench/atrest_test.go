@@ -1,17 +1,18 @@
-package scale
+package bench
 
 import (
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
 )
 
 // TestAtRest measures the traffic of an idle process. The long form uses the
-// default settings, and prints the table in docs/scaling.md; in the short form
+// default settings, and prints the table in docs/benchmarks.md; in the short form
 // every period is a tenth.
 func TestAtRest(t *testing.T) {
 	scale := tier.Pick[time.Duration](10, 1)
@@ -20,12 +21,13 @@ func TestAtRest(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			ttl := lease.DefaultTTL / scale
-			i := newInstallation(t, worker.Config{Lease: lease.Config{TTL: ttl}})
-			i.createTags(10, 1000)
-			i.createStrict(10)
-			tap := newTap(t, i.net)
-			others := present(t, i.net)
-			i.mustStart(role)
+			srv := natstest.Start(t, syncAlways)
+			s := newSite(t, srv, worker.Config{Lease: lease.Config{TTL: ttl}}, nil)
+			s.createTags(10, "tag", store.Trend)
+			s.createTags(10, "strict", store.Strict)
+			tap := newTap(t, srv)
+			others := present(t, srv)
+			s.mustStart(role)
 			if role != worker.RoleLoader {
 				natstest.Eventually(t, "a worker ID", func() bool {
 					counts, _ := tap.end()
@@ -33,11 +35,11 @@ func TestAtRest(t *testing.T) {
 				})
 			}
 			time.Sleep(ttl / 3) // its start is over
-			before := trafficOf(t, i.net, others)
+			before := trafficOf(t, srv, others)
 			tap.begin()
 			time.Sleep(measure)
 			counts, took := tap.end()
-			after := trafficOf(t, i.net, others)
+			after := trafficOf(t, srv, others)
 			minutes := took.Minutes()
 			t.Logf("role %s:%s\n%-28s %8.1f a minute\n%-28s %8.1f a minute\n%-28s %8d\n%-28s %8d", role, perMinute(counts, took),
 				"messages to the server", float64(after.toServer-before.toServer)/minutes,
