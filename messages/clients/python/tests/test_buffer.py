@@ -20,7 +20,7 @@ from idworker import (
     _buffer,
     _clock,
 )
-from idworker._buffer import Buffer, LockedIds, Pace, PrefetchConfig
+from idworker._buffer import Buffer, LockedIds, PrefetchConfig
 
 
 class Clock:
@@ -75,56 +75,6 @@ class Source:
         return id
 
 
-@pytest.mark.parametrize(
-    ("target", "elapsed", "taken", "want"),
-    [
-        (100, 0, 50, 100),  # no time passed
-        (100, 10, 50, 200),  # grows at once, to twice at most
-        (100, 1000, 75, 150),  # grows to what is needed
-        (800, 1, 900, 1000),  # no further than the limit
-        (100, 1000, 50, 100),  # settled
-        (100, 999, 0, 100),  # a pause says nothing
-        (100, 3_600_000, 1, 50),  # shrinks by half at most
-        (100, 1000, 40, 80),  # shrinks to what is needed
-        (2, 3_600_000, 0, 1),
-        (1, 3_600_000, 0, 1),
-        (1000, 86_400_000, 86_400_000_000_000, 1000),
-    ],
-)
-def test_the_target_follows_the_rate(target: int, elapsed: int, taken: int, want: int) -> None:
-    pace = Pace(1000, 1000, 5)
-    pace.target = target
-    assert pace.update(5 + elapsed, taken) == want == pace.target
-
-
-def test_each_rate_is_measured_since_the_last_change() -> None:
-    pace, now = Pace(1000, 1000, 0), 0
-    for elapsed, taken, want in ((100, 100, 2), (100, 200, 4), (600, 201, 4), (400, 201, 2)):
-        now += elapsed
-        assert pace.update(now, taken) == want
-
-
-def test_a_first_request_is_for_what_callers_wait_for(clock: Clock) -> None:
-    buffer = Buffer(PrefetchConfig())
-    assert buffer.refill() == [1], "a target of 1"
-    buffer = Buffer(PrefetchConfig(max_batch=30))
-    buffer.waiting = 100
-    assert buffer.refill() == [30, 30, 30, 10]
-    assert buffer.in_flight == 100
-    assert buffer.refill() == []
-
-
-def test_at_most_16_requests_and_the_limit_are_in_flight(clock: Clock) -> None:
-    buffer = Buffer(PrefetchConfig(max_batch=7))
-    buffer.waiting = 1000
-    assert buffer.refill() == [7] * 16
-    buffer.arrived(7, IdBatch(((1, 7),)))
-    assert buffer.refill() == [7]
-    buffer = Buffer(PrefetchConfig(limit=3))
-    buffer.waiting = 1000
-    assert buffer.refill() == [3]
-
-
 def test_a_buffer_grows_with_its_use_and_shrinks_without(clock: Clock) -> None:
     source = Source(Buffer(PrefetchConfig()))
     taken = []
@@ -138,18 +88,6 @@ def test_a_buffer_grows_with_its_use_and_shrinks_without(clock: Clock) -> None:
         source.take()
         clock.step(0.01)
     assert 100 <= source.buffer.target <= 400
-
-
-def test_more_batches_follow_those_that_workers_refuse(clock: Clock) -> None:
-    buffer = Buffer(PrefetchConfig(max_batch=100))
-    buffer.waiting = 100
-    assert buffer.refill() == [100]
-    assert not buffer.failed(100, MalformedRequestError("too many (400)")), "callers need not know"
-    assert buffer.refill() == [50, 50]
-    assert buffer.batch == 50
-    buffer.arrived(50, IdBatch(((1, 50),)))
-    assert buffer.batch == 50, "it stays small"
-    buffer.failed(50, NoSuchTagError("no such tag (404)"))
 
 
 def test_a_refused_request_for_one_id_says_nothing_about_batches(clock: Clock) -> None:
@@ -230,15 +168,6 @@ def test_the_age_is_looked_at_when_a_range_begins(clock: Clock, step: float) -> 
     for _ in range(operator.length_hint(source.buffer.current)):
         assert source.take() <= granted
     assert source.take() > granted
-
-
-def test_the_last_id_does_not_wrap(clock: Clock) -> None:
-    buffer = Buffer(PrefetchConfig())
-    buffer.waiting = 3
-    assert buffer.refill() == [3]
-    buffer.arrived(3, IdBatch(((2**63 - 3, 2**63 - 1),)))
-    assert [buffer.take() for _ in range(4)] == [2**63 - 3, 2**63 - 2, 2**63 - 1, 0]
-    assert buffer.taken() == 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 from nats import errors
-from virtual import Counter, FakeConnection, Request, make, run, settle, silent
+from virtual import Counter, FakeConnection, Request, make, run, settle
 
 from idworker import (
     BadConfigError,
@@ -17,9 +17,13 @@ from idworker import (
     CallTimeoutError,
     ClosedError,
     ConnectionEndedError,
+    ErrorReplyError,
+    ExhaustedError,
     IdworkerError,
+    MalformedRequestError,
     NoSuchTagError,
     PermissionDeniedError,
+    StrictTagError,
 )
 from idworker._call import BACKLOG, Call, Calls
 
@@ -42,62 +46,32 @@ async def failure(call: Awaitable[Any], kind: type[E]) -> E:
     return caught.value
 
 
-def times(connection: FakeConnection) -> list[float]:
-    return [round(request.at, 3) for request in connection.requests]
-
-
-def test_silence() -> None:
-    """The first try lasts 50 ms, and the second follows at once; then pauses grow to 250 ms."""
+def test_deadline() -> None:
+    """A time-out has the latest transient failure, its refusal if it was one, and the tries."""
 
     async def main() -> None:
         connection = FakeConnection()
         error = await failure(make(connection).next_n("order", 2, timeout=1.2), CallTimeoutError)
-        assert times(connection) == [0, 0.05, 0.1, 0.2, 0.4, 0.65, 0.9, 1.15]
         assert round(asyncio.get_running_loop().time(), 3) == 1.2
         assert str(error) == "request ids.segment.order: no reply (deadline exceeded after 8 tries)"
         assert (error.reason, error.tries, error.subject) == ("no_reply", 8, "ids.segment.order")
         assert error.retryable and isinstance(error, TimeoutError) and error.__cause__ is None
-        assert {request.reply for request in connection.requests} == {connection.requests[0].reply}
-        assert {request.body for request in connection.requests} == {b"2"}
 
-    run(main())
-
-
-def test_refusals() -> None:
-    """Pauses after refusals grow to 1 s; random makes them half as long."""
-
-    async def main(unit: float) -> None:
         connection = FakeConnection(lambda request: request.refuse(429, "too many"))
-        error = await failure(make(connection).next_n("order", 1, timeout=5 * unit), CallTimeoutError)
-        want = [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.6, 3.6, 4.6]
-        assert times(connection) == [round(unit * at, 3) for at in want]
-        assert str(error) == ("request ids.segment.order: too many (429) (deadline exceeded after 10 tries)")
+        error = await failure(make(connection).next_n("order", 1, timeout=5), CallTimeoutError)
+        assert str(error) == "request ids.segment.order: too many (429) (deadline exceeded after 10 tries)"
         assert (error.reason, error.code) == ("busy", None)
         assert isinstance(error.__cause__, BusyError) and error.__cause__.code == 429
 
-    run(main(1), random=1)
-    run(main(0.5), random=0)
-
-
-def test_latest_reason() -> None:
-    """A time-out has the latest transient failure, and silence after it does not count."""
-
-    async def main() -> None:
-        def respond(request: Request) -> None:
-            if len(connection.requests) == 1:
-                request.refuse(429)
-            elif len(connection.requests) == 2:
-                request.no_responders()
-
-        connection = FakeConnection(respond)
+        connection = FakeConnection(lambda request: request.no_responders())
         error = await failure(make(connection).next("order", timeout=1), CallTimeoutError)
-        assert error.reason == "no_responders" and "no responders (deadline" in str(error)
+        assert "no responders (deadline" in str(error)
 
     run(main())
 
 
-def test_earlier_tries_count() -> None:
-    """A parked request is answered after later ones were refused."""
+def test_retries() -> None:
+    """A call tries on, and a reply to any try counts: a parked one comes after later ones were refused."""
 
     async def main() -> None:
         def respond(request: Request) -> None:
@@ -116,73 +90,39 @@ def test_earlier_tries_count() -> None:
     run(main())
 
 
-def test_final_errors() -> None:
-    """They end a call at once, and name its subject."""
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, MalformedRequestError),
+        (404, NoSuchTagError),
+        (409, StrictTagError),
+        (507, ExhaustedError),
+        (500, ErrorReplyError),
+    ],
+)
+def test_final_errors(code: int, kind: type[IdworkerError]) -> None:
+    """They end a call at once, and name its subject. What comes in the same turn has no effect."""
 
     async def main() -> None:
-        connection = FakeConnection(lambda request: request.refuse(404, "no such tag"))
-        client = make(connection)
-        error = await failure(client.next("order"), NoSuchTagError)
-        assert str(error) == "request ids.segment.order: no such tag (404)"
-        assert (error.code, error.tries, error.subject, error.retryable) == (
-            404,
-            1,
-            "ids.segment.order",
-            False,
-        )
-        connection.respond = lambda request: request.serve(b"7\n")
-        bad = await failure(client.next("order"), BadReplyError)
-        assert str(bad) == "request ids.segment.order: malformed reply: '' is not a range of IDs"
-        assert times(connection) == [0, 0]
-
-    run(main())
-
-
-def test_second_replies() -> None:
-    """A second reply, and one to a call that ended or that never was, is dropped."""
-
-    async def main() -> None:
-        def twice(request: Request) -> None:
-            counter(request)
-            counter(request)
-            request.refuse(404)
-
-        counter = Counter()
-        connection = FakeConnection(twice)
-        client = make(connection)
-        assert [await client.next("order") for _ in range(3)] == [2, 6, 10]
-        connection.respond = silent
-        call = await begin(client.next("order"))
-        for request in connection.requests[:3]:
-            request.serve(b"77")
-        inbox = connection.requests[0].reply.rpartition(".")[0]
-        for token in ("", "0", "x", "1.2"):
-            connection.deliver(f"{inbox}.{token}", b"78")
-        assert not call.done()
-        connection.requests[3].serve(b"79")
-        assert await call == 79
-
-    run(main())
-
-
-def test_cancelled() -> None:
-    """A cancelled call sends nothing more, and takes no ID of the next call."""
-
-    async def main() -> None:
-        connection = FakeConnection()
-        client = make(connection)
-        for call in (client.next("order"), client.next_n("order", 1)):
-            task = await begin(call)
-            task.cancel()
-            await failure(task, asyncio.CancelledError)
-        late = connection.requests[:2]
-        await asyncio.sleep(10)
-        assert len(connection.requests) == 2
-        task = await begin(client.next("order"))
-        for request in late:
+        def respond(request: Request) -> None:
+            request.refuse(code)
             request.serve(b"7")
-        connection.requests[2].serve(b"8")
-        assert await task == 8
+
+        connection = FakeConnection(respond)
+        error = await failure(make(connection).next("order"), kind)
+        assert str(error) == f"request ids.segment.order: the text ({code})"
+        assert (error.code, error.tries, error.subject) == (code, 1, "ids.segment.order")
+        assert not error.retryable
+        assert len(connection.requests) == 1 and asyncio.get_running_loop().time() < 0.001
+
+    run(main())
+
+
+def test_malformed_reply() -> None:
+    async def main() -> None:
+        connection = FakeConnection(lambda request: request.serve(b"7\n"))
+        bad = await failure(make(connection).next("order"), BadReplyError)
+        assert str(bad) == "request ids.segment.order: malformed reply: '' is not a range of IDs"
 
     run(main())
 
@@ -237,28 +177,22 @@ def test_one_subscription() -> None:
         assert prefix == "_INBOX.caller" and len(name) == 22
 
 
-def test_lost_link() -> None:
-    """Nothing is sent without a link; the call goes on when it is back."""
+def test_stalled_link() -> None:
+    """Nothing is sent to a link that is lost, nor to one that stalls: it would be answered too late."""
 
     async def main() -> None:
-        counter = Counter()
-        connection = FakeConnection(counter)
+        connection = FakeConnection(Counter())
         connection.is_connected = False
         client = make(connection)
         error = await failure(client.next_n("order", 1, timeout=1), CallTimeoutError)
         assert str(error) == "request ids.segment.order: disconnected (deadline exceeded after 0 tries)"
         assert (error.reason, error.tries) == ("disconnected", 0)
-        call = await begin(client.next("order"))
-        await asyncio.sleep(10)
-        assert not connection.requests and not call.done()
         connection.is_connected = True
-        assert await call == 2
-        # What a stalled link buffers would be answered too late, too.
         connection.pending_data_size = BACKLOG + 1
         call = await begin(client.next("order"))
-        assert len(connection.requests) == 1
+        assert not connection.requests
         connection.pending_data_size = 0
-        assert await call == 4
+        assert await call == 2
 
     run(main())
 
@@ -315,46 +249,13 @@ def test_denied() -> None:
         connection = FakeConnection()
         client = make(connection)
         denied, other = await begin(client.next("Order")), await begin(client.next("order.item"))
-        for what, subject in (
-            ("publish", "ids.segment"),
-            ("publish", "ids.segment.Order.too"),
-            ("subscription", "ids.segment.Order"),
-            ("subscription", "_INBOX.of.another.*"),
-        ):
-            await connection.refuse(what, subject)
-        assert not denied.done() and not other.done()
         await connection.refuse("publish", "ids.segment.Order")
         error = await failure(denied, PermissionDeniedError)
         assert str(error) == (
             'request ids.segment.Order: permissions violation for publish to "ids.segment.order"'
         )
         assert (error.tries, error.retryable) == (1, False)
-        assert len(connection.errors) == 5
-        # That refusal is older than this call.
-        call = await begin(client.next("Order"))
-        await asyncio.sleep(10)
-        assert not call.done() and not other.done()
-        connection.requests[-1].serve(b"7")
-
-    run(main())
-
-
-def test_denied_inbox() -> None:
-    """It ends all calls; the next call subscribes again, elsewhere."""
-
-    async def main() -> None:
-        connection = FakeConnection()
-        client = make(connection)
-        for _ in range(2):
-            calls: list[Awaitable[Any]] = [await begin(client.next("a")), await begin(client.next_n("b", 2))]
-            (subscription,) = connection.subscriptions
-            await connection.refuse("subscription", subscription.subject)
-            for call in calls:
-                await failure(call, PermissionDeniedError)
-            assert not connection.subscriptions
-        connection.respond = Counter()
-        assert await client.next("a") == 2
-        assert len({request.reply.rpartition(".")[0] for request in connection.requests}) == 3
+        assert len(connection.errors) == 1 and not other.done()
 
     run(main())
 
@@ -494,20 +395,5 @@ def test_trace() -> None:
         assert (await headers(client.prefetch("a").next()))[0] == {"Ids-Prefetch": "1"}
         assert len(asked) == 5
         await client.aclose()
-
-    run(main())
-
-
-def test_no_id_beside_an_error() -> None:
-    """An outcome is final, whatever comes in the same turn."""
-
-    async def main() -> None:
-        def respond(request: Request) -> None:
-            request.refuse(404)
-            request.serve(b"7")
-
-        connection = FakeConnection(respond)
-        client = make(connection)
-        assert isinstance(await failure(client.next("order"), NoSuchTagError), IdworkerError)
 
     run(main())

@@ -29,19 +29,6 @@ async def crowd(client: Any, n: int) -> list[asyncio.Future[int]]:
     return calls
 
 
-def test_alone() -> None:
-    """Calls one after another are requests for one ID, sent at once."""
-
-    async def main() -> None:
-        connection = FakeConnection(Counter())
-        client = make(connection)
-        assert [await client.next("order") for _ in range(3)] == [2, 4, 6]
-        assert sizes(connection) == [1, 1, 1]
-        assert asyncio.get_running_loop().time() == 0
-
-    run(main())
-
-
 def test_together() -> None:
     """Those that come before the reply share requests of at most 256 IDs, which wait 1 ms at most."""
 
@@ -126,25 +113,6 @@ def test_callers_stay_together() -> None:
         # The first call is alone, and its caller joins the others.
         assert len(connection.requests) <= 53, sizes(connection)
         assert asyncio.get_running_loop().time() < 0.02  # none waits 1 ms for the token
-
-    run(main())
-
-
-def test_joins_nothing_sent() -> None:
-    """A strict tag's ID must be above all IDs returned before its call began."""
-
-    async def main() -> None:
-        connection = FakeConnection()
-        client = make(connection)
-        calls = await crowd(client, 2)
-        await asyncio.sleep(0.002)
-        assert sizes(connection) == [1, 1]
-        late = await begin(client.next("order"))
-        connection.requests[1].serve(b"6")
-        connection.requests[0].serve(b"5")
-        assert await asyncio.gather(*calls) == [5, 6] and not late.done()
-        connection.requests[2].serve(b"7")
-        assert await late == 7
 
     run(main())
 

@@ -17,19 +17,17 @@ from typing import Any, cast
 import pytest
 from installation import PATIENCE, eventually
 from nats.aio.client import Client
-from scripted import Request, Server
+from scripted import Server
 
 from idworker import (
     BadConfigError,
     BadCountError,
     BadPrefixError,
     BadTagError,
-    CallTimeoutError,
     ClosedError,
     ConnectFailedError,
     Idworker,
     IdworkerError,
-    NoSuchTagError,
     SyncIdworker,
 )
 
@@ -68,16 +66,6 @@ def test_nothing_is_connected_before_the_first_call() -> None:
         assert not server.connections
         assert orders.take(PATIENCE) == 1
         assert own_threads() == len(server.connections) == 1
-
-
-def test_calls_of_many_threads_share_a_connection() -> None:
-    with Server() as server, client(server) as ids:
-        taken = in_threads(20, lambda: [ids.next("order") for _ in range(20)])
-        assert len({id for mine in taken for id in mine}) == 400
-        assert len(ids.next_n("order", 5)) == 5
-        assert ids.snowflake() > 400
-        assert len(ids.snowflake_n(7)) == 7
-        assert len(server.connections) == 1
 
 
 def test_threads_take_each_id_once() -> None:
@@ -255,25 +243,6 @@ def test_an_interrupt_ends_a_wait() -> None:
         assert orders.take(PATIENCE) > 0
 
 
-def test_a_wait_ends_in_time_and_says_why() -> None:
-    with Server() as server, client(server) as ids:
-        server.respond = server.silent
-        orders = ids.prefetch("order")
-        with pytest.raises(CallTimeoutError, match=r"^prefetch ids.segment.order: no reply") as raised:
-            orders.take(0.3)
-        assert raised.value.reason == "no_reply"
-        server.respond = server.grant
-        assert orders.take(PATIENCE) > 0
-
-
-def test_a_refusal_reaches_all_threads() -> None:
-    with Server() as server, client(server) as ids:
-        server.respond = lambda request: request.refuse(404, "no such tag")
-        orders = ids.prefetch("order")
-        errors = in_threads(20, lambda: orders.take(PATIENCE))
-        assert [type(e) for e in errors] == [NoSuchTagError] * 20
-
-
 def test_closing_a_prefetcher_ends_takes() -> None:
     with Server() as server, client(server) as ids:
         orders = ids.prefetch("order")
@@ -319,16 +288,6 @@ def test_closing_a_client_ends_all() -> None:
         eventually("the connection is closed", lambda: server.connections[0].ended)
         ids.close()
         assert own_threads() == 0
-
-
-def test_a_lost_connection_comes_back() -> None:
-    with Server() as server, client(server) as ids:
-        orders = ids.prefetch("order")
-        taken = {orders.take(PATIENCE), ids.next("order")}
-        for _ in range(3):
-            server.connections[-1].cut()
-            taken |= {ids.next("order"), *(orders.take(PATIENCE) for _ in range(100))}
-        assert len(taken) == 2 + 303
 
 
 def test_connecting_again_disturbs_nothing() -> None:
@@ -445,18 +404,6 @@ orders = ids.prefetch("order")
         assert ended.stderr.decode() == ""
         assert ended.stdout.count(b"closed") == (3 if script == "waiting" else 0)
         assert ended.returncode == 0
-
-
-def refuse_large(server: Server) -> Callable[[Request], None]:
-    return lambda request: server.grant(request) if request.n <= 100 else request.refuse(400, "too many")
-
-
-def test_batches_shrink_to_what_workers_allow() -> None:
-    with Server() as server, client(server) as ids:
-        server.respond = refuse_large(server)
-        orders = ids.prefetch("order", runway=10)
-        assert len({orders.take(PATIENCE) for _ in range(40_000)}) == 40_000
-        assert server.requests[-1].n <= 100
 
 
 def test_a_close_that_nats_py_cancels_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

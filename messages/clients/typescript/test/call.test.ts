@@ -8,14 +8,17 @@ import {
   BusyError,
   CallTimeoutError,
   CancelledError,
-  ClosedError,
   ConnectionEndedError,
+  ErrorReplyError,
+  ExhaustedError,
   type IdworkerError,
+  MalformedRequestError,
   NoSuchTagError,
   PermissionDeniedError,
+  StrictTagError,
   UnavailableError,
 } from "../src/errors.js"
-import { FakeConnection, pass, settled } from "./fake.js"
+import { FakeConnection, pass } from "./fake.js"
 import { VirtualTime } from "./virtual-time.js"
 
 const subject = "ids.segment.order"
@@ -24,13 +27,13 @@ let time: VirtualTime
 let connection: FakeConnection
 let link: Link
 
-function begin(random = 1): void {
-  time = new VirtualTime(random)
+function begin(): void {
+  time = new VirtualTime(1)
   connection = new FakeConnection()
   link = new Link(connection.nats, time)
 }
 
-beforeEach(() => begin())
+beforeEach(begin)
 
 interface Begun {
   readonly call: Call
@@ -67,84 +70,6 @@ async function failure<E extends IdworkerError>(
   return error
 }
 
-/** When each request was sent. */
-function recordTimes(): number[] {
-  const times: number[] = []
-  const before = connection.onSent
-  connection.onSent = (sent) => {
-    times.push(time.now())
-    before(sent)
-  }
-  return times
-}
-
-test("a request is its subject and its count, without a header", async () => {
-  const one = call()
-  const many = call({ n: 10_000, prefetched: true })
-  const [first, second] = connection.sent
-  assert.deepEqual([first!.subject, first!.body, first!.headers], [subject, "", undefined])
-  assert.deepEqual([second!.body, second!.headers!.keys()], ["10000", ["Ids-Prefetch"]])
-  assert.equal(second!.headers!.get("Ids-Prefetch"), "1")
-  connection.serve(first!, "7")
-  connection.serve(second!, "10001-20000")
-  assert.deepEqual([...(await one.ids)], [7n])
-  assert.equal((await many.ids).length, 10_000)
-})
-
-test("all calls share a subscription with a name from the random source, below the inbox prefix", async () => {
-  connection.options.inboxPrefix = "_INBOX_caller"
-  for (let i = 0; i < 3; i++) call()
-  assert.equal(connection.subscribed.length, 1)
-  assert.match(connection.subscribed[0]!, /^_INBOX_caller\.[0-9A-Za-z_-]{22}\.\*$/)
-  assert.equal(new Set(connection.sent.map(({ reply }) => reply)).size, 3)
-  const { subscribed } = connection
-  begin()
-  call()
-  assert.match(connection.subscribed[0]!, /^_INBOX\.[0-9A-Za-z_-]{22}\.\*$/)
-  assert.notEqual(connection.subscribed[0], subscribed[0])
-})
-
-for (const [what, trouble, waits] of [
-  ["silence", () => {}, [50, 50, 100, 200, 250, 250]],
-  ["refusals", (to) => connection.refuseRequest(to, 503), [50, 50, 100, 200, 400, 800, 1000, 1000]],
-] as [string, (to: { reply: string }) => void, number[]][]) {
-  test(`the waits after ${what} have these bounds`, () => {
-    for (const random of [0, 1]) {
-      begin(random)
-      connection.onSent = trouble
-      const times = recordTimes()
-      call({}, Number.POSITIVE_INFINITY)
-      while (times.length <= waits.length) time.runNext()
-      const least = waits.map((ms, i) => (i === 0 && what === "silence" ? ms : ms / 2))
-      assert.deepEqual(
-        times.slice(1).map((at, i) => at - times[i]!),
-        random === 0 ? least : waits,
-      )
-    }
-  })
-}
-
-test("while the connection is lost nothing is sent, and pauses grow no further", async () => {
-  await connectOnce()
-  await connection.report({ type: "disconnect", server: "" })
-  const waiting = call()
-  pass(time, 500)
-  assert.equal(connection.sent.length, 1)
-  assert.deepEqual(waiting.transients, Array(11).fill("disconnected"))
-  await connection.report({ type: "reconnect", server: "" })
-  pass(time, 50)
-  connection.serve(connection.sent[1]!, "8")
-  assert.deepEqual([...(await waiting.ids)], [8n])
-  assert.equal(waiting.call.tries, 1)
-})
-
-/** Makes a call that is served. */
-async function connectOnce(): Promise<void> {
-  const first = call()
-  connection.serve(connection.sent.at(-1)!, "1")
-  await first.ids
-}
-
 test("a connection that is lost before the first call has the calls wait for it", async () => {
   await connection.report({ type: "disconnect", server: "" })
   const waiting = call()
@@ -152,7 +77,7 @@ test("a connection that is lost before the first call has the calls wait for it"
   assert.deepEqual([connection.sent.length, waiting.call.reason], [0, "disconnected"])
 })
 
-test("a client that begins on a lost connection waits for it", async () => {
+test("a client that begins on a lost connection waits for it, which is no try", async () => {
   connection.info = undefined
   link = new Link(connection.nats, time)
   const waiting = call()
@@ -162,6 +87,7 @@ test("a client that begins on a lost connection waits for it", async () => {
   assert.equal(connection.sent.length, 1)
   connection.serve(connection.sent[0]!, "8")
   assert.deepEqual([...(await waiting.ids)], [8n])
+  assert.equal(waiting.call.tries, 1)
 })
 
 test("the error at the deadline has the latest reason, the tries and the subject", async () => {
@@ -189,10 +115,6 @@ test("the error at the deadline has the latest reason, the tries and the subject
   )
   assert.deepEqual([why.reason, why.code], ["busy", undefined])
   assert.ok(why.cause instanceof BusyError)
-  const lonely = call({}, 40)
-  connection.noResponders(connection.sent.at(-1)!)
-  pass(time, 40)
-  assert.equal((await failure(lonely, CallTimeoutError)).reason, "no_responders")
   assert.throws(() => time.runNext()) // no timer is left
 })
 
@@ -204,7 +126,7 @@ test("a reply that has arrived counts, although a busy process reads it after th
   assert.equal(connection.sent.length, 1)
 })
 
-test("replies to all tries count, and the first that decides does", async () => {
+test("a call that gets no IDs tries again, and the first reply that decides it does", async () => {
   const parked = call({ n: 2 })
   pass(time, 200)
   assert.equal(connection.sent.length, 4)
@@ -213,33 +135,37 @@ test("replies to all tries count, and the first that decides does", async () => 
   connection.serve(connection.sent[1]!, "7-8")
   connection.refuseRequest(connection.sent[2]!, 404)
   assert.deepEqual([...(await parked.ids)], [5n, 6n])
-
-  const refused = call()
-  connection.refuseRequest(connection.sent.at(-1)!, 404, "9")
-  connection.serve(connection.sent.at(-1)!, "9")
-  const error = await failure(refused, NoSuchTagError)
-  assert.equal(error.message, "request ids.segment.order: text of 404 (404)")
-  assert.deepEqual([error.code, error.tries, error.subject, error.retryable], [404, 1, subject, false])
+  assert.deepEqual(parked.transients.map(String), [
+    "no_reply",
+    "UnavailableError: request ids.segment.order: text of 503 (503)",
+  ])
 })
 
-test("a reply to no call, and one to a call that ended, are dropped", async () => {
-  await connectOnce()
-  const next = call()
-  const { reply } = connection.sent.at(-1)!
-  connection.serve(connection.sent[0]!, "1")
-  connection.serve({ reply: `${reply.slice(0, reply.lastIndexOf("."))}.unknown` }, "2")
-  connection.serve({ reply }, "3")
-  assert.deepEqual([...(await next.ids)], [3n])
-})
-
-test("a malformed reply ends a call, and never stops the library's reading", async () => {
-  const call1 = call()
+test("an error that no retry cures ends a call, and has its code, tries and subject", async () => {
+  for (const [code, kind] of [
+    [400, MalformedRequestError],
+    [404, NoSuchTagError],
+    [409, StrictTagError],
+    [507, ExhaustedError],
+    [500, ErrorReplyError],
+  ] as const) {
+    const refused = call()
+    connection.refuseRequest(connection.sent.at(-1)!, code, "9")
+    connection.serve(connection.sent.at(-1)!, "9")
+    const error = await failure<ErrorReplyError>(refused, kind)
+    assert.equal(error.message, `request ids.segment.order: text of ${code} (${code})`)
+    assert.deepEqual([error.code, error.tries, error.subject, error.retryable], [code, 1, subject, false])
+  }
+  const malformed = call()
   connection.serve(connection.sent.at(-1)!, "1\n")
   assert.equal(
-    (await failure(call1, BadReplyError)).message,
+    (await failure(malformed, BadReplyError)).message,
     'request ids.segment.order: malformed reply: "" is not a range of IDs',
   )
-  const call2 = call()
+})
+
+test("a reply that cannot be read never stops the library's reading", async () => {
+  const unread = call()
   const unreadable = { data: Buffer.from("1") }
   Object.defineProperty(unreadable, "headers", {
     get: () => {
@@ -247,32 +173,17 @@ test("a malformed reply ends a call, and never stops the library's reading", asy
     },
   })
   connection.deliver(connection.sent.at(-1)!.reply, unreadable)
-  assert.match((await failure(call2, BadReplyError)).message, /malformed reply: its headers cannot be read$/)
+  assert.match((await failure(unread, BadReplyError)).message, /malformed reply: its headers cannot be read$/)
 })
 
-test("a refused subject ends its calls, and no others", async () => {
-  await connectOnce()
-  await connection.refuse("publish", subject) // older than the calls
+test("a refusal of the server ends the calls of its subject", async () => {
   const [denied, other] = [call(), call({ subject: `${subject}.not` })]
-  await connection.refuse("subscription", subject)
-  await connection.refuse("publish", "ids.segment.orde")
-  pass(time, 1000)
   await connection.refuse("publish", subject)
   const error = await failure(denied, PermissionDeniedError)
   assert.match(error.message, /^request ids.segment.order: Permissions Violation for publish/)
   assert.equal(error.retryable, false)
   connection.serve(connection.sent.at(-1)!, "7")
   assert.deepEqual([...(await other.ids)], [7n])
-})
-
-test("a refused inbox ends all calls, and the next call asks for another", async () => {
-  const calls = [call(), call({ subject: "ids.snowflake" })]
-  await connection.refuse("subscription", connection.subscribed[0]!)
-  for (const each of calls) await failure(each, PermissionDeniedError)
-  const next = call()
-  assert.equal(new Set(connection.subscribed).size, 2)
-  connection.serve(connection.sent.at(-1)!, "7")
-  assert.deepEqual([...(await next.ids)], [7n])
 })
 
 test("after an error of the server a silent call subscribes again, in case its subscription was ignored", async () => {
@@ -300,20 +211,6 @@ test("the end of the connection ends calls, present and future", async () => {
     assert.throws(() => time.runNext())
   }
   assert.equal(connection.sent.length, 1)
-})
-
-test("closing a link ends calls and its loop, and closing again does nothing", async () => {
-  const waiting = call()
-  await settled()
-  assert.equal(connection.watchers, 1)
-  link.close()
-  link.close()
-  await settled()
-  for (const closed of [waiting, call()]) await failure(closed, ClosedError)
-  assert.equal(connection.watchers, 0)
-  assert.deepEqual(connection.unsubscribed, connection.subscribed)
-  assert.equal(connection.sent.length, 1)
-  assert.throws(() => time.runNext())
 })
 
 test("a signal cancels a call, before it begins and at any time", async () => {

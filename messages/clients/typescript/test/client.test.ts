@@ -70,17 +70,6 @@ test("IDs are bigints, and no type lets them become numbers", async () => {
   assert.equal(typeof take, "function")
 })
 
-test("a subject has the prefix of the client", async () => {
-  const { ids, connection } = served({ prefix: "other_1" })
-  await ids.next("a.b")
-  await ids.nextN("order", 1)
-  await ids.snowflake()
-  assert.deepEqual(
-    connection.sent.map(({ subject }) => subject),
-    ["other_1.segment.a.b", "other_1.segment.order", "other_1.snowflake"],
-  )
-})
-
 test("bad arguments reject, say what is allowed, and send nothing", async () => {
   const { ids, connection } = served()
   const order = "order" as Anything
@@ -168,6 +157,7 @@ test("close ends calls and prefetchers, leaves the connection, and does nothing 
   assert.throws(buffer.take, ClosedError)
   await settled()
   assert.deepEqual([connection.sent.length, connection.watchers, connection.ended], [length, 0, undefined])
+  assert.deepEqual(connection.unsubscribed, connection.subscribed)
 })
 
 test("nothing of an ended call keeps a process alive", async () => {
@@ -202,20 +192,6 @@ test("calls and waits last as long as they may, by default as long as the client
     pass(time, 1)
     assert.deepEqual(await states(), Array(8).fill("CallTimeoutError"))
   }
-})
-
-test("each call has its own signal", async () => {
-  const ids = new Idworker(new FakeConnection().nats)
-  const controller = new AbortController()
-  const calls = [
-    ids.next("a"),
-    ids.next("a", controller),
-    ids.nextN("a", 2, controller),
-    ids.snowflake(controller),
-  ]
-  controller.abort()
-  const states = calls.map(async (each) => (await rejection(each))?.name)
-  assert.deepEqual(await Promise.all(states), [undefined, "AbortError", "AbortError", "AbortError"])
 })
 
 test("a prefetcher's requests say so; a refused batch is repeated, but one of snowflake IDs shrinks", async () => {

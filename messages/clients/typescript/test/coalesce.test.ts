@@ -69,16 +69,6 @@ async function failure<E extends IdworkerError>(
   return error
 }
 
-test("a call alone is sent at once, alone", async () => {
-  for (const want of [1n, 2n]) {
-    const id = next()
-    serve(connection.sent.at(-1))
-    assert.equal(await id, want)
-  }
-  assert.deepEqual(counts(), [1, 1])
-  assert.throws(() => time.runNext()) // no timer is left
-})
-
 test("calls that come while a request is out share the next ones, and each gets its own ID", async () => {
   const ids = begin(301)
   assert.deepEqual(counts(), [1, 256]) // a full batch does not wait
@@ -155,17 +145,6 @@ test("after slow requests batches wait for a turn of the loop only", async () =>
   for (const sent of connection.sent.slice(-2)) serve(sent)
   assert.equal(new Set(await Promise.all(ids)).size, 8)
 })
-
-for (const code of [400, 503, 507]) {
-  test(`the members of a batch that is refused by ${code} call alone`, async () => {
-    const ids = begin(5)
-    serve(connection.sent[0])
-    connection.refuseRequest(connection.sent[1]!, code)
-    assert.deepEqual(counts(), [1, 4, 1, 1, 1, 1])
-    for (const sent of connection.sent.slice(2)) serve(sent)
-    assert.equal(new Set(await Promise.all(ids)).size, 5)
-  })
-}
 
 test("workers' limit is halved until batches fit, and forgotten after a minute", async () => {
   const refuseAbove = async (most: number) => {

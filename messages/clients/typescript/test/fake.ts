@@ -15,7 +15,6 @@ export class FakeConnection {
   readonly sent: Sent[] = []
   readonly subscribed: string[] = []
   readonly unsubscribed: string[] = []
-  readonly options: { inboxPrefix?: string } = {}
   info: object | undefined = {}
   ended: "closed" | "draining" | undefined
   /** Of the loop over the statuses. */

@@ -23,7 +23,6 @@ import {
   type PrefetchOptions,
   StrictTagError,
 } from "../src/index.js"
-import { Pace } from "../src/pace.js"
 import { randomOf } from "./random.js"
 
 const subject = "ids.segment.order"
@@ -127,19 +126,6 @@ function upTo(first: number, last: number): bigint[] {
   return Array.from({ length: last - first + 1 }, (_, i) => BigInt(first + i))
 }
 
-test("nothing is requested before the first use, which requests one ID", async () => {
-  const ids = source.prefetch()
-  await turn()
-  assert.equal(source.requests.length, 0)
-  const next = ids.next()
-  assert.deepEqual(
-    source.requests.map((request) => request.n),
-    [1],
-  )
-  source.grant(source.last)
-  assert.equal(await next, 1n)
-})
-
 test("a take from an empty buffer begins a refill and says what to do", async () => {
   const { take } = source.prefetch() // no hook keeps `this`
   for (let i = 0; i < 3; i++) {
@@ -227,26 +213,6 @@ test("waits are served in the order in which they began", async () => {
   assert.equal(source.requests.length, 3)
   for (const request of source.requests) source.grant(request)
   assert.deepEqual(await Promise.all(waits), [1n, 2n, 3n])
-})
-
-test("at most 16 requests are in flight, for at most the limit", async () => {
-  const many = source.prefetch({ limit: 1_000_000, maxBatch: 7 })
-  void many.ready(1000).catch(() => {})
-  assert.deepEqual(
-    source.requests.map((request) => request.n),
-    Array(16).fill(7),
-  )
-  source.requests.length = 0
-  const few = source.prefetch({ limit: 3 })
-  const waits = Array.from({ length: 10 }, () => few.next())
-  assert.deepEqual(
-    source.requests.map((request) => request.n),
-    [1, 1, 1],
-  )
-  source.script = source.grant
-  for (const request of source.requests) source.grant(request)
-  assert.equal(new Set(await Promise.all(waits)).size, 10)
-  await many.close()
 })
 
 test("ready announces each ID to one caller", async () => {
@@ -350,18 +316,6 @@ test("an error is not noticed while IDs are buffered", async () => {
   await turn()
   source.last.refuse(new ExhaustedError("used up (507)"))
   await assert.rejects(wait, ExhaustedError)
-})
-
-test("a batch that is refused is halved, and no caller notices", async () => {
-  source.script = (request) => {
-    if (request.n > 10) request.refuse(new MalformedRequestError("count is too large (400)"))
-    else source.grant(request)
-  }
-  const ids = source.prefetch()
-  await ids.ready(1000)
-  assert.ok(source.requests.some((request) => request.n > 10))
-  assert.ok(source.last.n <= 10)
-  assert.equal(drain(ids.take).length >= 1000, true)
 })
 
 test("a refused request for one ID ends waits, and batches begin again at the largest", async () => {
@@ -527,18 +481,6 @@ test("IDs are used for a minute", async (t) => {
   await ids.close()
 })
 
-test("no ID follows the last one", async () => {
-  const last = 2n ** 63n - 1n
-  const ids = source.prefetch()
-  const ready = ids.ready(2)
-  source.last.serve([last - 1n, last])
-  await ready
-  assert.deepEqual(drain(ids.take), [last - 1n, last])
-  const next = ids.next()
-  source.last.refuse(new ExhaustedError("used up (507)"))
-  await assert.rejects(next, ExhaustedError)
-})
-
 test("a wait that ends has the reason why requests are unanswered", async () => {
   const ids = source.prefetch({}, 1) // its own time-out
   await assert.rejects(ids.next(), {
@@ -592,11 +534,6 @@ test("a signal ends a wait, and one that was aborted before requests nothing", a
 })
 
 test("the target follows the use", async () => {
-  const pace = new Pace(1000, 1000, 0)
-  assert.deepEqual(
-    [pace.update(1, 9), pace.update(2, 99), pace.update(3, 999), pace.update(3, 5000)],
-    [2, 4, 8, 8],
-  )
   source.script = source.grant
   const ids = source.prefetch()
   for (let i = 0; i < 5000; i++) {

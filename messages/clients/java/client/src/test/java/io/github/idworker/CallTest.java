@@ -1,16 +1,18 @@
 package io.github.idworker;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
-/** A call, in virtual time. Its waits one by one are a conformance case. */
+/** A call, in virtual time. Each of its waits, replies and refusals is a conformance case. */
 class CallTest {
     private final VirtualTime time = new VirtualTime();
     private final FakeTransport nats = new FakeTransport(time.environment());
@@ -38,17 +40,10 @@ class CallTest {
         time.advance(400);
         assertTrue(nats.sent.size() > 3);
         nats.reply(call, "7");
-        wantId(7);
-    }
-
-    @Test
-    void aSecondReplyAndOneAfterTheEndAreDropped() {
-        Call call = start(5000);
-        nats.reply(call, "7");
-        nats.reply(call, "8");
+        int sent = nats.sent.size();
         time.advance(10_000);
+        assertEquals(sent, nats.sent.size());
         wantId(7);
-        assertEquals(1, nats.sent.size());
     }
 
     @Test
@@ -93,42 +88,19 @@ class CallTest {
 
     @Test
     void aFinalCodeEndsTheCallAtOnce() {
-        Call call = start(5000);
-        call.accept(nats, FakeTransport.error(404, "no such tag"));
-        NoSuchTagException error = assertInstanceOf(NoSuchTagException.class, failure());
-        assertEquals("request ids.segment.order: no such tag (404)", error.getMessage());
-        assertEquals("ids.segment.order", error.subject());
-        assertEquals(404, error.code().orElseThrow());
-        assertEquals(1, error.tries());
-    }
-
-    @Test
-    void aRefusalOfTheServerEndsTheCallAfterItsWait() {
-        start(5000);
-        nats.refusal = Failure.of(Failure.Kind.DENIED, "Permissions Violation");
-        time.advance(50);
-        assertInstanceOf(PermissionDeniedException.class, failure());
-        assertEquals(1, nats.sent.size());
-    }
-
-    @Test
-    void nothingIsSentWithoutAConnection() {
-        nats.problem = Failure.DISCONNECTED;
-        start(5000);
-        time.advance(4000);
-        nats.problem = null;
-        time.advance(50);
-        assertEquals(nats.last(), nats.sent.get(0));
-        nats.reply(nats.last(), "7");
-        wantId(7);
-    }
-
-    @Test
-    void aConnectionThatEndedEndsTheCall() {
-        start(5000);
-        nats.problem = Failure.CONNECTION_CLOSED;
-        time.advance(50);
-        assertInstanceOf(ConnectionEndedException.class, failure());
+        Map.of(400, MalformedRequestException.class, 404, NoSuchTagException.class, 409, StrictTagException.class,
+                507, ExhaustedException.class, 500, ErrorReplyException.class).forEach((code, kind) -> {
+                    outcomes.clear();
+                    Call call = start(5000);
+                    call.accept(nats, FakeTransport.error(code, "the text"));
+                    IdworkerException error = failure();
+                    assertEquals(kind, error.getClass());
+                    assertEquals("request ids.segment.order: the text (" + code + ")", error.getMessage());
+                    assertEquals("ids.segment.order", error.subject());
+                    assertEquals(code, error.code().orElseThrow());
+                    assertEquals(1, error.tries());
+                    assertFalse(error.isRetryable());
+                });
     }
 
     @Test

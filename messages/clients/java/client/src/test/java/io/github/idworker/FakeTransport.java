@@ -12,8 +12,6 @@ import org.jspecify.annotations.Nullable;
 final class FakeTransport implements Transport {
     final List<Call> sent = new CopyOnWriteArrayList<>();
     final AtomicLong granted = new AtomicLong();
-    volatile @Nullable Failure problem; // why nothing can be sent
-    volatile @Nullable Failure refusal;
     volatile boolean unread;
     volatile @Nullable Function<Call, Outcome> script; // what replies to each request; null if nothing does
     volatile Object inbox = this;
@@ -58,9 +56,6 @@ final class FakeTransport implements Transport {
 
     @Override
     public @Nullable Failure send(Call call) {
-        if (problem != null) {
-            return problem;
-        }
         call.setInbox(inbox);
         sent.add(call);
         Function<Call, Outcome> replies = script;
@@ -73,7 +68,7 @@ final class FakeTransport implements Transport {
 
     @Override
     public @Nullable Failure refusal(Call call) {
-        return refusal;
+        return null;
     }
 
     @Override

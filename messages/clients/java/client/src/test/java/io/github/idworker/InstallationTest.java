@@ -18,16 +18,12 @@ import java.net.Socket;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
@@ -123,37 +119,6 @@ class InstallationTest {
     }
 
     @Test
-    void aMillionPrefetchedByEightThreadsEachOnceThoughAWorkerIsKilled() throws Exception {
-        Process worker = installation.startWorker();
-        int threads = 8;
-        int each = 125_000;
-        ExecutorService pool = Executors.newFixedThreadPool(threads);
-        try (IdSequence ids = client.prefetch("order")) {
-            List<Future<long[]>> takers = new ArrayList<>();
-            for (int i = 0; i < threads; i++) {
-                boolean kills = i == 0;
-                takers.add(pool.submit(() -> {
-                    long[] taken = new long[each];
-                    for (int j = 0; j < each; j++) {
-                        taken[j] = ids.next();
-                        if (kills && j == each / 4) {
-                            Installation.kill(worker);
-                        }
-                    }
-                    return taken;
-                }));
-            }
-            LongStream all = LongStream.empty();
-            for (Future<long[]> taker : takers) {
-                all = LongStream.concat(all, Arrays.stream(taker.get()));
-            }
-            assertEquals((long) threads * each, all.distinct().count());
-        } finally {
-            pool.shutdownNow();
-        }
-    }
-
-    @Test
     void strictTagsAreNotBuffered() {
         try (IdSequence ids = client.prefetch("strict")) {
             assertEquals(409, assertThrows(StrictTagException.class, ids::next).code().orElseThrow());
@@ -183,19 +148,6 @@ class InstallationTest {
         wantMessage("bad inbox prefix: \"_INBOX.>\", allowed are tokens without spaces and wildcards, joined by "
                 + "single dots", assertThrows(BadConfigException.class,
                 () -> IdClientOptions.DEFAULTS.withInboxPrefix("_INBOX.>")));
-    }
-
-    @Test
-    void refusalsOfWorkersHaveTheirText() {
-        IdworkerException unknown = assertThrows(NoSuchTagException.class, () -> client.next("nosuch"));
-        assertTrue(unknown.getMessage().startsWith("request ids.segment.nosuch: "), unknown.getMessage());
-        assertTrue(unknown.getMessage().endsWith(" (404)"), unknown.getMessage());
-        IdworkerException large = assertThrows(MalformedRequestException.class, () -> client.next("order", 10_001));
-        assertTrue(large.getMessage().contains("10000"), large.getMessage());
-        assertEquals(Long.MAX_VALUE - 1, client.next("last"));
-        IdworkerException usedUp = assertThrows(ExhaustedException.class, () -> client.next("last"));
-        assertEquals(507, usedUp.code().orElseThrow());
-        assertFalse(usedUp.isRetryable());
     }
 
     @Test
@@ -240,14 +192,6 @@ class InstallationTest {
             } catch (IOException e) {
                 // the client or the test has left
             }
-        }
-    }
-
-    @Test
-    void aWrongPrefixFindsNoWorkers() {
-        try (IdClient other = IdClient.connect(options().withPrefix("other").withTimeout(Duration.ofMillis(200)))) {
-            IdworkerException error = assertThrows(CallTimeoutException.class, () -> other.next("order"));
-            assertEquals(Reason.NO_RESPONDERS, error.reason());
         }
     }
 

@@ -76,17 +76,6 @@ class PrefetcherTest {
     }
 
     @Test
-    void nothingIsRequestedBeforeTheFirstTakeWhichRequestsOne() throws Exception {
-        Prefetcher ids = nats.prefetch(PrefetchOptions.DEFAULTS);
-        time.advance(1000);
-        assertTrue(nats.sent.isEmpty());
-        nats.script = nats::grant;
-        assertEquals(1, take(ids));
-        assertEquals(1, nats.sent.get(0).request.n());
-        assertTrue(nats.sent.get(0).request.prefetched());
-    }
-
-    @Test
     void eightThreadsTakeEachIdOnceAcrossManyChunks() throws Exception {
         FakeTransport fast = new FakeTransport(Environment.real());
         fast.script = call -> {
@@ -112,32 +101,6 @@ class PrefetcherTest {
             assertEquals(threads * each, Arrays.stream(taken).distinct().count());
             assertTrue(taken[0] >= 1 && taken[taken.length - 1] <= fast.granted.get());
         }
-    }
-
-    @Test
-    void anErrorEndsAllWaitsAndNotThoseAfterIt() throws Exception {
-        Prefetcher ids = nats.prefetch(SMALL);
-        List<Future<Long>> takers = List.of(begin(ids), begin(ids), begin(ids));
-        Installation.await("three wait", () -> {
-            time.run();
-            return nats.sent.stream().mapToLong(call -> call.request.n()).sum() >= 3;
-        });
-        nats.sent.forEach(call -> call.accept(nats, FakeTransport.error(409, "the tag is strictly ordered")));
-        takers.forEach(taker -> wantFailure(StrictTagException.class, taker));
-        nats.script = nats::grant;
-        assertEquals(1, take(ids));
-    }
-
-    @Test
-    void aRefusedBatchIsHalvedUnseen() throws Exception {
-        Prefetcher ids = nats.prefetch(new PrefetchOptions(Duration.ofSeconds(1), 1_000_000, 10_000));
-        nats.script = call -> call.request.n() > 10 ? FakeTransport.error(400, "too large") : nats.grant(call);
-        for (int i = 0; i < 1000; i++) {
-            take(ids);
-            time.advance(1);
-        }
-        assertTrue(nats.sent.stream().anyMatch(call -> call.request.n() > 10));
-        assertTrue(nats.last().request.n() <= 10);
     }
 
     @Test
@@ -210,16 +173,6 @@ class PrefetcherTest {
         ids.restart();
         assertEquals(0, ids.figures().buffered());
         assertThrows(CallTimeoutException.class, () -> ids.next(Duration.ZERO));
-    }
-
-    @Test
-    void theLastIdDoesNotWrap() throws Exception {
-        Prefetcher ids = nats.prefetch(SMALL);
-        nats.script = call -> nats.granted.incrementAndGet() > 1 ? FakeTransport.error(507, "used up")
-                : Outcome.of(List.of(new IdBatch.Range(Long.MAX_VALUE - 1, Long.MAX_VALUE)));
-        assertEquals(Long.MAX_VALUE - 1, take(ids));
-        assertEquals(Long.MAX_VALUE, ids.next());
-        wantFailure(ExhaustedException.class, end(begin(ids)));
     }
 
     @Test
