@@ -7,9 +7,8 @@
 // one line in the list of clients in conformance_test.go. The cases are of three
 // kinds: unit_*_test.go need the driver alone, scripted_*_test.go a NATS server
 // of this process with a responder that follows a script, and real_*_test.go
-// the built binary. What a client does without a server or a clock, such as
-// reading a reply, is no case here: messages/testdata/vectors.json has it, and
-// each client's own tests read that file.
+// the built binary. Each client's own tests read messages/testdata/vectors.json,
+// so no case repeats what that file has, such as how a reply is read.
 //
 // # The driver's protocol
 //

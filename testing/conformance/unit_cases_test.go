@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// unitCases need the driver alone. What needs no clock either, such as reading a
-// reply, is no case here: each client's own tests read vectors.json.
+// unitCases need the driver alone. No case repeats vectors.json, which each
+// client's own tests read.
 var unitCases = slices.Concat(
 	clockCases,
 	[]testCase{{name: "02 what a driver does not know", run: unknownToDriver}},
