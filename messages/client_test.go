@@ -3,7 +3,6 @@ package messages_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -24,21 +23,6 @@ func answer(t *testing.T, nc *nats.Conn, tag string, reply *nats.Msg) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestClient(t *testing.T) {
-	nc := natstest.Start(t).Connect(t)
-	client := messages.NewClient(nc, messages.DefaultPrefix)
-
-	answer(t, nc, "order", message("1001", "", ""))
-	if id, err := client.Next(t.Context(), "order"); id != 1001 || err != nil {
-		t.Errorf("%d, %v; want 1001", id, err)
-	}
-	answer(t, nc, "batch", message("9-10\n21", "", ""))
-	got, err := client.NextN(t.Context(), "batch", 3)
-	if want := []messages.Range{{9, 10}, {21, 21}}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }
 
@@ -98,11 +82,15 @@ func TestClientErrors(t *testing.T) {
 			{"short", 2, messages.ErrReply},
 			{"silent", 1, context.DeadlineExceeded},
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			if got, err := client.NextN(ctx, c.tag, c.n); got != nil || !errors.Is(err, c.want) {
+			if got, err := client.NextN(within(t, time.Second), c.tag, c.n); got != nil || !errors.Is(err, c.want) {
 				t.Errorf("%s, %d: %v, %v; want %v", c.tag, c.n, got, err, c.want)
 			}
-			cancel()
+			if c.n != 1 {
+				continue
+			}
+			if id, err := client.Next(within(t, time.Second), c.tag); id != 0 || !errors.Is(err, c.want) {
+				t.Errorf("%s: %d, %v; want %v", c.tag, id, err, c.want)
+			}
 		}
 	})
 }

@@ -204,35 +204,28 @@ func TestCallsLeave(t *testing.T) {
 	})
 }
 
-// TestCallsPart: after a refusal, each call of a batch requests its own ID,
-// since IDs may be left for some.
+// TestCallsPart: if the IDs are used up, there may be some left, though too few
+// for a batch. So each of its calls requests its own ID, once.
 func TestCallsPart(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
+		const callers, left = 300, 100
 		nc := srv.Connect(t)
-		client := messages.NewClient(nc, messages.DefaultPrefix)
-		for code, final := range map[string]error{"400": nil, "429": nil, "503": nil, "507": messages.ErrExhausted} {
-			const callers, left = 300, 100
-			var worker counter
-			respond(t, nc, "tag"+code, func(_ int64, req *nats.Msg) {
-				n := worker.requested(t, req)
-				switch {
-				case n > 1, final != nil && worker.last.Load() >= 2*left:
-					send(t, req, message("", code, "not so many"))
-				default:
-					send(t, req, worker.grant(1))
-				}
-			})
-			var all calls
-			all.start(within(t, long), callers, nextOf(client, "tag"+code))
-			if final == nil {
-				all.distinct(t, code, callers)
-			} else if all.wg.Wait(); len(all.ids) != left || len(all.bad) != callers-left || !errors.Is(all.bad[0], final) {
-				t.Errorf("%s: %d IDs and %d errors, want %d and %d; %v", code, len(all.ids), len(all.bad), left, callers-left, all.bad[:1])
+		var worker counter
+		respond(t, nc, "order", func(_ int64, req *nats.Msg) {
+			if n := worker.requested(t, req); n > 1 || worker.last.Load() >= 2*left {
+				send(t, req, message("", "507", "not so many"))
+				return
 			}
-			single := slices.DeleteFunc(worker.sent, func(n int64) bool { return n > 1 })
-			if len(single) > callers {
-				t.Errorf("%s: %d single requests of %d calls", code, len(single), callers)
-			}
+			send(t, req, worker.grant(1))
+		})
+		var all calls
+		all.start(within(t, long), callers, nextOf(messages.NewClient(nc, messages.DefaultPrefix), "order"))
+		all.wg.Wait()
+		if len(all.ids) != left || len(all.bad) != callers-left || !errors.Is(all.bad[0], messages.ErrExhausted) {
+			t.Errorf("%d IDs and %d errors, want %d and %d; %v", len(all.ids), len(all.bad), left, callers-left, all.bad[:1])
+		}
+		if single := slices.DeleteFunc(worker.sent, func(n int64) bool { return n > 1 }); len(single) > callers {
+			t.Errorf("%d single requests of %d calls", len(single), callers)
 		}
 	})
 }

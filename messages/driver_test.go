@@ -159,14 +159,8 @@ var operations = map[string]operation{
 	"buffer":           operationOf(showBuffer),
 	"close_prefetch":   operationOf(closePrefetcher),
 	"wall":             operationOf(moveWall),
-	"decode":           operationOf(decodeBody),
-	"decode_reply":     operationOf(decodeReply),
-	"count":            operationOf(checkCount),
-	"tag":              operationOf(checkTag),
-	"prefix":           operationOf(checkPrefix),
 	"pace":             operationOf(followPace),
 	"schedule":         operationOf(runSchedule),
-	"vectors":          operationOf(checkVectors),
 }
 
 func hello(*driver, context.Context, none) (any, error) {

@@ -19,6 +19,20 @@ import (
 	"github.com/idworker/idworker/messages"
 )
 
+// followPace returns the targets of a new prefetcher after each step.
+func followPace(_ *driver, _ context.Context, f struct {
+	RunwayMS int64 `json:"runway_ms"`
+	Limit    int64
+	Steps    [][2]int64
+}) (any, error) {
+	var steps []messages.Step
+	for _, s := range f.Steps {
+		steps = append(steps, messages.Step{Passed: time.Duration(s[0]) * time.Millisecond, Taken: s[1]})
+	}
+	targets, err := messages.Targets(messages.PrefetchConfig{Runway: time.Duration(f.RunwayMS) * time.Millisecond, Limit: f.Limit}, steps)
+	return map[string][]int64{"targets": targets}, err
+}
+
 // scheduleVariable makes this test binary run TestSchedule, with the events in
 // the variable.
 const scheduleVariable = "IDWORKER_CONFORMANCE_SCHEDULE"

@@ -63,8 +63,8 @@ func TestPrefetchSnowflakeErrors(t *testing.T) {
 		nc := srv.Connect(t)
 		p := prefetchSnowflake(t, nc)
 		p.Close()
-		if _, err := p.Next(t.Context()); !errors.Is(err, messages.ErrClosed) || err.Error() != "prefetch snowflake IDs: prefetcher is closed" {
-			t.Error(err)
+		if id, err := p.Next(t.Context()); id != 0 || !errors.Is(err, messages.ErrClosed) || err.Error() != "prefetch snowflake IDs: prefetcher is closed" {
+			t.Errorf("%d, %v", id, err)
 		}
 		if p, err := messages.NewClient(nc, "i.ds").PrefetchSnowflake(messages.PrefetchConfig{}); p != nil || !errors.Is(err, messages.ErrPrefix) {
 			t.Errorf("malformed prefix: %v", err)

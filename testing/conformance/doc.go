@@ -7,7 +7,8 @@
 // one line in the list of clients in conformance_test.go. The cases are of three
 // kinds: unit_*_test.go need the driver alone, scripted_*_test.go a NATS server
 // of this process with a responder that follows a script, and real_*_test.go
-// the built binary.
+// the built binary. Each client's own tests read messages/testdata/vectors.json,
+// so no case repeats what that file has, such as how a reply is read.
 //
 // # The driver's protocol
 //
@@ -23,8 +24,8 @@
 // Operations run concurrently, up to a thousand calls at once. Nothing else is
 // written to stdout; logs go to stderr. At EOF the driver ends with code 0,
 // whatever is under way. An operation or a field that it does not have is an
-// error of the kind driver. An ok without results is {}. IDs are strings, ranges
-// are lists such as ["1-3","7"], and bodies are base64.
+// error of the kind driver. An ok without results is {}. IDs are strings, and
+// ranges are lists such as ["1-3","7"].
 //
 // An error has the kind that the client reports in its own way, as the page of
 // errors of each client lists: prefix, tag, count, config; malformed (400),
@@ -50,7 +51,6 @@
 //	workers     take with workers
 //	statuses    a reply with a status keeps its body (jnats drops it)
 //	headerless  a server without headers is enough (jnats asks for more)
-//	doubles     counts are doubles: a count above 2^53−1 may be refused
 //
 // operations.go lists the operations, and offline.go those without a server.
 package conformance

@@ -35,11 +35,8 @@ type result struct {
 	Batch    int64 `json:"batch"`
 
 	// Of operations without a server.
-	Body    []byte         `json:"body"`
-	Targets []int64        `json:"targets"`
-	Waits   [][2]float64   `json:"waits"` // the shortest and the longest, in ms
-	Cases   map[string]int `json:"cases"` // by section
-	Failed  []string       `json:"failed"`
+	Targets []int64      `json:"targets"`
+	Waits   [][2]float64 `json:"waits"` // the shortest and the longest, in ms
 
 	// Of hello.
 	Language string   `json:"language"`

@@ -1,24 +1,8 @@
 // Package conformance calls clients by these operations, too, which need no
 // server. A question mark means that a field may be absent.
 //
-//	decode {body, n}                           ranges
-//	decode_reply {status?, headers?, body, n}  ranges
-//	count {n}                                  body
-//	tag {tag}, prefix {prefix}                 check it
-//	pace {runway_ms, limit, steps}             targets
-//	schedule {events}                          waits
-//	vectors {file}                             cases, failed
-//
-// decode reads the body of a reply to a request for n IDs, and decode_reply a
-// whole reply. Its status, such as "503", is that of the line NATS/1.0; headers
-// has a list of values by name. The server's own reply, 503 without a body, is
-// an error of the kind no_responders.
-//
-// Here n is always a string, since JSON's numbers may be doubles. count checks
-// it as a call does, and returns the body of the request, base64. Where the
-// client's type cannot hold n, such as 1.5, NaN or 2^63, the driver returns an
-// error of the kind count. A client with the feature doubles may do so above
-// 2^53−1, in decode and decode_reply, too.
+//	pace {runway_ms, limit, steps}  targets
+//	schedule {events}               waits
 //
 // # Pace
 //
@@ -47,11 +31,4 @@
 // shortest and the longest of each wait; so the cases allow a tenth. The call
 // has no deadline. After silence no pause is above 250 ms, as docs/protocol.md
 // says.
-//
-// # Vectors
-//
-// vectors checks the client with two sections of vectors.json, which no other
-// operation covers: opaque and numbers. cases has their number of cases, such as
-// {"opaque":88,"numbers":143}, where each key, good or bad, is a case. failed is
-// a list of texts, one for each that failed, with its section and its reason.
 package conformance

@@ -65,7 +65,7 @@ func shared(t *testing.T, d *driver) {
 // refusedBatch: there may be IDs for some of the members.
 func refusedBatch(t *testing.T, d *driver) {
 	s := newScene(t, d)
-	for _, trouble := range []step{refuse(400, "too many"), refuse(503, "no IDs"), refuse(507, "used up")} {
+	for _, trouble := range []step{refuse(400, "too many"), refuse(429, "too many"), refuse(503, "no IDs"), refuse(507, "used up")} {
 		c := s.connect(nil) // a client remembers the limit
 		tag := c
 		first, others := s.crowd(c, tag)

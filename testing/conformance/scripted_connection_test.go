@@ -112,6 +112,8 @@ func deniedInbox(t *testing.T, d *driver) {
 	for k := range 3 {
 		wantKind(t, fmt.Sprint("call ", k+1), s.do(next(c, "order")), "denied")
 		wantKind(t, fmt.Sprint("call ", k+1, " for two"), s.do(nextN(c, "order", 2)), "denied")
+		crowd := s.do(op{"op": "many", "client": c, "tag": "order", "callers": 25, "calls": 1, "timeout_ms": callTimeout})
+		wantErrors(t, "25 callers", crowd, map[string]int64{"denied": 25})
 	}
 }
 
@@ -200,17 +202,19 @@ func killedLink(t *testing.T, d *driver) {
 	}
 }
 
-// endedConnection: no call waits on a connection that will not be back.
+// endedConnection: no call, and no prefetcher, waits on a connection that will not
+// be back.
 func endedConnection(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	s.on("ids.segment.order", silent)
 	for _, end := range []string{"close_connection", "drain"} {
 		c := s.connect(op{"own": false})
 		arrived := len(s.calls("ids.segment.order"))
-		calls := []*pending{s.begin(next(c, "order")), s.begin(nextN(c, "order", 2))}
-		s.waitCalls("ids.segment.order", arrived+2)
+		p := s.prefetch(c, "order", nil)
+		calls := []*pending{s.begin(next(c, "order")), s.begin(nextN(c, "order", 2)), s.begin(take(p, 1, 1))}
+		s.waitCalls("ids.segment.order", arrived+3)
 		s.d.must(t, op{"op": end, "client": c})
-		calls = append(calls, s.begin(next(c, "order")), s.begin(nextN(c, "order", 2)))
+		calls = append(calls, s.begin(next(c, "order")), s.begin(nextN(c, "order", 2)), s.begin(take(p, 1, 1)))
 		for _, call := range calls {
 			r := s.await(call)
 			if wantKind(t, end, r, "connection"); r.err != nil && r.err.Retryable {

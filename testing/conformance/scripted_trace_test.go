@@ -66,45 +66,55 @@ func untraced(t *testing.T, d *driver) {
 	s.request(orderSubject, 1).wantTrace(t, "")
 }
 
-// tracedTogether: a request has the trace of the call that gets its first ID.
+// tracedTogether: a request has the trace of the call that gets its first ID; if
+// a batch is refused, its members go on with their own.
 func tracedTogether(t *testing.T, d *driver) {
 	s := newScene(t, d)
-	c := s.connect(nil)
-	s.on(orderSubject, silent)
-	calls := []*pending{s.begin(next(c, "order").with("traceparent", "0"))}
-	s.waitCalls(orderSubject, 1)
-	for k := range 40 {
-		calls = append(calls, s.begin(next(c, "order").with("traceparent", fmt.Sprint(k+1))))
-	}
-	s.waitCalls(orderSubject, 2)
-	s.on(orderSubject, serve)
-	traces := make(map[int64]string) // of calls, by their IDs
-	for _, call := range calls {
-		if r := s.await(call); r.err != nil {
-			t.Errorf("a call: %v", r)
-		} else {
-			traces[parseRanges(t, r.Ranges)[0].First] = call.op["traceparent"].(string)
+	for tag, answer := range map[string]step{"served": serve, "refused": func(r *responder, q *request) {
+		if q.n > 1 {
+			refuse(503, "no IDs")(r, q)
+			return
 		}
-	}
-	joined := false
-	for _, q := range s.requests(orderSubject) {
-		for _, granted := range parseRanges(t, s.grantedBy(q)) {
-			if want, used := traces[granted.First]; used {
-				q.wantTrace(t, want)
-				joined = joined || q.n > 1
+		serve(r, q)
+	}} {
+		c, subject := s.connect(nil), segment+tag
+		s.on(subject, silent)
+		calls := []*pending{s.begin(next(c, tag).with("traceparent", "0"))}
+		s.waitCalls(subject, 1)
+		for k := range 40 {
+			calls = append(calls, s.begin(next(c, tag).with("traceparent", fmt.Sprint(k+1))))
+		}
+		s.waitCalls(subject, 2)
+		s.follow(subject, answer)
+		traces := make(map[int64]string) // of calls, by their IDs
+		for _, call := range calls {
+			if r := s.await(call); r.err != nil {
+				t.Errorf("a call: %v", r)
+			} else {
+				traces[parseRanges(t, r.Ranges)[0].First] = call.op["traceparent"].(string)
 			}
 		}
-	}
-	if !joined {
-		t.Error("no calls were joined")
+		joined := false
+		for _, q := range s.requests(subject) {
+			joined = joined || q.n > 1
+			for _, granted := range parseRanges(t, s.grantedBy(q)) {
+				if want, used := traces[granted.First]; used {
+					q.wantTrace(t, want)
+				}
+			}
+		}
+		if !joined {
+			t.Errorf("%s: no calls were joined", tag)
+		}
 	}
 }
 
-// wantTrace checks the trace of a request; the empty one is none.
+// wantTrace checks the trace of a request, which is its only header; the empty one
+// is none.
 func (q *request) wantTrace(t *testing.T, want string) {
 	t.Helper()
 	values, has := q.header[messages.TraceparentHeader]
-	if got := strings.Join(values, ","); got != want || has != (want != "") {
+	if got := strings.Join(values, ","); got != want || has != (want != "") || has && len(q.header) > 1 {
 		t.Errorf("request %d of %s for %d IDs: header %q, want the trace %q", q.k, q.subject, q.n, q.header, want)
 	}
 }

@@ -10,7 +10,6 @@ from typing import Any
 
 import idworker
 from idworker import IdworkerError
-from idworker._decode import NoRespondersError
 
 Operations = Mapping[str, Callable[..., Any]]
 """Functions by the names of operations. Their keyword parameters are the fields; they
@@ -37,7 +36,6 @@ _KINDS: dict[type[BaseException], str] = {
     idworker.CallTimeoutError: "timeout",
     idworker.BufferEmptyError: "empty",
     asyncio.CancelledError: "cancelled",
-    NoRespondersError: "no_responders",  # a client never raises it
 }
 
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import tracemalloc
-from pathlib import Path
-from typing import Any
 
 import pytest
 from nats.aio.client import Client
@@ -22,39 +18,7 @@ from idworker import (
     UnavailableError,
     decode,
 )
-from idworker._arguments import current_trace
 from idworker._decode import NoRespondersError, decode_reply
-
-VECTORS = Path(__file__).resolve().parents[3] / "testdata" / "vectors.json"
-
-
-def test_bodies() -> None:
-    """The contract as data: good bodies, and bad ones."""
-    for case in json.loads(VECTORS.read_text("utf-8"))["bodies"]["cases"]:
-        body, n = _bytes(case["body"]), int(case["n"])
-        if "error" in case:
-            with pytest.raises(BadReplyError):
-                decode(body, n)
-            continue
-        ranges = (line.partition("-") for line in case["ranges"])
-        assert decode(body, n).ranges == tuple((int(first), int(last or first)) for first, _, last in ranges)
-
-
-def test_traces() -> None:
-    for case in json.loads(VECTORS.read_text("utf-8"))["traceparents"]["cases"]:
-        value = _bytes(case["value"]).decode()
-        assert current_trace(value.__str__) == (value if case["sent"] else None), case["why"]
-
-
-def _bytes(field: Any) -> bytes:
-    """Read a field of bytes of vectors.json."""
-    if isinstance(field, str):
-        return field.encode()
-    if isinstance(field, list):
-        return b"".join(_bytes(part) for part in field)
-    if "base64" in field:
-        return base64.b64decode(field["base64"])
-    return _bytes(field["repeat"]) * int(field["times"])
 
 
 def test_bodies_that_python_would_read() -> None:

@@ -110,7 +110,7 @@ function callOptions(timeout: number | undefined, signal: AbortSignal): CallOpti
 }
 
 /** The ranges of a batch as text. */
-export function rangesOf({ ranges }: IdBatch): string[] {
+function rangesOf({ ranges }: IdBatch): string[] {
   return ranges.map(({ first, last }) => text(first, last))
 }
 

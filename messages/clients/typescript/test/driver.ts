@@ -21,17 +21,7 @@ const operations: Operations = {
   hello: on({}, () => ({
     language: "TypeScript",
     version: `${version} on Node ${process.version}`,
-    features: [
-      "cancel",
-      "close",
-      "borrow",
-      "coalescing",
-      "ready",
-      "workers",
-      "statuses",
-      "headerless",
-      "doubles",
-    ],
+    features: ["cancel", "close", "borrow", "coalescing", "ready", "workers", "statuses", "headerless"],
   })),
   cancel: on({ call: "number" }, ({ call }) => underWay.get(call)?.abort()),
 }

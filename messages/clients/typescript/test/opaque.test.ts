@@ -8,9 +8,7 @@ import { inspect } from "node:util"
 import { BadArgumentError, BadTagError } from "../src/index.js"
 import { OpaqueIdError, type OpaqueIdFault, OpaqueIds } from "../src/opaque.js"
 import { randomOf } from "./random.js"
-import { checkVectors } from "./vectors.js"
 
-const vectors = new URL("../../../../testdata/vectors.json", import.meta.url)
 const key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 const keys = OpaqueIds.parse(`number ${key}\n1 ${key}\n`)
 
@@ -21,12 +19,6 @@ function fault(kind: OpaqueIdFault, text: string) {
     return true
   }
 }
-
-test("opaque IDs and numbers of documents are those of every language", async () => {
-  const { cases, failed } = await checkVectors(vectors)
-  assert.deepEqual(failed, [])
-  assert.ok(cases.opaque! >= 88 && cases.numbers! >= 143, JSON.stringify(cases))
-})
 
 test("the example of the documentation", () => {
   const orders = keys.texts("order", "ord")

@@ -62,9 +62,6 @@ public final class Driver {
 
     /** The kind of an error; all that is none of the client's is the driver's. */
     static String kindOf(Throwable error) {
-        if (error instanceof DriverException driver) {
-            return driver.kind;
-        }
         return KINDS.entrySet().stream().filter(kind -> kind.getKey().isInstance(error)).map(Map.Entry::getValue)
                 .findFirst().orElse("driver");
     }
@@ -84,15 +81,8 @@ public final class Driver {
     static final class DriverException extends RuntimeException {
         private static final long serialVersionUID = 1L;
 
-        private final String kind;
-
         DriverException(String message) {
-            this("driver", message);
-        }
-
-        DriverException(String kind, String message) {
             super(message);
-            this.kind = kind;
         }
     }
 
@@ -205,15 +195,6 @@ public final class Driver {
         if (n.isIntegralNumber() && n.canConvertToLong()) {
             return n.longValue();
         }
-        return count(n.asText());
-    }
-
-    /** Reads a count from text. */
-    static long count(String n) {
-        try {
-            return Long.parseLong(n);
-        } catch (java.lang.NumberFormatException e) {
-            throw new BadCountException("bad count: " + Quote.of(n, 40) + " is no long");
-        }
+        throw new BadCountException("bad count: " + Quote.of(n.asText(), 40) + " is no long");
     }
 }

@@ -2,27 +2,14 @@ package io.github.idworker;
 
 import com.fasterxml.jackson.annotation.JsonProperty;
 import io.github.idworker.Driver.DriverException;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
 /** The driver's operations without a server. */
 final class DriverOffline {
-    private record Decode(@Nullable String status, @Nullable Map<String, List<String>> headers, byte[] body,
-            String n) {}
-
-    private record Count(String n) {}
-
-    private record Body(byte[] body) {}
-
-    private record TagField(String tag) {}
-
-    private record PrefixField(String prefix) {}
-
     private record PaceSteps(@JsonProperty("runway_ms") long runwayMs, long limit, List<long[]> steps) {}
 
     private record Targets(List<Long> targets) {}
@@ -31,38 +18,9 @@ final class DriverOffline {
 
     private record Waits(List<double[]> waits) {}
 
-    private record VectorFile(String file) {}
-
     DriverOffline(Driver driver) {
-        driver.on("decode", Decode.class, f -> decode(f));
-        driver.on("decode_reply", Decode.class, f -> decode(f));
-        driver.on("tag", TagField.class, f -> {
-            Tags.check(f.tag);
-            return Driver.NOTHING;
-        });
-        driver.on("prefix", PrefixField.class, f -> {
-            Tags.checkPrefix(f.prefix);
-            return Driver.NOTHING;
-        });
-        driver.on("count", Count.class, f -> count(Driver.count(f.n)));
         driver.on("pace", PaceSteps.class, DriverOffline::targets);
         driver.on("schedule", Schedule.class, f -> waits(f.events));
-        driver.on("vectors", VectorFile.class, f -> NumberVectors.check(Path.of(f.file)));
-    }
-
-    private static Object decode(Decode f) {
-        int status = f.status == null || f.status.isEmpty() ? 0 : Integer.parseInt(f.status);
-        Map<String, List<String>> headers = f.headers == null ? Map.of() : f.headers;
-        Outcome reply = Replies.decode(status, headers::get, f.body, Driver.count(f.n));
-        if (reply.failure() == Failure.NO_RESPONDERS) {
-            throw new DriverException("no_responders", "no responders"); // a client never throws it
-        }
-        return DriverClients.Ranges.of(new IdBatch(reply.get()));
-    }
-
-    private static Body count(long n) {
-        NatsIdClient.checkCount(n);
-        return new Body(Call.Request.of("ids.snowflake", n, null).body());
     }
 
     private static Targets targets(PaceSteps f) {

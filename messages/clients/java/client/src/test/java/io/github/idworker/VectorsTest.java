@@ -57,7 +57,12 @@ class VectorsTest {
         return new String(bytes(text), StandardCharsets.UTF_8);
     }
 
-    /** Checks that an error is short and of one line, whatever the input was. */
+    /** Checks that an error's text is fit for a log, whatever the input was. */
+    private static void assertLine(String message) {
+        assertTrue(!message.isEmpty() && message.length() <= 300 && message.chars().noneMatch(c -> c < ' '), message);
+    }
+
+    /** Checks that a case ends with an error of its kind, or without. */
     private static void wantError(JsonNode test, Check check) throws IOException {
         String kind = "";
         try {
@@ -65,8 +70,7 @@ class VectorsTest {
         } catch (BadArgumentException | BadReplyException e) {
             kind = e instanceof BadTagException ? "tag" : e instanceof BadPrefixException ? "prefix"
                     : e instanceof BadCountException ? "count" : "bad_reply";
-            String message = e.getMessage();
-            assertTrue(message.length() <= 300 && message.chars().noneMatch(c -> c < ' '), message);
+            assertLine(e.getMessage());
         }
         assertEquals(test.path("error").asText(""), kind, test.get("why").asText());
     }
@@ -93,7 +97,7 @@ class VectorsTest {
                 wantError(test, () -> {
                     NatsIdClient.checkCount(Long.parseLong(n));
                     byte[] body = Call.Request.of("", Long.parseLong(n), null).body();
-                    assertEquals(test.get("body").asText(), new String(body, StandardCharsets.US_ASCII));
+                    assertEquals(test.path("body").asText(), new String(body, StandardCharsets.US_ASCII));
                 });
             }
         }
@@ -143,14 +147,20 @@ class VectorsTest {
             assertEquals(test.path("error").asText(""), kind, why);
             assertEquals(test.path("code").asInt(0), failure == null ? 0 : failure.code(), why);
             assertEquals(ranges(test), outcome.ranges() == null ? List.of() : texts(new IdBatch(outcome.ranges())), why);
+            if (failure != null) {
+                assertLine(failure.text());
+                assertTrue(failure.text().contains(test.path("text").asText("")), failure.text());
+            }
         }
     }
 
     @Test
     void codes() throws IOException {
         for (JsonNode test : cases("codes")) {
-            Failure failure = Failure.reply(Integer.parseInt(test.get("value").asText()), "text");
+            Map<String, List<String>> headers = Map.of("Nats-Service-Error-Code", List.of(test.get("value").asText()));
+            Failure failure = Replies.decode(0, headers::get, new byte[0], 1).failure();
             assertEquals(test.get("error").asText(), failure.kind().name().toLowerCase());
+            assertEquals(Integer.parseInt(test.get("value").asText()), failure.code());
             assertEquals(test.get("retryable").asBoolean(), failure.isTransient());
             assertEquals(test.get("retryable").asBoolean(), failure.exception().isRetryable());
         }
