@@ -15,7 +15,7 @@ var clockCases = []testCase{
 	{name: "02 waits after both in turn", run: waits(
 		[]string{"silent", "unavailable", "silent", "no_responders", "ids"},
 		50, 50, 100, 200)},
-	// A try waits as long as what came before it says.
+	// A try waits as long as the outcome of the one before it requires.
 	{name: "02 waits when a refusal ends a long silence", run: waits(
 		[]string{"silent", "silent", "silent", "silent", "silent", "silent", "silent", "unavailable", "silent", "silent", "ids"},
 		50, 50, 100, 200, 250, 250, 250, 250, 1000, 250)},
