@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,8 +85,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestHelp: a command that lacks another one shows which there are. For every command, help, which knows all
-// commands, prints the same as --help, which knows this one.
+// TestHelp: a command that lacks another one shows which there are; help and --help say the same.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	say := func(line string) (code int, stdout, stderr string) {
@@ -97,11 +97,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("idworker %s: %d, %q, %q", line, code, out, err)
 		}
 	}
-	lines := []string{"", "tag", "enrich"}
-	for _, command := range model().Leaves(true) {
-		lines = append(lines, strings.TrimPrefix(command.FullPath(), "idworker "))
-	}
-	for _, line := range lines {
+	for _, line := range []string{"", "tag", "tag raise", "serve", "enrich"} {
 		code, out, err := say("help " + line)
 		code2, out2, err2 := say(line + " --help")
 		if code != exitOK || code2 != code || out != out2 || err+err2 != "" || !strings.Contains(out, "Usage: idworker "+line) {
@@ -115,6 +111,49 @@ func TestHelp(t *testing.T) {
 	if _, flag, _ := say("--version"); version != flag || strings.Count(version, ".") != 2 {
 		t.Errorf("version says %q, --version %q", version, flag)
 	}
+}
+
+// TestGrammar: the parser of a command line has its command alone, with all flags and arguments; that of a line
+// that begins otherwise has all commands.
+func TestGrammar(t *testing.T) {
+	t.Parallel()
+	parsed := func(words ...string) (leaves []string) {
+		for _, command := range newParser(grammar(words), io.Discard, io.Discard, func(int) {}).Model.Leaves(false) {
+			leaves = append(leaves, command.FullPath()+" "+summaries(command))
+		}
+		return leaves
+	}
+	for _, command := range model().Leaves(false) {
+		words := strings.Fields(command.FullPath())[1:]
+		want := command.FullPath() + " " + summaries(command)
+		if found := parsed(append(words, "more", "--json")...); !slices.Equal(found, []string{want}) {
+			t.Errorf("%q has %q, want %q", words, found, want)
+		}
+	}
+	for _, line := range []string{"", "--help", "nix", "--version get"} {
+		if found := parsed(strings.Fields(line)...); len(found) != len(model().Leaves(false)) {
+			t.Errorf("%q has %d commands, want all", line, len(found))
+		}
+	}
+	for line, only := range map[string]string{"tag": "idworker tag ", "tag nix": "idworker tag ", "--version": "idworker version "} {
+		for _, found := range parsed(strings.Fields(line)...) {
+			if !strings.HasPrefix(found, only) {
+				t.Errorf("%q has %s", line, found)
+			}
+		}
+	}
+}
+
+// summaries are the flags and arguments of a command.
+func summaries(command *kong.Node) string {
+	var all []string
+	for _, flag := range slices.Concat(command.AllFlags(false)...) {
+		all = append(all, flag.String()+" "+flag.Help)
+	}
+	for _, argument := range command.Positional {
+		all = append(all, argument.Summary()+" "+argument.Help)
+	}
+	return strings.Join(all, "\n")
 }
 
 // TestExitCodesDocumented: docs/command-line.md has the exit codes in the words of the manual page.
