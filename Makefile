@@ -101,7 +101,7 @@ release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
 	@test -x messages/clients/python/.venv/bin/python || { echo "messages/clients/python has no virtual environment: make deps"; exit 1; }
 	@$(if $(SNAPSHOT),,test -z "$$(git status --porcelain)" || { git status --short; echo "the tree has changes that are not committed"; exit 1; })
 	VERSION=$(VERSION) $(GO) run $(GORELEASER) release --clean $(if $(SNAPSHOT),--snapshot)
-	$(GO) run ./testing/release/image -dist dist
+	sh docs/deploy/image.sh dist
 	cd testing/release/schema && $(GO) run ./chart -dist $(CURDIR)/dist
 	@rm -rf bin/maven
 	$(MVN) -P release -DskipTests -Dmaven.install.skip clean deploy -DaltDeploymentRepository=dist::file://$(CURDIR)/bin/maven

@@ -3,7 +3,6 @@ package monitoring
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,29 +10,38 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/discovery/dns"
 	"go.yaml.in/yaml/v3"
 )
 
-// service is the part of a service of the compose file that monitoring concerns.
-type service struct {
-	Image       string
-	Environment map[string]string
-	Volumes     []string
+// load loads the compose file as Docker Compose does, which checks its schema and the names in it.
+func load(t *testing.T, env map[string]string) (*types.Project, error) {
+	t.Helper()
+	return loader.LoadWithContext(t.Context(), types.ConfigDetails{
+		WorkingDir:  filepath.Join(docs, "deploy"),
+		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(docs, "deploy/compose.yaml")}},
+		Environment: env,
+	}, loader.WithProfiles([]string{"*"}))
 }
 
-// mounts are the files of the repository in the container: by their path there.
-func (s service) mounts(t *testing.T) map[string]string {
+func compose(t *testing.T) types.Services {
 	t.Helper()
+	p, err := load(t, map[string]string{"IDS_PASSWORD": "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Services
+}
+
+// mounts are the files of the repository in a container: by their path there.
+func mounts(s types.ServiceConfig) map[string]string {
 	files := make(map[string]string)
 	for _, v := range s.Volumes {
-		parts := strings.Split(v, ":")
-		if strings.HasPrefix(parts[0], ".") {
-			files[parts[1]] = filepath.Join(docs, "deploy", parts[0])
-			if info, err := os.Stat(files[parts[1]]); err != nil || info.IsDir() || len(parts) != 3 || parts[2] != "ro" {
-				t.Errorf("%s is not a file that is mounted read-only: %v", v, err)
-			}
+		if v.Type == types.VolumeTypeBind {
+			files[v.Target] = v.Source
 		}
 	}
 	return files
@@ -52,16 +60,57 @@ func read[T any](t *testing.T, file string) (content T) {
 	return content
 }
 
-func compose(t *testing.T) map[string]service {
-	t.Helper()
-	return read[struct{ Services map[string]service }](t, filepath.Join(docs, "deploy/compose.yaml")).Services
+// TestComposeFile: Docker Compose would accept the file. Only this machine reaches its ports, and idworker's containers are
+// read-only and without rights.
+func TestComposeFile(t *testing.T) {
+	if _, err := load(t, nil); err == nil || !strings.Contains(err.Error(), "IDS_PASSWORD") {
+		t.Errorf("without a password: %v", err)
+	}
+	monitoring := 0
+	for name, s := range compose(t) {
+		for _, port := range s.Ports {
+			if port.HostIP != "127.0.0.1" {
+				t.Errorf("%s: port %s is open on %q", name, port.Published, port.HostIP)
+			}
+		}
+		if !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) || s.Privileged {
+			t.Errorf("%s has rights: %v, %v", name, s.CapDrop, s.SecurityOpt)
+		}
+		if s.HealthCheck == nil || strings.HasSuffix(s.HealthCheck.Test[0], "-SHELL") {
+			t.Errorf("%s has no health check, or needs a shell", name)
+		}
+		if strings.Contains(s.Image, "idworker") && (!s.ReadOnly || s.User != "65534:65534") {
+			t.Errorf("%s: read-only %v, user %s", name, s.ReadOnly, s.User)
+		}
+		if slices.Equal(s.Profiles, []string{"monitoring"}) {
+			monitoring++
+			if !s.ReadOnly || s.User == "" || strings.HasPrefix(s.User, "0") {
+				t.Errorf("%s: read-only %v, user %s", name, s.ReadOnly, s.User)
+			}
+		}
+		// Compose cannot copy them into a read-only container.
+		if s.ReadOnly && len(s.Configs)+len(s.Secrets) > 0 {
+			t.Errorf("%s: a config or secret in a read-only container", name)
+		}
+		for _, v := range s.Volumes {
+			if v.Type == types.VolumeTypeBind && !v.ReadOnly {
+				t.Errorf("%s may write to %s", name, v.Source)
+			}
+		}
+		if i := strings.LastIndexByte(s.Image, ':'); i < 0 || !strings.Contains(s.Image[i:], ".") {
+			t.Errorf("%s: image %s is not pinned", name, s.Image)
+		}
+	}
+	if monitoring != 2 {
+		t.Errorf("%d services for monitoring, want Prometheus and Grafana", monitoring)
+	}
 }
 
 // TestComposePrometheus: Prometheus accepts its configuration in the compose file, finds the rules that the tests of this
 // package evaluate, and scrapes every service with metrics as often as they do. The image has this package's version.
 func TestComposePrometheus(t *testing.T) {
 	services := compose(t)
-	files := services["prometheus"].mounts(t)
+	files := mounts(services["prometheus"])
 	c, err := config.LoadFile(files["/etc/prometheus/prometheus.yml"], false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +132,8 @@ func TestComposePrometheus(t *testing.T) {
 		}
 	}
 	for name, s := range services {
-		if address := s.Environment["IDWORKER_HTTP"]; address != "" {
-			offered = append(offered, name+" "+address)
+		if address := s.Environment["IDWORKER_HTTP"]; address != nil {
+			offered = append(offered, name+" "+*address)
 		}
 	}
 	slices.Sort(scraped)
@@ -108,14 +157,14 @@ func TestComposePrometheus(t *testing.T) {
 func TestComposeGrafana(t *testing.T) {
 	services := compose(t)
 	grafana := services["grafana"]
-	files := grafana.mounts(t)
+	files := mounts(grafana)
 	var datasources, dashboards string
-	for _, path := range slices.Collect(maps.Keys(files)) {
+	for path, file := range files {
 		switch filepath.Dir(path) {
 		case "/etc/grafana/provisioning/datasources":
-			datasources = files[path]
+			datasources = file
 		case "/etc/grafana/provisioning/dashboards":
-			dashboards = files[path]
+			dashboards = file
 		}
 	}
 	d := read[struct {
@@ -135,7 +184,10 @@ func TestComposeGrafana(t *testing.T) {
 			Options struct{ Path string }
 		}
 	}](t, dashboards).Providers
-	home := grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	home := ""
+	if v := grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]; v != nil {
+		home = *v
+	}
 	if want := filepath.Join(docs, "grafana.json"); len(p) != 1 || p[0].Type != "file" || files[home] != want || filepath.Dir(home) != p[0].Options.Path {
 		t.Errorf("dashboards of %+v, first page %s, expected a mount of %s", p, home, want)
 	}

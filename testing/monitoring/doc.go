@@ -1,4 +1,5 @@
-// Package monitoring tests what docs/ gives to Prometheus and Grafana: the alert rules and the dashboard. Real processes
+// Package monitoring tests what docs/ gives to Prometheus and Grafana: the alert rules and the dashboard, and the Compose
+// file, which starts them too. Docker Compose's own code reads that file. For the rules and the dashboard, real processes
 // are scraped into Prometheus's own database, at a virtual pace, and its own code evaluates rules and queries.
 //
 //	cd testing/monitoring && go test ./...

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,12 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/conf"
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/idworker/idworker/internal/durability"
-	"github.com/idworker/idworker/internal/roles"
-	"github.com/idworker/idworker/testing/natstest"
 )
 
 // chartValues are the parts of docs/deploy/nats-chart/values.yaml that become
@@ -94,15 +88,6 @@ func (v chartValues) render(t *testing.T) (path string) {
 	return path
 }
 
-// setChartEnv sets what the chart's containers have in their environment.
-func setChartEnv(t *testing.T, routes string) {
-	t.Helper()
-	setEnv(t)
-	t.Setenv("SERVER_NAME", "nats-0")
-	t.Setenv("IDS_ROUTE_PASSWORD", "secret")
-	t.Setenv("IDS_ROUTES", routes)
-}
-
 // parts are all values of a configuration, each with the way to it.
 func parts(at string, of any) (all []string) {
 	switch v := of.(type) {
@@ -124,11 +109,18 @@ func parts(at string, of any) (all []string) {
 	return all
 }
 
-// The NATS chart's values give servers the accounts and the settings of
-// nats.conf, and each user the rights that its role needs.
+// The NATS chart's values give servers the accounts of nats.conf and the settings
+// of cluster.conf. The other tests of this package check the rights in nats.conf,
+// and testing/e2e runs a cluster with both files.
 func TestChartHasTheUsersOfNatsConf(t *testing.T) {
 	v := readChart(t)
-	setChartEnv(t, strings.ReplaceAll(v.Container.Env["IDS_ROUTES"], "$(IDS_ROUTE_PASSWORD)", "secret"))
+	setEnv(t)
+	for name, value := range map[string]string{
+		"IDS_ROUTE_PASSWORD": "secret-of-route", "IDS_ROUTES": strings.ReplaceAll(v.Container.Env["IDS_ROUTES"], "$(IDS_ROUTE_PASSWORD)", "secret-of-route"),
+		"SERVER_NAME": "nats-0", "IDS_SERVER_NAME": "ids-1", "IDS_LISTEN": "127.0.0.1:4222", "IDS_CLUSTER_LISTEN": "127.0.0.1:6222",
+	} {
+		t.Setenv(name, value)
+	}
 	rendered := v.render(t)
 	chart, err := conf.ParseFile(rendered)
 	if err != nil {
@@ -154,65 +146,27 @@ func TestChartHasTheUsersOfNatsConf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := server.ProcessConfigFile(path)
+	same, err := server.ProcessConfigFile("../../cluster.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
 	settings := func(o *server.Options) string {
-		return fmt.Sprintf("sync always %v, file %d, memory %d, ping %v × %d, deadline %v, no stall %v, payload %d, system account %s", o.SyncAlways,
-			o.JetStreamMaxStore, o.JetStreamMaxMemory, o.PingInterval, o.MaxPingsOut, o.WriteDeadline, o.NoFastProducerStall, o.MaxPayload, o.SystemAccount)
+		c := o.Cluster
+		return fmt.Sprintf("sync always %v, file %d, memory %d, ping %v × %d, deadline %v, no stall %v, payload %d, system account %s; routes: user %s, password %s, "+
+			"within %v s, ping %v × %d", o.SyncAlways, o.JetStreamMaxStore, o.JetStreamMaxMemory, o.PingInterval, o.MaxPingsOut, o.WriteDeadline,
+			o.NoFastProducerStall, o.MaxPayload, o.SystemAccount, c.Username, c.Password, c.AuthTimeout, c.PingInterval, c.MaxPingsOut)
 	}
 	if got, want := settings(options), settings(same); got != want {
-		t.Errorf("values.yaml: %s\nnats.conf:   %s", got, want)
-	}
-	given := usersOf(options)
-	for _, user := range roles.Users() {
-		found, ok := given[user.Name]
-		if !ok {
-			t.Errorf("there is no user %s", user.Name)
-			continue
-		}
-		compare(t, user.Name+" publishes to", user.Rights.Publish, found.Permissions.Publish)
-		compare(t, user.Name+" subscribes to", user.Rights.Subscribe, found.Permissions.Subscribe)
+		t.Errorf("values.yaml:  %s\ncluster.conf: %s", got, want)
 	}
 	// The routes name the pods that the chart makes.
 	if len(options.Routes) != v.Config.Cluster.Replicas {
 		t.Errorf("%d routes for %d servers", len(options.Routes), v.Config.Cluster.Replicas)
 	}
 	for i, route := range options.Routes {
-		if want := fmt.Sprintf("nats://route:secret@%[1]s-%[2]d.%[1]s-headless:6222", v.FullnameOverride, i); route.String() != want {
+		if want := fmt.Sprintf("nats://route:secret-of-route@%[1]s-%[2]d.%[1]s-headless:6222", v.FullnameOverride, i); route.String() != want {
 			t.Errorf("route %s, want %s", route, want)
 		}
-	}
-}
-
-// Three servers with the NATS chart's values let in each user, and report to
-// those who check it that they sync every write.
-func TestChartRunsACluster(t *testing.T) {
-	v := readChart(t)
-	cluster := natstest.StartCluster(t, 3, func(o *server.Options) {
-		var routes []string
-		for _, r := range o.Routes {
-			routes = append(routes, (&url.URL{Scheme: "nats", User: url.UserPassword("route", "secret"), Host: r.Host}).String())
-		}
-		setChartEnv(t, "["+strings.Join(routes, ", ")+"]")
-		chart, err := server.ProcessConfigFile(v.render(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		chart.ServerName, chart.StoreDir, chart.NoSigs, chart.NoLog = o.ServerName, o.StoreDir, true, o.NoLog
-		chart.Host, chart.Port, chart.HTTPPort = o.Host, o.Port, 0
-		chart.Cluster.Host, chart.Cluster.Port = o.Cluster.Host, o.Cluster.Port
-		*o = *chart
-	})
-	for _, user := range roles.Users() {
-		conn := cluster.Connect(t, nats.UserInfo(user.Name, "secret"), nats.CustomInboxPrefix(user.Inbox))
-		if !slices.Contains(user.Rights.Publish, durability.AskServers) {
-			continue
-		}
-		natstest.Eventually(t, user.Name+" is told that all servers sync", func() bool {
-			return durability.CheckServers(t.Context(), conn) == nil
-		})
 	}
 }
 

@@ -132,7 +132,7 @@ func setEnv(t *testing.T) {
 	t.Setenv("IDS_NATS_DATA", t.TempDir())
 	t.Setenv("IDS_SYS_PASSWORD", "secret")
 	for _, user := range roles.Users() {
-		t.Setenv(user.PasswordVariable(), "secret")
+		t.Setenv(user.PasswordVariable(), "secret-of-"+user.Name)
 	}
 }
 
@@ -140,15 +140,10 @@ func setEnv(t *testing.T) {
 func readFile(t *testing.T) map[string]*server.User {
 	t.Helper()
 	setEnv(t)
-	conf, err := server.ProcessConfigFile(path)
+	options, err := server.ProcessConfigFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return usersOf(conf)
-}
-
-// usersOf returns all users but that of the system account, by name.
-func usersOf(options *server.Options) map[string]*server.User {
 	users := make(map[string]*server.User)
 	for _, user := range options.Users {
 		if !strings.EqualFold(user.Account.Name, options.SystemAccount) {

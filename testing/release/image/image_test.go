@@ -1,4 +1,6 @@
-package main
+// Package image tests the container image that docs/deploy/image.sh has built: what is in it,
+// and that it runs.
+package image
 
 import (
 	"archive/tar"
@@ -12,6 +14,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -69,7 +72,7 @@ func (b *built) each(r io.Reader, do func(*tar.Header, []byte)) {
 // blob returns a blob, whose digest and size have to be as described.
 func (b *built) blob(d oci.Descriptor) []byte {
 	b.t.Helper()
-	data, ok := b.files[blobPath(d)]
+	data, ok := b.files["blobs/"+d.Digest.Algorithm().String()+"/"+d.Digest.Encoded()]
 	if !ok || int64(len(data)) != d.Size || d.Digest.Algorithm().FromBytes(data) != d.Digest {
 		b.t.Fatalf("blob %s is missing or differs from its description", d.Digest)
 	}
@@ -143,7 +146,8 @@ func TestImage(t *testing.T) {
 		image := b.config(m)
 		c := image.Config
 		if image.Architecture != arch || image.OS != "linux" || c.User != "65534:65534" || c.WorkingDir != "/data" ||
-			!slices.Equal(c.Entrypoint, []string{"/usr/local/bin/idworker"}) || !slices.Equal(c.Cmd, []string{"serve"}) {
+			!slices.Equal(c.Entrypoint, []string{"/usr/local/bin/idworker"}) || !slices.Equal(c.Cmd, []string{"serve"}) ||
+			!slices.Equal(slices.Collect(maps.Keys(c.Volumes)), []string{"/data"}) {
 			t.Errorf("%s: %+v", arch, image)
 		}
 		for _, label := range []string{oci.AnnotationVersion, oci.AnnotationRevision, oci.AnnotationSource, oci.AnnotationLicenses, oci.AnnotationCreated} {
@@ -194,12 +198,14 @@ func TestImageIsReproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := build(dist)
-	if err != nil {
-		t.Fatal(err)
+	cmd := exec.CommandContext(t.Context(), "sh", "docs/deploy/image.sh", "dist")
+	cmd.Dir = "../../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	after, err := os.ReadFile(path)
-	if err != nil || path != first.path || !bytes.Equal(before, after) {
-		t.Errorf("%s differs from %s: %v", path, first.path, err)
+	after := open(t)
+	data, err := os.ReadFile(after.path)
+	if err != nil || after.path != first.path || !bytes.Equal(before, data) {
+		t.Errorf("%s differs from %s: %v", after.path, first.path, err)
 	}
 }

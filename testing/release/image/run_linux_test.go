@@ -1,4 +1,4 @@
-package main
+package image
 
 import (
 	"archive/tar"
@@ -25,6 +25,9 @@ import (
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
 )
+
+// userID is the user and the group of the image's process.
+const userID = 65534
 
 // containerVariable holds the [container] that this process is to become.
 const containerVariable = "IDWORKER_TEST_CONTAINER"
@@ -56,7 +59,7 @@ type container struct {
 // returns only errors.
 func (c container) become() error {
 	runtime.LockOSThread()
-	volume := filepath.Join(c.At, volume)
+	volume := filepath.Join(c.At, "data")
 	for _, step := range []struct {
 		what string
 		do   func() error

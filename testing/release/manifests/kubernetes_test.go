@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -14,26 +13,18 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/idworker/idworker/internal/roles"
-	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
-	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
 )
 
 // kubeObject is the part of an object that a process can see.
 type kubeObject struct {
-	Kind     string
-	Metadata struct {
-		Name        string
-		Annotations map[string]string
-	}
+	Kind       string
+	Metadata   struct{ Name string }
 	Data       map[string]string
 	StringData map[string]string `yaml:"stringData"`
 	Spec       struct {
@@ -189,9 +180,9 @@ func isOK(t *testing.T, url string) {
 	})
 }
 
-// refuses checks that a pod ends without the installation, with the ID and the
-// command that decides, and that it makes nothing.
-func (r *release) refuses(p podOf, js jetstream.JetStream) {
+// refuses checks that a pod ends without the installation to which the chart pins
+// it, and names the command that decides.
+func (r *release) refuses(p podOf) {
 	t := r.s.t
 	t.Helper()
 	running := r.s.launch(r.s.bin, p.env, p.args...)
@@ -199,178 +190,71 @@ func (r *release) refuses(p podOf, js jetstream.JetStream) {
 		!strings.Contains(running.Stderr.String(), "idworker restore DIR") {
 		t.Errorf("exit code %d without the installation: %s", code, running.Stderr.Tail())
 	}
-	for _, name := range []string{"IDS_LOAD", "KV_ids_config", "KV_ids_register", "KV_ids_workers", "KV_ids_clock"} {
-		if _, err := js.Stream(t.Context(), name); !errors.Is(err, jetstream.ErrStreamNotFound) {
-			t.Errorf("%s: stream %s: %v", p.env, name, err)
-		}
-	}
 }
 
-// TestKubernetes: the chart's pods serve IDs, with the users of nats.conf. Until
-// the installation is provisioned, they end and make nothing. An upgrade loses
-// nothing. If NATS loses its volume, neither an upgrade nor a sync makes a new
-// installation: pods refuse, until an operator restores a backup.
+// TestKubernetes: the chart's pods serve IDs, each as the user of nats.conf that
+// has only the rights of its role. Until the job has provisioned the installation,
+// they end. The module testing/release/schema proves that upgrades render the same
+// pods and no job; testing/e2e rolls processes, and loses and restores data.
 func TestKubernetes(t *testing.T) {
 	tier.Release(t)
 	s := &site{t: t, nats: freeport.Address(t)}
 	passwords := make(map[string]string)
-	env := []string{"IDS_SYS_PASSWORD=secret-of-sys"}
+	env := []string{"IDS_NATS_DATA=" + t.TempDir(), "IDS_SYS_PASSWORD=secret-of-sys"}
 	for _, u := range roles.Users() {
 		passwords[u.PasswordVariable()] = "secret-of-" + u.Name
 		env = append(env, u.PasswordVariable()+"=secret-of-"+u.Name)
 	}
-	secrets := map[string]map[string]string{"nats-passwords": passwords}
 	conf, err := filepath.Abs("../../../nats.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := strings.Cut(s.nats, ":")
-	startNATS := func() *process.Running {
-		return s.start(append(slices.Clone(env), "IDS_NATS_DATA="+t.TempDir()), "-c", conf, "-a", "127.0.0.1", "-p", port)
-	}
-	as := func(name string) []string {
-		u := roles.UserNamed(name)
-		return []string{"NATS_URL=nats://" + u.Name + ":secret-of-" + u.Name + "@" + s.nats, "IDWORKER_INBOX_PREFIX=" + u.Inbox, "IDWORKER_INSTALLATION=shop"}
-	}
-	connect := func() jetstream.JetStream {
-		u := roles.UserNamed("admin")
-		nc, err := nats.Connect("nats://"+s.nats, nats.UserInfo(u.Name, "secret-of-"+u.Name), nats.CustomInboxPrefix(u.Inbox))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		return natstest.JetStream(t, nc)
-	}
-	caller := roles.UserNamed("caller")
-	next := func() (int64, error) {
-		return s.next("order", nats.UserInfo(caller.Name, "secret-of-"+caller.Name), nats.CustomInboxPrefix(caller.Inbox))
-	}
+	s.start(env, "-c", conf, "-a", "127.0.0.1", "-p", port)
 
-	// As `helm install` and, with values that are the same but for new, `helm
-	// upgrade`, `helm template | kubectl apply` and Argo CD.
-	install := s.render("installation=shop,new=true,nats.replicas=1", secrets)
-	upgrade := s.render("installation=shop,nats.replicas=1", secrets)
-	kinds := map[string]string{"ids-loader": "StatefulSet", "ids-worker": "Deployment"}
-	volumes := []string{t.TempDir(), t.TempDir()} // of loaders, which keep theirs
-	server := startNATS()
-	for name, kind := range kinds {
-		install.refuses(install.pod(kind, name, volumes[0]), connect())
+	r := s.render("installation=shop,new=true,nats.replicas=1", map[string]map[string]string{"nats-passwords": passwords})
+	kinds := map[string]string{"loader": "StatefulSet", "worker": "Deployment"}
+	for role, kind := range kinds {
+		r.refuses(r.pod(kind, "ids-"+role, t.TempDir()))
 	}
-	job := install.pod("Job", "ids-provision", "")
+	job := r.pod("Job", "ids-provision", "")
 	s.checkImage(job.image)
 	s.usesRights(job, "admin")
 	for range 2 { // the second as if the first had not ended well
 		s.run(job.env, job.args...)
 	}
-	s.run(as("admin"), "tag", "create", "order")
+	admin := roles.UserNamed("admin")
+	s.run([]string{"NATS_URL=nats://admin:secret-of-admin@" + s.nats, "IDWORKER_INBOX_PREFIX=" + admin.Inbox, "IDWORKER_INSTALLATION=shop"}, "tag", "create", "order")
 
-	running, settings := make(map[string][]*process.Running), make(map[string][]string)
-	start := func(r *release, name string) {
-		t.Helper()
-		volume := t.TempDir()
-		if name == "ids-loader" {
-			volume = volumes[len(running[name])]
-		}
-		p := r.pod(kinds[name], name, volume)
+	envs := make(map[string][]string)
+	for _, role := range []string{"loader", "loader", "worker", "worker"} {
+		p := r.pod(kinds[role], "ids-"+role, t.TempDir())
 		s.checkImage(p.image)
-		of := s.launch(s.bin, p.env, p.args...)
-		of.AwaitLog(t, "\tserving\t")
-		r.probes(kinds[name], name, p.http)
-		settings[name] = p.env
-		s.usesRights(p, strings.TrimPrefix(name, "ids-"))
-		if _, err := os.Stat(filepath.Join(p.volume, "witness")); (err == nil) != (name == "ids-loader") {
-			t.Errorf("witness of %s: %v", name, err)
+		s.usesRights(p, role)
+		s.serve(p.env, p.args...)
+		r.probes(kinds[role], "ids-"+role, p.http)
+		if _, err := os.Stat(filepath.Join(p.volume, "witness")); (err == nil) != (role == "loader") {
+			t.Errorf("witness of %s: %v", role, err)
 		}
-		running[name] = append(running[name], of)
+		envs[role] = p.env
 	}
-	for _, name := range []string{"ids-loader", "ids-loader", "ids-worker", "ids-worker"} {
-		start(install, name)
+	for _, env := range envs {
+		s.run(env, "doctor") // as by kubectl exec
 	}
-	for name := range kinds {
-		s.run(settings[name], "doctor") // as by kubectl exec
-	}
-	if id, err := next(); err != nil || id != 1 {
+	caller := roles.UserNamed("caller")
+	if id, err := s.next("order", nats.UserInfo(caller.Name, "secret-of-"+caller.Name), nats.CustomInboxPrefix(caller.Inbox)); err != nil || id != 1 {
 		t.Fatalf("first ID %d, %v", id, err)
-	}
-	backup := filepath.Join(t.TempDir(), "backup")
-	s.run(as("backup"), "backup", backup)
-
-	// An upgrade replaces the pods one by one, as their budgets allow.
-	highest := int64(1)
-	for name, old := range running {
-		running[name] = nil
-		for _, p := range old {
-			if name == "ids-worker" {
-				start(upgrade, name) // first the new pod
-				p.Stop(t)
-			} else {
-				p.Stop(t)
-				start(upgrade, name)
-			}
-			id, err := next()
-			if err != nil || id == 1 {
-				t.Fatalf("during an upgrade: %d, %v", id, err)
-			}
-			highest = max(highest, id)
-		}
-	}
-
-	// The volume is lost, and everything is started again.
-	server.Stop(t)
-	for _, all := range running {
-		for _, p := range all {
-			p.Kill()
-		}
-	}
-	startNATS()
-	empty := connect()
-	for _, o := range upgrade.objects {
-		if kinds[o.Metadata.Name] != o.Kind && len(o.Spec.Template.Spec.Containers) > 0 {
-			t.Errorf("an upgrade runs %s %s", o.Kind, o.Metadata.Name)
-		}
-	}
-	for name, kind := range kinds {
-		upgrade.refuses(upgrade.pod(kind, name, volumes[0]), empty)
-	}
-	if reply, err := empty.Conn().Request(messages.DefaultPrefix.Segment("order"), nil, natstest.Patience); !errors.Is(err, nats.ErrNoResponders) {
-		t.Fatalf("an installation that is lost answers %+v, %v", reply, err)
-	}
-	s.run(as("admin"), "restore", backup, "--yes")
-	// The clock is lost, too: the page has an operator wait before this, for the
-	// sake of snowflake IDs, of which none were handed out here.
-	config, err := empty.KeyValue(t.Context(), agreement.BucketName(messages.DefaultPrefix))
-	if err == nil {
-		err = config.Delete(t.Context(), lease.ClockIDKey)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	running = make(map[string][]*process.Running)
-	for name := range kinds {
-		start(upgrade, name)
-	}
-	if id, err := next(); err != nil || id <= highest {
-		t.Fatalf("after the restore ID %d, %v; handed out before: %d", id, err, highest)
 	}
 }
 
 // usesRights checks that a pod logs in as the user of a role, with the inbox
-// prefix to which `idworker rights` limits it.
-func (s *site) usesRights(p podOf, name string) {
+// prefix to which that user is limited.
+func (s *site) usesRights(p podOf, role string) {
 	s.t.Helper()
-	value := func(name string) (found string) {
-		for _, v := range p.env {
-			if n, text, _ := strings.Cut(v, "="); n == name {
-				found = text
-			}
+	u := roles.UserNamed(role)
+	for _, want := range []string{"IDWORKER_USER=" + u.Name, "IDWORKER_INBOX_PREFIX=" + u.Inbox} {
+		if !slices.Contains(p.env, want) {
+			s.t.Errorf("the pod of %s lacks %s: %v", role, want, p.env)
 		}
-		return found
-	}
-	var role struct{ Role, Inbox string }
-	if err := json.Unmarshal([]byte(s.run(nil, "rights", "--role", name, "--format", "json")), &role); err != nil {
-		s.t.Fatal(err)
-	}
-	if value("IDWORKER_USER") != role.Role || value("IDWORKER_INBOX_PREFIX") != role.Inbox {
-		s.t.Errorf("user %s with inbox %s, expected %+v", value("IDWORKER_USER"), value("IDWORKER_INBOX_PREFIX"), role)
 	}
 }

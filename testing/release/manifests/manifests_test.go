@@ -1,6 +1,7 @@
 // Package manifests runs what docs/deploy describes for containers: its
 // processes, with their arguments and variables, but at addresses and paths of
-// the test. The module testing/release/schema checks the files' form.
+// the test. The modules testing/release/schema and testing/monitoring check the
+// files' form.
 package manifests
 
 import (

@@ -1,7 +1,7 @@
-// Package schema checks the form of the Compose file and of the container image
-// with the code that reads them elsewhere: Docker Compose and a registry's
-// client. Its folder chart packs the Helm chart, and checks it with Helm and
-// Kubernetes' API server. It needs no network and no cluster.
+// Package schema checks the form of the container image with the code that reads
+// it elsewhere: a registry's client. Its folder chart packs the Helm chart, and
+// checks it with Helm and Kubernetes' API server. It needs no network and no
+// cluster.
 //
 //	cd testing/release/schema && go test ./...
 //

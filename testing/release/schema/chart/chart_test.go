@@ -194,7 +194,8 @@ func (c *cluster) provisions() bool {
 
 // TestOnlyAnInstallProvisions: Helm runs the job at an install with new=true, and
 // never at an upgrade, a rollback or an uninstall. Argo CD skips it, and output
-// of `helm template` lacks it.
+// of `helm template` lacks it. All other objects are the same with and without
+// new=true.
 func TestOnlyAnInstallProvisions(t *testing.T) {
 	c := &cluster{PrintingKubeClient: &fake.PrintingKubeClient{Out: io.Discard, LogOutput: io.Discard}}
 	capabilities := common.DefaultCapabilities.Copy()
@@ -223,14 +224,19 @@ func TestOnlyAnInstallProvisions(t *testing.T) {
 			t.Errorf("%s: %v; it sends %s", name, err, c.sent)
 		}
 	}
-	if all := rendered(t, valueSets["least"]); strings.Contains(all, "--new") || strings.Contains(all, "IDWORKER_NEW") || strings.Contains(all, "kind: Job") {
-		t.Error("without new=true, there is a job that provisions")
-	}
 	r, err := render(load(t), values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Hooks) != 1 || !strings.Contains(r.Hooks[0].Manifest, "argocd.argoproj.io/hook: Skip") || strings.Contains(r.Manifest, "--new") ||
+	for _, text := range []string{"--new", "IDWORKER_NEW", "kind: Job"} {
+		if strings.Contains(r.Manifest, text) {
+			t.Errorf("%s is beside the hook:\n%s", text, r.Manifest)
+		}
+	}
+	if without := rendered(t, valueSets["least"]); without != r.Manifest {
+		t.Errorf("without new=true, there are other objects, or the job:\n%s", without)
+	}
+	if len(r.Hooks) != 1 || !strings.Contains(r.Hooks[0].Manifest, "argocd.argoproj.io/hook: Skip") ||
 		len(r.Hooks[0].Events) != 1 || r.Hooks[0].Events[0] != "pre-install" || slices.Contains(r.Hooks[0].DeletePolicies, "before-hook-creation") {
 		t.Errorf("hooks: %+v", r.Hooks)
 	}

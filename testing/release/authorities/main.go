@@ -1,3 +1,5 @@
+// Command authorities prints the certificate authorities of a release's container
+// image, as PEM. docs/deploy/image.sh runs it.
 package main
 
 import (
@@ -11,6 +13,17 @@ import (
 	"os/exec"
 	"path/filepath"
 )
+
+func main() {
+	bundle, err := authorities()
+	if err == nil {
+		_, err = os.Stdout.Write(bundle)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "authorities:", err)
+		os.Exit(1)
+	}
+}
 
 // The certificate authorities that Mozilla trusts, from a module of the Go
 // project. A release has the version that is current then:
