@@ -43,9 +43,8 @@ for arch in amd64 arm64; do
 	root=$work/$arch
 	mkdir -p "$root/data" "$root/etc/ssl/certs" "$root/usr/local/bin"
 	cp "$dist/idworker_linux_${arch}"_*/idworker "$root/usr/local/bin"
+	cp docs/deploy/image/etc/* "$root/etc"
 	cp "$work/authorities" "$root/etc/ssl/certs/ca-certificates.crt"
-	printf '%s\n' 'root:x:0:' 'nobody:x:65534:' >"$root/etc/group"
-	printf '%s\n' 'root:x:0:0:root:/:/sbin/nologin' 'nobody:x:65534:65534:nobody:/data:/sbin/nologin' >"$root/etc/passwd"
 	pack -cf "$root.tar" -C "$root" --owner=0 --group=0 --mode=u=rwX,go=rX etc usr
 	pack -rf "$root.tar" -C "$root" --owner=65534 --group=65534 --mode=0700 data
 	"$work/regctl" image create --platform "linux/$arch" --created "$time" "$@" "$layout-$arch"

@@ -55,7 +55,7 @@ type site struct {
 }
 
 // start starts nats-server.
-func (s *site) start(env []string, args ...string) *process.Running {
+func (s *site) start(env []string, args ...string) {
 	s.t.Helper()
 	bin, err := natsServer()
 	if err == nil {
@@ -64,9 +64,7 @@ func (s *site) start(env []string, args ...string) *process.Running {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := s.launch(bin, env, args...)
-	p.AwaitLog(s.t, "Server is ready")
-	return p
+	s.launch(bin, env, args...).AwaitLog(s.t, "Server is ready")
 }
 
 // translated translates all names in a list.
