@@ -32,7 +32,9 @@ example: ## Run the programs in docs/example against idworker serve
 build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
 
-TEST = $(GO) test -vet=off -timeout 30m -parallel 4 $(FLAGS)
+# Most tests wait for a server, so four packages run at once even on two processors.
+# make lint runs vet, which takes long for packages that are not compiled yet.
+TEST = $(GO) test -vet=off -timeout 30m -p 4 -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
 LATER = e2e pages examples java clients bench nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
