@@ -33,7 +33,7 @@ build: ## Build bin/idworker
 	$(GO) build -o bin/idworker ./cmd/idworker
 
 # Most tests wait for a server, so four packages run at once even on two processors.
-# make lint runs vet, which takes long for packages that are not compiled yet.
+# vet is among the linters of make lint; here it would read all dependencies first.
 TEST = $(GO) test -vet=off -timeout 30m -p 4 -parallel 4 $(FLAGS)
 # Packages that make test skips: they run for minutes, or measure.
 LATER = e2e pages examples java clients bench nemesis mutants regions compat release/packages release/image release/manifests
@@ -165,7 +165,6 @@ TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp
 
 lint: ## Check format, code and prose
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
-	$(GO) vet $(ALL) ./...
 	$(GO) run $(GOLANGCI_LINT) run ./...
 	@! $(GO) list -deps ./cmd/... | grep -E '$(TESTONLY)' || { echo "the binary contains the above"; exit 1; }
 	$(GO) run ./testing/prose

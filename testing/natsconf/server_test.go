@@ -77,7 +77,7 @@ func exchange(t *testing.T, ns *natstest.Node, u roles.User, lines ...string) st
 	for part := make([]byte, 1<<16); !strings.HasSuffix(answer.String(), "PONG\r\n"); {
 		n, err := conn.Read(part)
 		answer.Write(part[:n])
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break // the server has ended the connection
 		}
 		if err != nil {
