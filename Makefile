@@ -44,14 +44,17 @@ FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/numbe
 ALL = -tags all
 
 # The race detector needs a C compiler. CONCURRENT are the packages that start
-# goroutines or promise that several may call them; the allocator starts none, so
-# one of its tests shows what it promises.
+# goroutines or promise that several may call them. The allocator promises it for
+# a few calls, and most of its tests are models that run in one goroutine, so only
+# those with several are repeated. testing/e2e and testing/conformance build the
+# programs that they test with the race detector.
 RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-CONCURRENT = ./cmd/idworker ./cmd/internal/bench ./cmd/internal/embedded ./cmd/internal/health ./cmd/internal/natsconn ./cmd/internal/tags \
-	./internal/goroutines ./internal/inbox ./internal/kv ./internal/streamread ./messages ./messages/enrich ./snowflake/... ./store/register \
-	./store/sql ./worker ./worker/api ./worker/history ./worker/internal/...
+CONCURRENT = ./cmd/idworker ./cmd/internal/bench ./cmd/internal/embedded ./cmd/internal/health ./cmd/internal/natsconn \
+	./cmd/internal/progress ./cmd/internal/tags ./internal/goroutines ./internal/inbox ./internal/kv ./internal/secretfile \
+	./internal/streamread ./messages/... ./snowflake/... ./store/... ./worker/...
+CALLERS = TestConcurrentCallers|TestNothingIsLost|TestReadersSeeEveryTag|TestNoMarkIsMissed
 # Tests outside these packages that make test leaves to make test-all.
-REST = ./docs/site ./messages/opaque ./testing/dbtest
+REST = ./docs/site ./testing/dbtest
 
 # go test caches results by files and variables, so a variable holds the list of
 # installed programs.
@@ -71,7 +74,7 @@ deps: ## Install what make test-all needs (as root on Debian or Ubuntu)
 test-all: export IDWORKER_TESTS = all
 test-all: deps ## Run what make test leaves out: races, the binary, databases, a browser, Node.js, Python, Java
 	$(TEST) $(ALL) $(RACE) $(CONCURRENT)
-	$(if $(RACE),$(TEST) $(RACE) -run '^TestConcurrentCallers$$' ./allocator)
+	$(if $(RACE),$(TEST) $(RACE) -run '^($(CALLERS))$$' ./allocator)
 	$(TEST) $(ALL) $(REST) $(MORE)
 	@for fuzz in $(FUZZ); do $(TEST) -count=1 -run '^$$' ./$${fuzz%.*} -args -test.fuzz="^$${fuzz##*.}$$" -test.fuzztime=1s \
 		-test.fuzzcachedir=$(CURDIR)/bin/fuzz || exit 1; done

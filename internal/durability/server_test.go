@@ -2,6 +2,7 @@ package durability_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,5 +55,27 @@ func TestCheckServers(t *testing.T) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// Each server answers for itself, so the first answer is not enough.
+func TestCheckReadsAllAnswers(t *testing.T) {
+	conn := natstest.Start(t).Connect(t)
+	for _, c := range []struct {
+		always []bool
+		want   error
+	}{{[]bool{true, true, true}, nil}, {[]bool{true, true, false}, durability.ErrNoSync}} {
+		servers, err := conn.Subscribe(durability.AskServers, func(msg *nats.Msg) {
+			for _, always := range c.always {
+				_ = msg.Respond(fmt.Appendf(nil, `{"data":{"config":{"sync_always":%v}}}`, always))
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := durability.CheckServers(t.Context(), conn); !errors.Is(err, c.want) {
+			t.Errorf("%v: %v, want %v", c.always, err, c.want)
+		}
+		_ = servers.Unsubscribe()
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"testing"
 
 	"github.com/idworker/idworker/testing/process"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // buildDir holds the programs that the tests build.
@@ -31,7 +30,8 @@ func buildAndRun(m *testing.M) int {
 // idworker is the command.
 var idworker = sync.OnceValues(func() (string, error) { return process.Build(buildDir, "idworker", process.Command) })
 
-// goDriver is the driver for Go.
+// goDriver is the driver for Go. In make test-all it has the race detector: many
+// of the cases call one client from many goroutines.
 var goDriver = sync.OnceValues(func() (string, error) {
 	const source = "../../messages"
 	if _, err := os.ReadDir(source); err != nil { // go test keeps no result of other files
@@ -39,9 +39,8 @@ var goDriver = sync.OnceValues(func() (string, error) {
 	}
 	path := filepath.Join(buildDir, "driver")
 	args := []string{"test", "-c", "-o", path}
-	// This test's own flags need no second compilation.
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
+	if tier.IsAll() {
+		args = append(args, process.RaceFlags()...)
 	}
 	if out, err := exec.Command("go", append(args, source)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go %v: %w\n%s", args, err, out)

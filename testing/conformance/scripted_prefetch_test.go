@@ -175,8 +175,8 @@ func halvedBatch(t *testing.T, d *driver) {
 	})
 }
 
-// millionIDs: callers that take at once get each ID once, in few requests. With
-// the race detector, a million take too long for make test.
+// millionIDs: callers that take at once get each ID once, in few requests.
+// Only make test-all takes a million.
 func millionIDs(t *testing.T, d *driver) {
 	s := newScene(t, d)
 	c := s.connect(nil)

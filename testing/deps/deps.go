@@ -145,8 +145,8 @@ func (n *Need) Require(t testing.TB) string {
 	return path
 }
 
-// The version that testing/compat upgrades from, and its commit. A release makes
-// it the one before.
+// The version that testing/compat upgrades from, and its commit: the latest that
+// was released.
 const (
 	OldVersion = "0.2.0"
 	OldCommit  = "9a2ec48d0713b9aba8566207ba26a03a9b4a6a84"

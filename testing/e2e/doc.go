@@ -14,7 +14,7 @@
 //	cluster_   three NATS servers as in the docs
 //	enrich_    enrichers that are killed at every step
 //	status_    status agrees with /metrics on a bad day
-//	security_  nats.conf: each user has the rights it needs and no more; no secret shows
+//	security_  nats.conf: each user has the rights it needs; no secret shows
 //	harness_   the tests' equipment
 //
 // testing/process starts processes, testing/proxy disturbs connections. NATS servers in the test's own process are from testing/natstest,

@@ -3,8 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 
@@ -35,20 +33,11 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	buildDir = dir
-	if binary, err = build("idworker", raceFlags()...); err != nil {
+	if binary, err = build("idworker", proc.RaceFlags()...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-// raceFlags enables the race detector, which needs a C compiler, as the
-// Makefile does.
-func raceFlags() []string {
-	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
-		return nil
-	}
-	return []string{"-race"}
 }
 
 // build compiles the command.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Command is the package of the command idworker, and NATSServer that of
@@ -12,6 +13,15 @@ const (
 	Command    = "github.com/idworker/idworker/cmd/idworker"
 	NATSServer = "github.com/nats-io/nats-server/v2"
 )
+
+// RaceFlags are the flags with which go builds a program with the race detector.
+// There are none without a C compiler, which it needs.
+func RaceFlags() []string {
+	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
+		return nil
+	}
+	return []string{"-race"}
+}
 
 // Build compiles a command into a folder, under a name.
 func Build(dir, name, command string, flags ...string) (path string, err error) {

@@ -7,9 +7,9 @@
 //	make soak            SOAK=1                  also tests of many rounds, or of minutes
 //
 // They are two, so that go test keeps the results of packages that do nothing
-// more in a soak. Files that need a browser or containers have the build tag
-// all, which all targets but make test set: make test would spend a minute on
-// compiling what its tests don't run.
+// more in a soak. Files that link a browser or containers have the build tag
+// all, which make test-all, make soak and make check-packages set: the other
+// targets would compile for a minute what their tests don't run.
 package tier
 
 import (
