@@ -270,6 +270,10 @@ func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work fun
 	s.mu.Lock()
 	s.deciding = true
 	s.mu.Unlock()
+	before, err := agreement.Floor(ctx, s.cfg.JetStream, s.cfg.Prefix)
+	if err != nil {
+		return 0, err
+	}
 	mark, err := s.begin(ctx, &r, over)
 	if err != nil {
 		return 0, err
@@ -284,6 +288,7 @@ func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work fun
 			return err
 		},
 		func() error { return s.decide(ctx, r, mark) },
+		func() error { return s.checkFloor(ctx, max(before, r.Target)) },
 	} {
 		if err := step(); err != nil {
 			return 0, err
@@ -374,6 +379,18 @@ func (s *Register) decide(ctx context.Context, r Raise, mark string) error {
 	found, err := s.remote.poll(ctx)
 	if err == nil && !slices.Contains(found.decisions, decision) {
 		return unmarked(found)
+	}
+	return err
+}
+
+// checkFloor returns an error if the floor in the config is above the highest
+// that this command has read or written: another command has decided since. A
+// change of the stream's metadata has no condition, so one of this command may
+// have arrived late, and have undone that decision.
+func (s *Register) checkFloor(ctx context.Context, highest int64) error {
+	floor, err := agreement.Floor(ctx, s.cfg.JetStream, s.cfg.Prefix)
+	if err == nil && floor > highest {
+		err = errUnmarked
 	}
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
@@ -164,6 +166,51 @@ func TestRaisesAtOnce(t *testing.T) {
 		}
 		if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Marked != 0 || state.Floor < highest {
 			t.Errorf("%+v, %v", state, err)
+		}
+	}
+}
+
+// late delays updates of streams that it is to delay.
+type late struct {
+	jetstream.JetStream
+	delay func(jetstream.StreamConfig)
+}
+
+func (l late) UpdateStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	l.delay(config)
+	return l.JetStream.UpdateStream(ctx, config)
+}
+
+// TestRaiseUndoesNoOther: a raise whose mark or decision arrives late, after all
+// of another raise, overwrites its decision. It then raises again, above it.
+func TestRaiseUndoesNoOther(t *testing.T) {
+	t.Parallel()
+	for what, isLate := range map[string]func(jetstream.StreamConfig) bool{
+		"mark":     func(c jetstream.StreamConfig) bool { return c.Metadata[metaRaising] != "" },
+		"decision": func(c jetstream.StreamConfig) bool { return c.Metadata[metaRaising] == "" },
+	} {
+		s := newSite(t)
+		s.importTags(1)
+		var once sync.Once
+		other := int64(0)
+		admin := s.admin()
+		admin.cfg.JetStream = late{admin.cfg.JetStream, func(c jetstream.StreamConfig) {
+			if !isLate(c) {
+				return
+			}
+			once.Do(func() {
+				var err error
+				if other, err = s.admin().RaiseAll(t.Context(), Raise{Target: 2000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+					t.Errorf("%s: the other raise: %v", what, err)
+				}
+			})
+		}}
+		target, err := admin.RaiseAll(t.Context(), Raise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
+		if err != nil || other < 2000 || target <= other {
+			t.Errorf("%s: raised to %d, the other to %d, %v", what, target, other, err)
+		}
+		if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Marked != 0 || state.Floor != target {
+			t.Errorf("%s: %+v, %v, want the floor %d", what, state, err, target)
 		}
 	}
 }
