@@ -282,6 +282,16 @@ for (const [what, traceparent] of Object.entries<Anything>({
   })
 }
 
+// Conformance aborts calls for IDs of tags.
+test("a signal ends requests for snowflake IDs, and no other call", async () => {
+  const ids = new Idworker(new FakeConnection().nats)
+  const controller = new AbortController()
+  const calls = [ids.snowflake(), ids.snowflake(controller), ids.snowflakeN(2, controller)]
+  controller.abort()
+  const states = calls.map(async (each) => (await rejection(each))?.name)
+  assert.deepEqual(await Promise.all(states), [undefined, "AbortError", "AbortError"])
+})
+
 test("many calls may share a signal, of which Node warns as a leak otherwise", async () => {
   const { signal } = new AbortController()
   const warnings: Error[] = []
