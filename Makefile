@@ -167,7 +167,7 @@ site: ## Build the site of docs/ in dist/site, and check its links
 TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp
 
 lint: ## Check format, code and prose
-	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt"; exit 1; }
+	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { git ls-files '*.go' | xargs gofmt -l; echo "run gofmt"; exit 1; }
 	$(GO) run $(GOLANGCI_LINT) run ./...
 	@! $(GO) list -deps ./cmd/... | grep -E '$(TESTONLY)' || { echo "the binary contains the above"; exit 1; }
 	$(GO) run ./testing/prose
