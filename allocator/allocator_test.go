@@ -31,19 +31,19 @@ func TestColdTagParksThenAnswers(t *testing.T) {
 	h.request("order", 1).want(t, seg(4, 5))
 }
 
-func TestNextSegmentIsAskedForAtTenPercent(t *testing.T) {
+func TestNextSegmentIsAskedForAtHalf(t *testing.T) {
 	h := order(100)
 	h.request("order", 1)
 	h.grantAll() // 1 of 100 used
-	h.request("order", 8)
+	h.request("order", 49)
 	if len(h.asked) != 0 {
-		t.Fatal("asked at 9 %")
+		t.Fatal("asked at 50 %")
 	}
-	h.request("order", 1)
+	h.request("order", 2)
 	if len(h.asked) != 1 {
-		t.Fatal("not asked at 10 %")
+		t.Fatal("not asked at 52 %")
 	}
-	h.request("order", 50)
+	h.request("order", 40)
 	if len(h.asked) != 1 {
 		t.Fatal("asked twice for one load")
 	}
@@ -51,18 +51,18 @@ func TestNextSegmentIsAskedForAtTenPercent(t *testing.T) {
 
 func TestBatchRunsOnIntoTheReadySegment(t *testing.T) {
 	h := order(10)
-	h.request("order", 4)
-	h.grantAll() // [1,11) current, [11,31) ready: the step has doubled
-	h.request("order", 10).want(t, seg(5, 15))
+	h.request("order", 6)
+	h.grantAll() // [1,11) current, [11,21) ready
+	h.request("order", 10).want(t, seg(7, 17))
 }
 
 func TestBatchAcrossAGapHasTwoRanges(t *testing.T) {
 	h := order(10)
-	h.request("order", 4)
+	h.request("order", 6)
 	h.Grant("order", h.asked[0].Seq, h.reserve(10))
 	h.reserve(100) // another worker's
 	h.grantAll()
-	h.request("order", 10).want(t, seg(5, 11), seg(111, 115))
+	h.request("order", 10).want(t, seg(7, 11), seg(111, 117))
 }
 
 func TestBatchLargerThanAllBuffersIsServed(t *testing.T) {
@@ -72,7 +72,9 @@ func TestBatchLargerThanAllBuffersIsServed(t *testing.T) {
 	batch := h.request("order", 500)
 	// Small requests need not wait behind it.
 	h.request("order", 1).want(t, seg(2, 3))
-	h.grantAll()
+	if writes := h.grantAll(); writes != 1 {
+		t.Errorf("%d store writes, want one that serves the batch and fills the buffer", writes)
+	}
 	if batch.answered != 1 || batch.err != nil {
 		t.Fatalf("answered %d times, %v", batch.answered, batch.err)
 	}

@@ -29,8 +29,7 @@ type worker struct {
 	judged  uint64 // the latest load
 	granted int64  // the end of its highest grant; 0: the tag is unknown to it
 	known   int64  // the configured step of that grant
-	// The base of its next step, which may be 16 times as much, or half.
-	grown int64
+	wanted  int64  // the IDs of all requests
 }
 
 type event struct {
@@ -56,8 +55,7 @@ func newChanging() *changing {
 }
 
 // deliver brings a grant to its worker. If it is not late, its step counts from
-// then on: growth starts again from a lowered step, and from a raised step
-// above it.
+// then on.
 func (g granted) deliver(t *rapid.T) {
 	w := g.w
 	w.step = g.step
@@ -65,28 +63,19 @@ func (g granted) deliver(t *rapid.T) {
 	switch {
 	case v.Outcome == allocator.Below:
 		t.Fatalf("%v of a store that did not go back: %+v", g.s, v)
-	case w.granted == 0 && v.Outcome == allocator.Used:
-		w.grown = min(g.step, changingCeiling)
-	case w.granted == 0 || g.s.First < w.granted:
+	case w.granted == 0 && v.Outcome != allocator.Used, g.s.First < w.granted:
 		return
-	case g.step < w.known:
-		w.grown = min(w.grown, g.step)
-	case g.step > w.known:
-		w.grown = max(w.grown, g.step)
 	}
 	w.granted, w.known = g.s.End, g.step
 }
 
 // checkStep checks the step of a load that the worker requests for the first
-// time.
+// time: the configured step, or what fills the buffer and serves who waits.
 func (w *worker) checkStep(t *rapid.T, step int64) {
-	least, most := max(w.known, w.grown/2), 16*max(w.known, w.grown)
-	least, most = min(least, changingCeiling), min(most, changingCeiling)
+	least, most := min(w.known, changingCeiling), min(max(w.known, w.wanted)+w.wanted, changingCeiling)
 	if step < least || step > most {
-		t.Fatalf("a load of %d, want %d to %d; the step is set to %d, and had grown to %d",
-			step, least, most, w.known, w.grown)
+		t.Fatalf("a load of %d, want %d to %d; the step is set to %d", step, least, most, w.known)
 	}
-	w.grown = step
 }
 
 // collect records the new loads and answers.
@@ -157,8 +146,9 @@ func TestStepsChangeBetweenLoads(t *testing.T) {
 		anyone := func(t *rapid.T) *worker { return c.workers[rapid.IntRange(0, 1).Draw(t, "worker")] }
 		t.Repeat(map[string]func(*rapid.T){
 			"request": func(t *rapid.T) {
-				w := anyone(t)
-				w.open = append(w.open, w.request("order", rapid.Int64Range(1, 30).Draw(t, "n")))
+				w, n := anyone(t), rapid.Int64Range(1, 30).Draw(t, "n")
+				w.wanted += n
+				w.open = append(w.open, w.request("order", n))
 			},
 			"set step": func(t *rapid.T) { c.step = rapid.Int64Range(1, 2*changingCeiling).Draw(t, "step") },
 			"reserve": func(t *rapid.T) {

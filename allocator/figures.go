@@ -86,10 +86,9 @@ func (t *tag) runway(now time.Duration) time.Duration {
 // are read; otherwise a tag that is busy again after a night would still look
 // idle.
 type meter struct {
-	spent        int64  // handed out from earlier segments
-	granted      int64  // the IDs of all grants that ended a load
-	begun        sample // when the latest load began
-	last, before sample
+	spent   int64     // handed out from earlier segments
+	granted int64     // the IDs of all grants that ended a load
+	marks   [4]sample // of the last minutes
 }
 
 // sample is the total that had been handed out at some moment.
@@ -113,17 +112,22 @@ func (t *tag) total() int64 { return t.meter.spent + t.cur.Load().used.Load() }
 
 // rate is in IDs per second, over the window.
 func (t *tag) rate(now time.Duration) float64 {
-	return sample{now, t.total()}.rateSince(t.meter.before)
+	return sample{now, t.total()}.rateSince(t.meter.marks[2])
 }
 
-// record moves the windows over which rates are measured. That of the meter
-// begins where its latter half did, if enough time has passed and enough IDs
-// were handed out since it last moved. So each half is steadyTime or longer,
-// and together they have enoughIDs.
+// markTime and markIDs are the least between two marks of a meter.
+const (
+	markTime = time.Minute
+	markIDs  = 10
+)
+
+// record moves the windows over which rates are measured. The meter gets
+// another mark once enough time has passed and enough IDs were handed out since
+// the last.
 func (t *tag) record(now time.Duration) {
 	s, m := sample{now, t.total()}, &t.meter
-	if s.at-m.last.at >= steadyTime && s.total-m.last.total >= enoughIDs/2 {
-		m.before, m.last = m.last, s
+	if last := m.marks[3]; s.at-last.at >= markTime && s.total-last.total >= markIDs {
+		m.marks = [...]sample{m.marks[1], m.marks[2], last, s}
 	}
 	if t.use != nil {
 		t.use.record(s)

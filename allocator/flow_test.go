@@ -7,27 +7,35 @@ import (
 	"github.com/idworker/idworker/allocator"
 )
 
-// flow is a tag under steady traffic, in virtual time. Requests are batches of
-// about a hundredth of a segment, so that a segment costs a hundred requests at
-// any rate. The store answers at once, until it is stopped.
+// flow is a tag under traffic, in virtual time. The store answers after latency,
+// until it is stopped.
 type flow struct {
 	*harness
 	t       *testing.T
-	rate    float64 // IDs per second
-	elapsed float64 // seconds; the harness's clock is this, rounded
-	loads   []loaded
+	rate    float64        // IDs per second
+	batch   int64          // IDs per request; 0: a hundredth of the latest load
+	uneven  func() float64 // the length of the next pause, 1 on average; nil: always
+	latency time.Duration
 	stopped bool
+	ceiling int64 // of a load, at the loader too
+
+	elapsed float64 // seconds; the harness's clock is this, rounded
+	sent    int64   // IDs that were requested
+	waited  int     // requests that were not answered at once
+	loads   []loaded
+	granted int // of these
 }
 
-// loaded is a load and the time of its request.
+// loaded is a load and the time at which it was sent.
 type loaded struct {
-	at   time.Duration
-	step int64
+	at time.Duration
+	allocator.Load
 }
 
 func newFlow(t *testing.T, rate float64, configured, ceiling int64) *flow {
-	f := &flow{harness: newHarness(allocator.Config{MaxStep: ceiling}), t: t, rate: rate}
+	f := &flow{harness: newHarness(allocator.Config{MaxStep: ceiling}), t: t, rate: rate, ceiling: ceiling}
 	f.step = configured
+	f.rest(24 * time.Hour) // the worker has run for a day
 	return f
 }
 
@@ -40,52 +48,96 @@ func (f *flow) figures() allocator.Figures {
 	return all[0]
 }
 
-// wait lets the time of n IDs pass.
-func (f *flow) wait(n int64) {
-	f.elapsed += float64(n) / f.rate
+// reserved is how many IDs the store has given so far.
+func (f *flow) reserved() int64 { return f.next - 1 }
+
+// runway is the time that the buffer lasts from now on, at the real rate.
+func (f *flow) runway() time.Duration {
+	return time.Duration(float64(f.figures().Left) / f.rate * float64(time.Second))
+}
+
+// rest lets time pass without requests.
+func (f *flow) rest(d time.Duration) {
+	f.elapsed += d.Seconds()
 	f.now = time.Duration(f.elapsed * float64(time.Second))
 }
 
 // request waits for the next request and sends it.
 func (f *flow) request() *outcome {
-	n := int64(1)
-	if len(f.loads) > 0 {
-		n = max(1, f.loads[len(f.loads)-1].step/100)
+	n := f.batch
+	if n == 0 {
+		n = 1
+		if len(f.loads) > 0 {
+			n = max(1, f.loads[len(f.loads)-1].Step/100)
+		}
 	}
-	f.wait(n)
+	pause := float64(n) / f.rate
+	if f.uneven != nil {
+		pause *= f.uneven()
+	}
+	f.elapsed += pause
+	f.now = time.Duration(f.elapsed * float64(time.Second))
+	f.serve()
+	f.sent += n
 	o := f.harness.request("order", n)
+	if o.answered == 0 {
+		f.waited++
+	}
 	f.serve()
 	return o
 }
 
-// serve is the store: it grants all loads, unless it is stopped.
+// serve is the store: it grants each load, once latency has passed.
 func (f *flow) serve() {
-	for len(f.asked) > 0 && !f.stopped {
-		l := f.asked[0]
-		f.asked = f.asked[1:]
-		if l.First {
-			l.Step = f.step
+	for progress := true; progress; {
+		for _, l := range f.asked {
+			if l.First {
+				l.Step = min(f.step, f.ceiling)
+			}
+			f.loads = append(f.loads, loaded{f.now, l})
 		}
-		f.loads = append(f.loads, loaded{f.now, l.Step})
-		f.Grant(l.Tag, l.Seq, f.reserve(max(l.Step, l.Want)))
+		f.asked = nil
+		if progress = f.granted < len(f.loads) && !f.stopped && f.now >= f.loads[f.granted].at+f.latency; progress {
+			l := f.loads[f.granted]
+			f.granted++
+			f.Grant(l.Tag, l.Seq, f.reserve(max(l.Step, l.Want)))
+		}
 	}
 }
 
-// load sends requests until another n segments were requested, and fails the
-// test if a request is not answered immediately, except the very first.
+// mustServe sends the next request, and fails the test if the store's answer to
+// a load does not answer it, too.
+func (f *flow) mustServe() {
+	f.t.Helper()
+	if o := f.request(); f.latency == 0 && o.answered != 1 || o.err != nil {
+		f.t.Fatalf("at %v: answered %d times, %v", f.now, o.answered, o.err)
+	}
+}
+
+// load sends requests until another n segments were requested.
 func (f *flow) load(n int) {
+	f.t.Helper()
 	for until := len(f.loads) + n; len(f.loads) < until; {
-		if o := f.request(); o.answered != 1 || o.err != nil {
-			f.t.Fatalf("at %v: answered %d times, %v", f.now, o.answered, o.err)
-		}
+		f.mustServe()
 	}
 }
 
-// lives are the lives of the latest n segments: the times between their loads.
-func (f *flow) lives(n int) []time.Duration {
-	lives := make([]time.Duration, n)
-	for i, l := range f.loads[len(f.loads)-n:] {
-		lives[i] = l.at - f.loads[len(f.loads)-n+i-1].at
+// run sends requests for some time, and calls each after each of them.
+func (f *flow) run(d time.Duration, each func()) {
+	f.t.Helper()
+	for until := f.now + d; f.now < until; {
+		f.mustServe()
+		each()
 	}
-	return lives
 }
+
+// burst sends requests for n IDs, of an ID each, evenly within that time.
+func (f *flow) burst(n int64, within time.Duration) {
+	f.t.Helper()
+	f.rate, f.batch = float64(n)/within.Seconds(), 1
+	for range n {
+		f.mustServe()
+	}
+}
+
+func nothing() {}

@@ -11,8 +11,8 @@ import (
 // load is a tag's load, from wanted to installed. It is guarded by the tag's
 // mu.
 //
-//	idle     nothing is ready and a tenth is used, or the buffer does not last,
-//	         or parked requests want more than is buffered → waiting
+//	idle     the buffer is half empty, or parked requests want more than it has
+//	         → waiting
 //	waiting  Send returns it → open. The first time, that fixes the requests of
 //	         a strict or unknown tag, here and nowhere else
 //	open     a grant that counts → idle
@@ -90,8 +90,8 @@ const (
 	enoughQueued = 2
 	shortRunway  = 10 * time.Second
 
-	// maxReady bounds the segments that are loaded because the buffer does not
-	// last. While a step grows, there are two or three.
+	// maxReady bounds the ready segments, if loaders grant less than a load
+	// asks for. While steps grow, there are two or three.
 	maxReady = 4
 )
 
@@ -104,12 +104,8 @@ func (t *tag) wantsLoad(now time.Duration, ceiling int64) bool {
 		return l.refusal.current(now) == nil
 	case t.order != store.Trend || now < l.due: // no buffer, or postponed
 		return false
-	case len(t.busy.ready) == 0 && t.cur.Load().low():
-		return true
 	}
-	// Enough to judge the latest step.
-	tried := t.total()-t.meter.begun.total >= t.step/checksPerSegment
-	return tried && len(t.busy.ready) < maxReady && t.runsShort(now, ceiling)
+	return len(t.busy.ready) < maxReady && t.isHalfEmpty(now, ceiling)
 }
 
 // advanceLoad begins a load, or moves the present one on, after a change of the
@@ -152,10 +148,9 @@ func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	case store.Trend:
 		t.step = t.chooseStep(now, ceiling)
 	case "":
-		t.meter.last = sample{now, 0}
-		t.meter.before = t.meter.last
+		begin := sample{now, 0}
+		t.meter.marks = [...]sample{begin, begin, begin, begin}
 	}
-	t.meter.begun = sample{now, t.total()}
 	l := &t.busy.load
 	*l = load{seq: seq, wanted: now, due: l.due, rests: l.rests, refusals: l.refusals}
 	if l.state, l.need = waiting, forever; l.rests > 0 && now < l.due {
@@ -321,7 +316,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 		return Verdict{Outcome: Used}
 	}
 	if s.Step > 0 && s.Step != t.configured {
-		t.setConfigured(s.Step)
+		t.configured = s.Step
 	}
 	if !t.installSegment(s.Segment, current) {
 		return Verdict{Outcome: Burnt}

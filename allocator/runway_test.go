@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/testing/tier"
 )
 
 // outage stops the store, compares the reported runway with the time that
@@ -50,11 +52,10 @@ func (f *flow) wantRunway(when string, reported, lasted time.Duration) {
 	}
 }
 
-// use sends requests until that part of the current segment is used, counted
-// from the latest load, at a tenth of it.
+// use sends requests for that part of a load's IDs, from the latest load on.
 func (f *flow) use(part float64) {
 	f.load(1)
-	step := float64(f.loads[len(f.loads)-1].step)
+	step := float64(f.loads[len(f.loads)-1].Step)
 	for until := f.elapsed + part*step/f.rate; f.elapsed < until; {
 		f.request()
 	}
@@ -88,7 +89,7 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 		held   time.Duration // until the runway is read
 	}{
 		{"surge", 10, 0, 1000, 5 * time.Minute},
-		{"traffic leaves", 1000, 0, 10, 10 * time.Minute},
+		{"traffic leaves", 1000, 0, 10, time.Hour},
 		{"after a night", 100, 8 * time.Hour, 100, 5 * time.Minute},
 		{"after a weekend, half of it", 500, 60 * time.Hour, 250, 5 * time.Minute},
 	} {
@@ -97,45 +98,122 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 			f.load(settledAfter)
 			f.use(0.2)
 			f.figures()
-			f.wait(int64(c.rest.Seconds() * f.rate))
+			f.rest(c.rest)
 			f.rate = c.after
-			for until, read := f.now+c.held, f.now; f.now < until; {
-				f.request()
+			read := f.now
+			f.run(c.held, func() {
 				if f.now >= read { // as a monitor does
 					read = f.now + 15*time.Second
 					f.figures()
 				}
-			}
+			})
 			f.outage("the store stopped")
 		})
 	}
 }
 
-// TestWorstRunway: with the right step, another segment is requested when the
-// buffer lasts for less than 15 minutes. The check is at each fortieth of a
-// segment.
-func TestWorstRunway(t *testing.T) {
-	t.Parallel()
-	worst := time.Duration(math.MaxInt64)
-	for _, rate := range rates {
-		if ceiling/rate < 1200 {
-			continue // the ceiling binds: 0.9 × ceiling ÷ rate
+// When a rate has lasted, and for how long the buffer lasts from then on: the
+// README promises 13 minutes once it has lasted for five.
+const (
+	lastedAfter    = 4*time.Minute + 30*time.Second
+	promisedRunway = 13 * time.Minute
+	mostWrites     = 40 // of the store, until then
+)
+
+// setIn has a rate set in, and checks the promises for the time after it.
+func (f *flow) setIn(what string, rate float64) {
+	f.t.Helper()
+	loads := len(f.loads)
+	f.rate, f.batch = rate, int64(math.Ceil(rate/100))
+	f.run(lastedAfter, nothing)
+	if n := len(f.loads) - loads; n > mostWrites {
+		f.t.Errorf("%s: %d store writes until the rate has lasted, want %d at most", what, n, mostWrites)
+	}
+	f.batch = int64(math.Ceil(rate / 2))
+	least, at := f.runway(), f.now
+	f.run(20*time.Minute, func() {
+		if r := f.runway(); r < least {
+			least, at = r, f.now
 		}
-		// Steps that last for all times from 15 to 30 minutes.
-		for offset := range 16 {
-			start := int64(rate * 900 * (1 + float64(offset)/16))
-			if start < 1000 {
-				continue // so few IDs that each counts
-			}
-			f := newFlow(t, rate, start, ceiling)
-			f.load(settledAfter)
-			for until := len(f.loads) + 5; len(f.loads) < until; f.request() {
-				worst = min(worst, f.figures().Runway)
+	})
+	if least < promisedRunway {
+		f.t.Errorf("%s: at %v, the buffer lasts %v, want %v", what, at, least, promisedRunway)
+	}
+}
+
+// allRates are 1 to 100,000 per second, close together, and rates at which
+// 1,000 IDs barely last.
+func allRates() (rates []float64) {
+	for r := 1.0; r <= 100_000; r *= tier.Pick(1.3, 1.003) {
+		rates = append(rates, r)
+	}
+	for r := 1.05; r < 2; r += tier.Pick(0.05, 0.001) {
+		rates = append(rates, r)
+	}
+	return append(rates, 10, 100, 440, 500, 1000, 10_000, 99_999, 100_000)
+}
+
+// TestRunwayOfAFreshTag: once a rate has lasted on a fresh tag, whatever the
+// rate, the buffer lasts, and continues to last, with few store writes.
+func TestRunwayOfAFreshTag(t *testing.T) {
+	t.Parallel()
+	for _, rate := range allRates() {
+		newFlow(t, rate, 1000, unbounded).setIn(fmt.Sprintf("%.4g/s", rate), rate)
+	}
+}
+
+// TestRunwayOfUnevenTraffic: the same if the requests come at random, as those
+// of many independent callers do, or if each other minute has nearly twice
+// as many.
+func TestRunwayOfUnevenTraffic(t *testing.T) {
+	t.Parallel()
+	for _, rate := range allRates() {
+		for seed := range tier.Pick[uint64](2, 3) {
+			f := newFlow(t, rate, 1000, unbounded)
+			f.uneven = rand.New(rand.NewPCG(seed, 0)).ExpFloat64
+			f.setIn(fmt.Sprintf("random, seed %d, %.4g/s", seed, rate), rate)
+		}
+		f := newFlow(t, rate, 1000, unbounded)
+		f.uneven = func() float64 { return 1 / (0.7 + 0.6*float64(f.now/time.Minute%2)) }
+		f.setIn(fmt.Sprintf("in waves, %.4g/s", rate), rate)
+	}
+}
+
+// TestRunwayAfterASurge: the same if the rate of a tag changes, by however
+// much, at any point of a segment.
+func TestRunwayAfterASurge(t *testing.T) {
+	t.Parallel()
+	const parts = 40 // of a segment
+	const few = 80   // usually every eightieth combination
+	for i, before := range []float64{0.01, 0.07, 1, 1.3, 17, 550, 1000} {
+		for j, factor := range []float64{1.5, 2, 3, 5, 10, 30, 100, 1000, 100_000 / before} {
+			for part := tier.Pick((7*i+11*j)%few, 0); part < parts; part += tier.Pick(few, 1) {
+				f := newFlow(t, before, 1000, unbounded)
+				settled := 2*time.Hour + time.Duration(part)*16*time.Minute/parts
+				f.run(settled, nothing)
+				f.setIn(fmt.Sprintf("%v/s after %v/s for %v", before*factor, before, settled), before*factor)
 			}
 		}
 	}
-	t.Logf("the worst moment left %v", worst)
-	if least := 14*time.Minute + 20*time.Second; worst < least || worst > 16*time.Minute {
-		t.Errorf("the worst moment left %v, want about 15m", worst)
+}
+
+// TestSurgesWaitForNoLoad: if the rate of a tag surges, its buffer lasts until
+// the store has answered, and grows as fast as it is used.
+func TestSurgesWaitForNoLoad(t *testing.T) {
+	t.Parallel()
+	for _, before := range []float64{1, 1.3, 17, 100} {
+		for _, factor := range []float64{10, 100, 1000} {
+			for part := range tier.Pick(4, 40) {
+				f := newFlow(t, before, 1000, unbounded)
+				f.latency = 250 * time.Millisecond
+				f.run(2*time.Hour+time.Duration(part)*16*time.Minute/tier.Pick[time.Duration](4, 40), nothing)
+				f.waited = 0
+				f.rate, f.batch = before*factor, int64(max(1, before*factor/1000))
+				f.run(time.Minute, nothing)
+				if f.waited > 0 {
+					t.Errorf("%v/s, then %v/s: %d requests waited for a load", before, before*factor, f.waited)
+				}
+			}
+		}
 	}
 }

@@ -149,9 +149,9 @@ func TestNeediestFirst(t *testing.T) {
 	c.now += allocator.DefaultReAsk
 	c.Tick()
 	c.asked = nil
-	c.request("hours", 2000)
-	c.request("minutes", 2000)
-	c.request("forward", 2000)
+	c.request("hours", 6000)
+	c.request("minutes", 6000)
+	c.request("forward", 6000)
 	gone := c.request("open-gone", 1)
 	c.Withdraw("open-gone", gone)
 	parked := c.request("forward", 10_001)

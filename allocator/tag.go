@@ -56,14 +56,9 @@ type segment struct {
 // empty is the current segment of tags without a segment.
 var empty segment
 
-// loadAt is the divisor for the part of a segment that may be used before the
-// next segment is requested at the latest: a tenth, as in Leaf.
-// checksPerSegment is the number of checks whether that must be sooner. With a
-// suitable step, that is twice a minute.
-const (
-	loadAt           = 10
-	checksPerSegment = 40
-)
+// checksPerSegment is how often it is checked, while a segment is used, whether
+// another has to be loaded: with a suitable step, once or twice a minute.
+const checksPerSegment = 40
 
 // newSegment returns s with its first used IDs already taken.
 func newSegment(s store.Segment, used int64) *segment {
@@ -85,11 +80,6 @@ func (s *segment) rearm() {
 // left is how many IDs are left.
 func (s *segment) left() int64 { return s.Len() - s.used.Load() }
 
-// low reports whether it is time to request another segment, even if the buffer
-// lasts. After a request for a single ID, a tag needs no second segment, if its
-// step is small.
-func (s *segment) low() bool { return s.used.Load() >= max(min(2, s.Len()), s.Len()/loadAt) }
-
 // tag has a tag's buffer and load state.
 type tag struct {
 	name string
@@ -106,7 +96,7 @@ type tag struct {
 	// End of the highest segment that ended a load, used or not.
 	high       int64
 	configured int64 // the configured step of a trend tag
-	step       int64 // its grown step; 0 unless it is a trend tag
+	step       int64 // of the latest load; 0 unless it is a trend tag
 
 	idleTotal int64 // the IDs that had been handed out at the latest DropIdle
 	idleCalls int8  // calls of DropIdle since the latest request; -1: none

@@ -236,12 +236,12 @@ func TestStrictLoadIsAsItIsSent(t *testing.T) {
 func TestRefillsWithoutStream(t *testing.T) {
 	t.Parallel()
 	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, _ *fakeLoader) {
-		// Half of each segment, so that another is due.
-		callers := startCallers(s, 500, 5)
+		// More than half of each segment, so that another is due.
+		callers := startCallers(s, 500, 6)
 		awaitServed(t, callers, time.Minute)
 		time.Sleep(time.Second)
 		for _, tag := range s.Figures(500).Tags {
-			if tag.Left <= 5 {
+			if tag.Left <= 4 {
 				t.Fatalf("%s has %d IDs left: its refill did not come", tag.Tag, tag.Left)
 			}
 		}
