@@ -19,13 +19,14 @@
 //	        its request was sent; see strict.go
 //
 // A trend tag has a current segment, which serves IDs, and ready segments that
-// follow it: usually a single segment, more while a step grows.
+// follow it: usually one or none, more while a burst lasts.
 //
 //	 current              ready
 //	┌──────┬───────────┐ ┌───────────────────┐
 //	│ used │           │ │                   │
 //	└──────┴───────────┘ └───────────────────┘
-//	  ▲ checked 40 times; from 10 % on, with nothing ready, a load begins
+//	  ▲ checked 40 times: a load begins when less than half of the tag's level
+//	    is left in both, and fills them; see step.go
 //
 // # Invariants
 //
@@ -53,6 +54,6 @@
 //	              which grants are used
 //	strict.go     the requests of a strict or unknown tag's load
 //	sendqueue.go  which load is sent next, and how many at a time
-//	step.go       the step policy
+//	step.go       the level of a buffer, and the step of a load
 //	figures.go    the rates, and figures of each tag
 package allocator

@@ -16,7 +16,8 @@ type Figures struct {
 	Total int64 // IDs handed out since the tag was created here
 	// IDs granted since then; what is neither handed out nor left is burnt.
 	Granted int64
-	// IDs per second, over half a minute or the latest few IDs.
+	// IDs per second, over one to two minutes, or the latest 20 IDs if those
+	// took longer.
 	Rate    float64
 	Runway  time.Duration // the time that Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
@@ -81,15 +82,20 @@ func (t *tag) runway(now time.Duration) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// meter measures the rate at which a tag's IDs are handed out, at no cost to
-// requests. Its window moves whenever the tag is checked, and when the figures
-// are read; otherwise a tag that is busy again after a night would still look
-// idle.
+// meter measures how fast a tag's IDs are handed out, at no cost to requests:
+// it takes a sample when the tag is checked or its figures are read, if
+// sampleTime has passed and sampleIDs were handed out since the latest. A tag
+// that is created has four samples of that moment.
 type meter struct {
 	spent   int64     // handed out from earlier segments
 	granted int64     // the IDs of all grants that ended a load
-	marks   [4]sample // of the last minutes
+	samples [4]sample // of the last minutes, the latest last
 }
+
+const (
+	sampleTime = time.Minute
+	sampleIDs  = 10
+)
 
 // sample is the total that had been handed out at some moment.
 type sample struct {
@@ -110,24 +116,16 @@ func (s sample) rateSince(before sample) float64 {
 // total is the number of IDs handed out.
 func (t *tag) total() int64 { return t.meter.spent + t.cur.Load().used.Load() }
 
-// rate is in IDs per second, over the window.
+// rate is in IDs per second, over the latest one to two minutes or few IDs.
 func (t *tag) rate(now time.Duration) float64 {
-	return sample{now, t.total()}.rateSince(t.meter.marks[2])
+	return sample{now, t.total()}.rateSince(t.meter.samples[2])
 }
 
-// markTime and markIDs are the least between two marks of a meter.
-const (
-	markTime = time.Minute
-	markIDs  = 10
-)
-
-// record moves the windows over which rates are measured. The meter gets
-// another mark once enough time has passed and enough IDs were handed out since
-// the last.
+// record takes the samples that are due.
 func (t *tag) record(now time.Duration) {
 	s, m := sample{now, t.total()}, &t.meter
-	if last := m.marks[3]; s.at-last.at >= markTime && s.total-last.total >= markIDs {
-		m.marks = [...]sample{m.marks[1], m.marks[2], last, s}
+	if latest := m.samples[3]; s.at-latest.at >= sampleTime && s.total-latest.total >= sampleIDs {
+		m.samples = [...]sample{m.samples[1], m.samples[2], latest, s}
 	}
 	if t.use != nil {
 		t.use.record(s)
@@ -135,8 +133,8 @@ func (t *tag) record(now time.Duration) {
 }
 
 // use measures the rate at which all workers together use up the numbers of a
-// tag, over hours and days, for forecasts. meter does the same for the last
-// half minute, and for one worker.
+// tag, over hours and days, for forecasts. meter does that for the last minutes,
+// and for one worker.
 //
 // A worker counts the IDs that it hands out. The share of other workers shows
 // in its grants: the numbers between the end of a grant and the beginning of
@@ -153,10 +151,10 @@ func (t *tag) record(now time.Duration) {
 // once the worker has lived that long.
 type use struct {
 	// The beginnings of the window, of its latter part, and of the next.
-	marks [3]sample
-	made  int // how many of them there are
-	gaps  [5]float32
-	seen  int // number of gaps so far; the latest are kept
+	samples [3]sample
+	made    int // how many of them there are
+	gaps    [5]float32
+	seen    int // number of gaps so far; the latest are kept
 }
 
 const (
@@ -174,28 +172,28 @@ const (
 
 // record moves the window, if it is time for that.
 func (u *use) record(now sample) {
-	begin, latest := u.marks[0], u.marks[max(u.made-1, 0)]
+	begin, latest := u.samples[0], u.samples[max(u.made-1, 0)]
 	whole := latest.at - begin.at
 	switch {
 	case u.made == 0, u.made == 1 && now.at-begin.at >= firstPart, u.made == 2 && now.at-begin.at >= 2*whole:
-		u.marks[u.made] = now
+		u.samples[u.made] = now
 		u.made++
-	case u.made < len(u.marks):
+	case u.made < len(u.samples):
 	case whole >= 2*wholeParts && now.at-latest.at >= wholeParts:
-		u.marks = [...]sample{u.marks[1], latest, now}
+		u.samples = [...]sample{u.samples[1], latest, now}
 	case whole < 2*wholeParts && now.at-begin.at >= 2*whole:
-		u.marks[1], u.marks[2] = latest, now
+		u.samples[1], u.samples[2] = latest, now
 	}
 }
 
 // rate is how many numbers are used up a second, and over which time that was
 // measured; 0 if there was too little to measure.
 func (u *use) rate(now sample) (perSecond float64, over time.Duration) {
-	if u == nil || u.made < 2 || u.seen < leastGaps || now.total-u.marks[0].total < leastUse {
+	if u == nil || u.made < 2 || u.seen < leastGaps || now.total-u.samples[0].total < leastUse {
 		return 0, 0
 	}
-	over = now.at - u.marks[0].at
-	own := min(now.rateSince(u.marks[0]), now.rateSince(u.marks[1]))
+	over = now.at - u.samples[0].at
+	own := min(now.rateSince(u.samples[0]), now.rateSince(u.samples[1]))
 	return own * (1 + u.gap()), over
 }
 

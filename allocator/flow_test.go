@@ -17,13 +17,15 @@ type flow struct {
 	uneven  func() float64 // the length of the next pause, 1 on average; nil: always
 	latency time.Duration
 	stopped bool
+	scraped bool  // the figures are read every 15 s, as a monitor does
 	ceiling int64 // of a load, at the loader too
 
 	elapsed float64 // seconds; the harness's clock is this, rounded
 	sent    int64   // IDs that were requested
 	waited  int     // requests that were not answered at once
 	loads   []loaded
-	granted int // of these
+	granted int           // of these
+	read    time.Duration // when the figures were read
 }
 
 // loaded is a load and the time at which it was sent.
@@ -51,9 +53,10 @@ func (f *flow) figures() allocator.Figures {
 // reserved is how many IDs the store has given so far.
 func (f *flow) reserved() int64 { return f.next - 1 }
 
-// runway is the time that the buffer lasts from now on, at the real rate.
+// runway is the time that the buffer lasts from now on, at the real rate. To
+// read the figures would change them.
 func (f *flow) runway() time.Duration {
-	return time.Duration(float64(f.figures().Left) / f.rate * float64(time.Second))
+	return time.Duration(float64(f.reserved()-f.sent) / f.rate * float64(time.Second))
 }
 
 // rest lets time pass without requests.
@@ -84,6 +87,10 @@ func (f *flow) request() *outcome {
 		f.waited++
 	}
 	f.serve()
+	if f.scraped && f.now-f.read >= 15*time.Second {
+		f.read = f.now
+		f.Figures()
+	}
 	return o
 }
 

@@ -90,8 +90,8 @@ const (
 	enoughQueued = 2
 	shortRunway  = 10 * time.Second
 
-	// maxReady bounds the ready segments, if loaders grant less than a load
-	// asks for. While steps grow, there are two or three.
+	// maxReady bounds the ready segments if loaders grant fewer IDs than loads
+	// ask for. Otherwise there are one or two.
 	maxReady = 4
 )
 
@@ -149,7 +149,7 @@ func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 		t.step = t.chooseStep(now, ceiling)
 	case "":
 		begin := sample{now, 0}
-		t.meter.marks = [...]sample{begin, begin, begin, begin}
+		t.meter.samples = [...]sample{begin, begin, begin, begin}
 	}
 	l := &t.busy.load
 	*l = load{seq: seq, wanted: now, due: l.due, rests: l.rests, refusals: l.refusals}

@@ -100,13 +100,8 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 			f.figures()
 			f.rest(c.rest)
 			f.rate = c.after
-			read := f.now
-			f.run(c.held, func() {
-				if f.now >= read { // as a monitor does
-					read = f.now + 15*time.Second
-					f.figures()
-				}
-			})
+			f.scraped = true
+			f.run(c.held, nothing)
 			f.outage("the store stopped")
 		})
 	}
@@ -125,7 +120,13 @@ func (f *flow) setIn(what string, rate float64) {
 	f.t.Helper()
 	loads := len(f.loads)
 	f.rate, f.batch = rate, int64(math.Ceil(rate/100))
-	f.run(lastedAfter, nothing)
+	began, judged := f.now, f.uneven == nil
+	f.run(lastedAfter, func() {
+		if past := f.now - began; judged && f.runway() < past*45/100 {
+			judged = false
+			f.t.Errorf("%s: after %v, the buffer lasts %v, want about half of that", what, past, f.runway())
+		}
+	})
 	if n := len(f.loads) - loads; n > mostWrites {
 		f.t.Errorf("%s: %d store writes until the rate has lasted, want %d at most", what, n, mostWrites)
 	}
@@ -158,7 +159,11 @@ func allRates() (rates []float64) {
 func TestRunwayOfAFreshTag(t *testing.T) {
 	t.Parallel()
 	for _, rate := range allRates() {
-		newFlow(t, rate, 1000, unbounded).setIn(fmt.Sprintf("%.4g/s", rate), rate)
+		for _, scraped := range []bool{false, true} {
+			f := newFlow(t, rate, 1000, unbounded)
+			f.scraped = scraped
+			f.setIn(fmt.Sprintf("%.4g/s, scraped: %t", rate, scraped), rate)
+		}
 	}
 }
 
@@ -170,7 +175,7 @@ func TestRunwayOfUnevenTraffic(t *testing.T) {
 	for _, rate := range allRates() {
 		for seed := range tier.Pick[uint64](2, 3) {
 			f := newFlow(t, rate, 1000, unbounded)
-			f.uneven = rand.New(rand.NewPCG(seed, 0)).ExpFloat64
+			f.uneven, f.scraped = rand.New(rand.NewPCG(seed, 0)).ExpFloat64, seed%2 == 1
 			f.setIn(fmt.Sprintf("random, seed %d, %.4g/s", seed, rate), rate)
 		}
 		f := newFlow(t, rate, 1000, unbounded)

@@ -3,18 +3,18 @@ package allocator
 import "time"
 
 // A tag that reserves many numbers ahead outlives a long outage of the store,
-// but a restart loses them. And a burst looks like a rate that has just begun.
-// So a tag counts on a rate only after some minutes of it. Before that, it
+// but a restart loses them, and a burst looks like a rate that has just begun.
+// So a rate counts only once it has lasted for some minutes. Before that, a tag
 // reserves as many numbers as it has used. docs/decisions.md has the
 // arithmetic.
 //
 // This amount is the tag's level. A load begins when less than half of the
-// level is buffered, and fills the buffer.
+// level is buffered, and fills the buffer up to it.
 
-// fullRunway is the time that a full buffer lasts at a rate that has lasted. A
-// buffer that is nearly half empty lasts for 13 minutes or more, because the
-// rate that is measured may be a few per cent too low, and another few per cent
-// are used before the tag is checked again.
+// fullRunway is the time that a full buffer lasts at a rate that has lasted.
+// With half of it left, a buffer still lasts for 13 minutes or more: the
+// measured rate may be some per cent too low, and some per cent are used before
+// the tag is checked again.
 const fullRunway = 32 * time.Minute
 
 // The methods below need mu.
@@ -22,24 +22,25 @@ const fullRunway = 32 * time.Minute
 // level is the number of IDs in a full buffer, the largest of
 //
 //   - the configured step, so that a tag with few requests seldom loads;
-//   - the IDs since each of the meter's marks, so that a burst of n IDs
-//     reserves n more. If the mark is older than fullRunway, it is the share of
-//     that time;
+//   - the IDs since each sample of the meter, so that a burst of n IDs reserves
+//     n more. Of those since a sample older than fullRunway, the average of
+//     that time counts;
 //   - fullRunway of the rate that has lasted.
 //
-// The rate since the first mark has lasted if half of it or more was there both
-// before the second mark and after the third; otherwise less has lasted. A
-// burst shorter than a minute is not in both.
+// The rate since the first sample has lasted if it, or at least half of it, was
+// there both before the second sample and after the third. A burst shorter than
+// sampleTime is only in one of these periods. If a period had less than half,
+// twice its rate has lasted.
 //
-// Parked requests count as if they had their IDs. A load has ceiling IDs at
-// most, and the buffer twice as many.
+// Parked requests count as answered. The level is at most twice the ceiling of
+// a load.
 func (t *tag) level(now time.Duration, ceiling int64) int64 {
-	m, s := &t.meter.marks, sample{now, t.total() + t.busy.demand}
-	lasted := min(s.rateSince(m[0]), 2*m[1].rateSince(m[0]), 2*s.rateSince(m[2]))
+	before, s := &t.meter.samples, sample{now, t.total() + t.busy.demand}
+	lasted := min(s.rateSince(before[0]), 2*before[1].rateSince(before[0]), 2*s.rateSince(before[2]))
 	level := max(float64(min(t.configured, ceiling)), lasted*fullRunway.Seconds())
-	for _, mark := range m {
-		ids, share := float64(s.total-mark.total), fullRunway.Seconds()/(now-mark.at).Seconds()
-		level = max(level, ids*min(1, share))
+	for _, b := range before {
+		ids, part := float64(s.total-b.total), fullRunway.Seconds()/(now-b.at).Seconds()
+		level = max(level, ids*min(1, part))
 	}
 	return int64(min(level, 2*float64(ceiling)))
 }

@@ -143,11 +143,12 @@ func TestOtherRegion(t *testing.T) {
 	}
 }
 
-// TestShortMemory: a newly used tag has small segments, and no warning, unless
+// TestShortMemory: a newly used tag has a small buffer, and no warning, unless
 // requests are parked or no more IDs come. The worst tags come first.
 func TestShortMemory(t *testing.T) {
 	t.Parallel()
-	settled, failing := forecast.Use{High: 1, Rate: 1, Seconds: 60}, reportOf("l", worker.RoleLoader)
+	begun, settled := forecast.Use{High: 1, Rate: 1, Seconds: 299}, forecast.Use{High: 1, Rate: 1, Seconds: 300}
+	failing := reportOf("l", worker.RoleLoader)
 	failing.Outages = &worker.OutageStats{Now: true}
 	for _, c := range []struct {
 		tag     worker.TagStats
@@ -155,6 +156,7 @@ func TestShortMemory(t *testing.T) {
 		want    string
 	}{
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10}, false, ""},
+		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: begun}, false, ""},
 		{worker.TagStats{Left: 100, Rate: 10, Runway: 10, Use: settled}, false, "warning tag order: buffers last 10 s at 10 IDs a second"},
 		{worker.TagStats{Left: 100, Rate: 1, Runway: 100, Use: settled}, false, "warning tag order: buffers last 100 s at 1 ID a second"},
 		{worker.TagStats{Left: 100, Rate: 0.3, Runway: 301, Use: settled}, true, ""},

@@ -23,7 +23,7 @@ const (
 	reservedLeast = 10 * time.Second
 	shortRunway   = 5 * time.Minute
 	endingRunway  = time.Minute // an error
-	settled       = time.Minute // until then, first small segments look short
+	settled       = 5 * time.Minute // of a rate: until then, a buffer is small
 	oldEvent      = time.Minute
 )
 
@@ -384,7 +384,7 @@ func (i *Installation) judgeTags() (all []Diagnosis) {
 	return all
 }
 
-// judge sets the severity of a short buffer, after a minute of use or while
+// judge sets the severity of a short buffer, after five minutes of use or while
 // workers get no segments. Nothing fails as long as grants come in time.
 func (t *TagState) judge(unsupplied bool) {
 	low := !t.Strict() && t.Runway < shortRunway.Seconds()
