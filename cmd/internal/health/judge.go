@@ -22,7 +22,7 @@ const (
 	clockOff      = time.Second
 	reservedLeast = 10 * time.Second
 	shortRunway   = 5 * time.Minute
-	endingRunway  = time.Minute // an error
+	endingRunway  = time.Minute     // an error
 	settled       = 5 * time.Minute // of a rate: until then, a buffer is small
 	oldEvent      = time.Minute
 )
