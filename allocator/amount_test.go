@@ -49,7 +49,7 @@ func TestLoadAfterARegressionKeepsItsStep(t *testing.T) {
 	parked := h.request("order", 1000)
 	old := h.latest()
 	if old.Step <= 10 {
-		t.Fatalf("asked for %+v, want a step that has grown", old)
+		t.Fatalf("asked for %+v, want more than the configured step", old)
 	}
 	h.now += 10 * time.Millisecond
 	if v := h.grantTo(old.Seq, seg(1, 11)); v.Outcome != allocator.Below {

@@ -19,14 +19,14 @@
 //	        its request was sent; see strict.go
 //
 // A trend tag has a current segment, which serves IDs, and ready segments that
-// follow it: usually one or none, more while a burst lasts.
+// follow it: one or none, or two while a burst lasts.
 //
 //	 current              ready
 //	┌──────┬───────────┐ ┌───────────────────┐
 //	│ used │           │ │                   │
 //	└──────┴───────────┘ └───────────────────┘
-//	  ▲ checked 40 times: a load begins when less than half of the tag's level
-//	    is left in both, and fills them; see step.go
+//	  ▲ checked 40 times: a load begins when all segments together have less
+//	    than half of the tag's level, which step.go chooses
 //
 // # Invariants
 //

@@ -16,8 +16,8 @@ type Figures struct {
 	Total int64 // IDs handed out since the tag was created here
 	// IDs granted since then; what is neither handed out nor left is burnt.
 	Granted int64
-	// IDs per second, over one to two minutes, or the latest 20 IDs if those
-	// took longer.
+	// IDs per second, over one to two minutes, or over the latest 10 to 20 IDs
+	// if those took longer.
 	Rate    float64
 	Runway  time.Duration // the time that Left lasts at Rate, at most MaxRunway
 	Parked  int           // requests that wait for a segment
@@ -116,9 +116,18 @@ func (s sample) rateSince(before sample) float64 {
 // total is the number of IDs handed out.
 func (t *tag) total() int64 { return t.meter.spent + t.cur.Load().used.Load() }
 
-// rate is in IDs per second, over the latest one to two minutes or few IDs.
+// rate is in IDs per second, over the latest one to two minutes, or over the
+// latest 10 to 20 IDs if those took longer. When traffic ends, there are no more
+// samples. So the rate is never more than if sampleIDs more had been handed out
+// since the latest one.
 func (t *tag) rate(now time.Duration) float64 {
-	return sample{now, t.total()}.rateSince(t.meter.samples[2])
+	s, latest := sample{now, t.total()}, t.meter.samples[3]
+	rate := s.rateSince(t.meter.samples[2])
+	if now > latest.at {
+		latest.total -= sampleIDs
+		rate = min(rate, s.rateSince(latest))
+	}
+	return rate
 }
 
 // record takes the samples that are due.

@@ -53,8 +53,8 @@ func (f *flow) figures() allocator.Figures {
 // reserved is how many IDs the store has given so far.
 func (f *flow) reserved() int64 { return f.next - 1 }
 
-// runway is the time that the buffer lasts from now on, at the real rate. To
-// read the figures would change them.
+// runway is the time that the buffer lasts from now on, at the real rate. It
+// does not read the figures, because that takes samples.
 func (f *flow) runway() time.Duration {
 	return time.Duration(float64(f.reserved()-f.sent) / f.rate * float64(time.Second))
 }

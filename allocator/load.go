@@ -11,8 +11,8 @@ import (
 // load is a tag's load, from wanted to installed. It is guarded by the tag's
 // mu.
 //
-//	idle     the buffer is half empty, or parked requests want more than it has
-//	         → waiting
+//	idle     less than half of the level is buffered, or parked requests want
+//	         more than is buffered → waiting
 //	waiting  Send returns it → open. The first time, that fixes the requests of
 //	         a strict or unknown tag, here and nowhere else
 //	open     a grant that counts → idle
@@ -91,7 +91,7 @@ const (
 	shortRunway  = 10 * time.Second
 
 	// maxReady bounds the ready segments if loaders grant fewer IDs than loads
-	// ask for. Otherwise there are one or two.
+	// ask for. Otherwise there are two at most.
 	maxReady = 4
 )
 

@@ -107,8 +107,28 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 	}
 }
 
-// When a rate has lasted, and for how long the buffer lasts from then on: the
-// README promises 13 minutes once it has lasted for five.
+// TestRunwayAfterABurst: a tag that is not used any more after a burst looks so
+// within two minutes. Otherwise the alert of short buffers would fire after each
+// nightly import.
+func TestRunwayAfterABurst(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int64{100, 3000, 20_000, 100_000} {
+		for _, within := range []time.Duration{time.Second, time.Minute, 3 * time.Minute} {
+			f := newFlow(t, 1, 1000, unbounded)
+			f.scraped = true
+			f.burst(n, within)
+			for ended := f.now; f.now < ended+time.Hour; f.rest(15 * time.Second) {
+				if r := f.figures().Runway; f.now > ended+2*time.Minute && r < time.Hour {
+					t.Errorf("%v after %d IDs in %v, the reported runway is %v, want hours", f.now-ended, n, within, r)
+					break
+				}
+			}
+		}
+	}
+}
+
+// When a rate has lasted at the latest, and for how long the buffer lasts from
+// then on. The README promises 13 minutes after five.
 const (
 	lastedAfter    = 4*time.Minute + 30*time.Second
 	promisedRunway = 13 * time.Minute
@@ -120,10 +140,10 @@ func (f *flow) setIn(what string, rate float64) {
 	f.t.Helper()
 	loads := len(f.loads)
 	f.rate, f.batch = rate, int64(math.Ceil(rate/100))
-	began, judged := f.now, f.uneven == nil
+	began, judged := f.now, f.uneven != nil
 	f.run(lastedAfter, func() {
-		if past := f.now - began; judged && f.runway() < past*45/100 {
-			judged = false
+		if past := f.now - began; !judged && f.runway() < past*45/100 {
+			judged = true
 			f.t.Errorf("%s: after %v, the buffer lasts %v, want about half of that", what, past, f.runway())
 		}
 	})

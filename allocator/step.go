@@ -23,17 +23,17 @@ const fullRunway = 32 * time.Minute
 //
 //   - the configured step, so that a tag with few requests seldom loads;
 //   - the IDs since each sample of the meter, so that a burst of n IDs reserves
-//     n more. Of those since a sample older than fullRunway, the average of
-//     that time counts;
+//     n more. If the sample is older than fullRunway, only as many count as
+//     were used in that time on average;
 //   - fullRunway of the rate that has lasted.
 //
-// The rate since the first sample has lasted if it, or at least half of it, was
-// there both before the second sample and after the third. A burst shorter than
-// sampleTime is only in one of these periods. If a period had less than half,
-// twice its rate has lasted.
+// The rate since sample 0 has lasted if half of it or more was there both
+// between the samples 0 and 1 and since sample 2. Otherwise twice the lower of
+// these two has lasted. They are at least sampleTime apart, so a shorter burst
+// is in one of them only.
 //
-// Parked requests count as answered. The level is at most twice the ceiling of
-// a load.
+// Parked requests count as if they were answered. The level is at most twice
+// the ceiling of a load.
 func (t *tag) level(now time.Duration, ceiling int64) int64 {
 	before, s := &t.meter.samples, sample{now, t.total() + t.busy.demand}
 	lasted := min(s.rateSince(before[0]), 2*before[1].rateSince(before[0]), 2*s.rateSince(before[2]))
@@ -47,8 +47,7 @@ func (t *tag) level(now time.Duration, ceiling int64) int64 {
 
 // isHalfEmpty reports whether less than half of the level is buffered.
 func (t *tag) isHalfEmpty(now time.Duration, ceiling int64) bool {
-	level := t.level(now, ceiling)
-	return t.available() < level-level/2
+	return t.available() < (t.level(now, ceiling)+1)/2
 }
 
 // chooseStep is the step of a load that fills the buffer and serves the parked

@@ -56,8 +56,8 @@ type segment struct {
 // empty is the current segment of tags without a segment.
 var empty segment
 
-// checksPerSegment is how often it is checked, while a segment is used, whether
-// another has to be loaded: with a suitable step, once or twice a minute.
+// checksPerSegment is how often a tag is checked while it uses up a segment:
+// once or twice a minute if its rate has lasted.
 const checksPerSegment = 40
 
 // newSegment returns s with its first used IDs already taken.

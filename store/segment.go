@@ -126,8 +126,8 @@ func (s Segment) Divide(o Order, step int64, wants []Want) (Reservation, error) 
 type Tag struct {
 	Name string
 
-	// Step is the configured number of IDs per segment, at least 1. Under load
-	// workers use larger steps, never smaller.
+	// Step is the configured number of IDs per segment, at least 1. Under load,
+	// workers take larger segments.
 	Step int64
 
 	// Next is the first ID not yet issued, at least 1 (Leaf's max_id). For

@@ -113,7 +113,7 @@ func TestRegisterIsGone(t *testing.T) {
 	}
 	s.must("tag raise --all --by 1000")
 	natstest.Eventually(t, "readyz is content", func() bool { return strings.HasPrefix(fetch(page, "/readyz"), "ready\n") })
-	for n := 0; last <= 1000; n++ { // a buffer is five segments of 10 IDs at most
+	for n := 0; last <= 1000; n++ { // a buffer has some tens of IDs at most
 		if n > 50 {
 			t.Fatalf("the last ID is %d after a raise by 1000", last)
 		}

@@ -263,7 +263,7 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 type tagSetCmd struct {
 	tagFlags `embed:""`
 	Tag      string `arg:"" help:"Tag, or pattern of a template."`
-	Step     *int64 `help:"IDs per segment."`
+	Step     *int64 `help:"Least number of IDs per segment."`
 	MaxStep  int64  `help:"Largest allowed step, as serve --max-step." default:"1000000"`
 
 	MaxTags      *int64 `help:"Template: most tags (0: unlimited)." placeholder:"N"`

@@ -20,7 +20,7 @@ type tagCreateCmd struct {
 	tagFlags `embed:""`
 
 	Tag     string `arg:"" help:"Name, or with --template a pattern such as 'chat.*'."`
-	Step    *int64 `help:"IDs per segment (default: 1000)." placeholder:"N"`
+	Step    *int64 `help:"Least number of IDs per segment (default: 1000)." placeholder:"N"`
 	MaxStep int64  `help:"Largest allowed step, as serve --max-step." default:"1000000"`
 	First   *int64 `help:"First ID; of a template, each tag's (default: lowest allowed)." placeholder:"ID"`
 

@@ -112,8 +112,8 @@ type TagState struct {
 	// Runway of the worker that runs out first; a year at most.
 	Runway float64 `json:"runway_seconds"`
 	Parked int     `json:"parked"` // requests
-	// Buffers last less than 5 minutes after a minute of use, or requests are
-	// parked.
+	// Buffers last less than 5 minutes after five minutes of use, or requests
+	// are parked.
 	Short bool `json:"short"`
 
 	Forecast *Forecast `json:"forecast,omitempty"` // nil without enough data
