@@ -135,7 +135,7 @@ func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 	if t.order == "" && len(t.busy.parked) == 0 && !t.dropped {
 		a.drop(t, nil)
 	}
-	t.cur.Load().rearm()
+	t.cur.Load().rearm(t.available())
 	if !t.dropped {
 		a.advanceLoad(t, now)
 	}

@@ -49,6 +49,40 @@ func TestNextSegmentIsAskedForAtHalf(t *testing.T) {
 	}
 }
 
+// TestStepOfOne: even a buffer of a single ID is refilled ahead of need.
+func TestStepOfOne(t *testing.T) {
+	h := order(1)
+	h.request("order", 1)
+	h.grantAll()
+	if left := h.Figures()[0].Left; left != 1 {
+		t.Errorf("%d IDs are buffered, want 1", left)
+	}
+}
+
+// TestChangedStep: a step that is raised or lowered in the table counts from the
+// load after the grant that brings it.
+func TestChangedStep(t *testing.T) {
+	h := order(1000)
+	h.request("order", 1)
+	h.grantAll()
+	// empty uses up the buffer after a day, of which hardly anything counts.
+	empty := func() {
+		left := h.Figures()[0].Left
+		h.now += 24 * time.Hour
+		h.request("order", left)
+	}
+	for _, step := range []int64{5000, 20, 700} {
+		h.step = step
+		empty()
+		h.grantAll()
+		empty()
+		if l := h.latest(); l.Step < step || l.Step > step+step/10+200 {
+			t.Errorf("a load of %d after the step was set to %d", l.Step, step)
+		}
+		h.grantAll()
+	}
+}
+
 func TestBatchRunsOnIntoTheReadySegment(t *testing.T) {
 	h := order(10)
 	h.request("order", 6)

@@ -39,7 +39,7 @@
 //     by the grant that satisfies it, or with an error. Parked requests hold no
 //     IDs, so a failure wastes none. A trend tag answers them in order.
 //  4. Take takes no lock, reads no clock and allocates nothing, except when it
-//     passes another fortieth of the segment.
+//     passes another fortieth of the segment or of the buffer.
 //  5. A grant is [Below] only if the store regressed; see grant in load.go.
 //
 // Two Takes that overlap in time may be answered in either order. A Take that

@@ -105,7 +105,7 @@ func (t *tag) wantsLoad(now time.Duration, ceiling int64) bool {
 	case t.order != store.Trend || now < l.due: // no buffer, or postponed
 		return false
 	}
-	return len(t.busy.ready) < maxReady && t.isHalfEmpty(now, ceiling)
+	return t.isLow(now, ceiling)
 }
 
 // advanceLoad begins a load, or moves the present one on, after a change of the
@@ -278,6 +278,10 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 
 // grant decides whether a grant is used, and uses it. It needs the tag's mu.
 //
+// A late grant is used as long as the buffer is low. So one that is burnt leaves
+// a buffer that wants no load: otherwise it would end the open load, the next
+// one would begin at once, its predecessor's answer would be late, and so on.
+//
 // The case Below is proof. A grant that raises the tag's high also ends its
 // load, used or burnt. So while load s is under way, high stays as it was when s
 // began. Every range that counts towards high had been reserved by then, and no
@@ -318,7 +322,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 	if s.Step > 0 && s.Step != t.configured {
 		t.configured = s.Step
 	}
-	if !t.installSegment(s.Segment, current) {
+	if !t.installSegment(s.Segment, current || t.isLow(now, a.cfg.MaxStep)) {
 		return Verdict{Outcome: Burnt}
 	}
 	t.regressed, l.refusals, l.due = false, 0, 0

@@ -27,7 +27,7 @@ func TestNoMarkIsMissed(t *testing.T) {
 					}
 					if crossed {
 						mu.Lock()
-						s.rearm()
+						s.rearm(ids)
 						mu.Unlock()
 					}
 				}

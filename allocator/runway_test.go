@@ -107,6 +107,31 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 	}
 }
 
+// TestRateOfTheLastMinutes: a new rate shows in full after two minutes and a
+// half, and the rate of a slow tag is over ten IDs or more.
+func TestRateOfTheLastMinutes(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, 10, 1000, unbounded)
+	f.scraped, f.batch = true, 1
+	f.run(10*time.Minute+30*time.Second, nothing)
+	f.rate = 100
+	f.run(150*time.Second, nothing)
+	f.wantRate(0.02)
+	f = newFlow(t, 0.05, 1000, unbounded)
+	f.scraped, f.batch = true, 1
+	f.run(10*time.Minute, nothing)
+	f.run(time.Hour, func() { f.wantRate(0.1) })
+}
+
+// wantRate fails the test unless the reported rate is the real one, within that
+// part of it.
+func (f *flow) wantRate(within float64) {
+	f.t.Helper()
+	if got := f.figures().Rate; math.Abs(got-f.rate) > within*f.rate {
+		f.t.Fatalf("the reported rate is %v, want %v", got, f.rate)
+	}
+}
+
 // TestRunwayAfterABurst: a tag that is not used any more after a burst looks so
 // within two minutes. Otherwise the alert of short buffers would fire after each
 // nightly import.
@@ -223,22 +248,49 @@ func TestRunwayAfterASurge(t *testing.T) {
 }
 
 // TestSurgesWaitForNoLoad: if the rate of a tag surges, its buffer lasts until
-// the store has answered, and grows as fast as it is used.
+// the store has answered, and grows as fast as it is used. Its segment may be
+// far too large for the rate before the surge, because traffic had left.
 func TestSurgesWaitForNoLoad(t *testing.T) {
 	t.Parallel()
-	for _, before := range []float64{1, 1.3, 17, 100} {
-		for _, factor := range []float64{10, 100, 1000} {
-			for part := range tier.Pick(4, 40) {
-				f := newFlow(t, before, 1000, unbounded)
-				f.latency = 250 * time.Millisecond
-				f.run(2*time.Hour+time.Duration(part)*16*time.Minute/tier.Pick[time.Duration](4, 40), nothing)
-				f.waited = 0
-				f.rate, f.batch = before*factor, int64(max(1, before*factor/1000))
-				f.run(time.Minute, nothing)
-				if f.waited > 0 {
-					t.Errorf("%v/s, then %v/s: %d requests waited for a load", before, before*factor, f.waited)
+	parts := tier.Pick[time.Duration](2, 40)
+	for _, before := range []float64{1, 17, 100} {
+		for _, left := range []float64{1, 100} {
+			for _, factor := range []float64{10, 100, 1000} {
+				for part := range parts {
+					f := newFlow(t, before*left, 1000, unbounded)
+					f.latency = 250 * time.Millisecond
+					f.run(2*time.Hour, nothing)
+					f.rate, f.batch = before, int64(math.Ceil(before))
+					for f.runway() > 20*time.Minute {
+						f.mustServe()
+					}
+					f.run(part*16*time.Minute/parts, nothing)
+					f.waited = 0
+					f.rate, f.batch = before*factor, int64(max(1, before*factor/1000))
+					f.run(time.Minute, nothing)
+					if f.waited > 0 {
+						t.Errorf("%v/s, then %v/s, then %v/s: %d requests waited for a load", before*left, before, before*factor, f.waited)
+					}
 				}
 			}
+		}
+	}
+}
+
+// TestRunwayWhenTrafficLeaves: if the rate of a tag falls, its large segment is
+// used up, and the next one is there in time.
+func TestRunwayWhenTrafficLeaves(t *testing.T) {
+	t.Parallel()
+	for _, before := range []float64{30, tier.Pick(100., 1000)} {
+		for _, factor := range []float64{10, 40, 1000} {
+			f := newFlow(t, before, 1000, unbounded)
+			f.run(time.Hour, nothing)
+			f.rate, f.batch = before/factor, 1
+			f.run(time.Duration(factor)*40*time.Minute, func() {
+				if r := f.runway(); r < promisedRunway {
+					t.Fatalf("%v/s after %v/s: the buffer lasts %v, want %v", before/factor, before, r, promisedRunway)
+				}
+			})
 		}
 	}
 }

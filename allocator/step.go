@@ -45,9 +45,10 @@ func (t *tag) level(now time.Duration, ceiling int64) int64 {
 	return int64(min(level, 2*float64(ceiling)))
 }
 
-// isHalfEmpty reports whether less than half of the level is buffered.
-func (t *tag) isHalfEmpty(now time.Duration, ceiling int64) bool {
-	return t.available() < (t.level(now, ceiling)+1)/2
+// isLow reports whether less than half of the level is buffered, and there is
+// room for another segment.
+func (t *tag) isLow(now time.Duration, ceiling int64) bool {
+	return len(t.busy.ready) < maxReady && t.available() < (t.level(now, ceiling)+1)/2
 }
 
 // chooseStep is the step of a load that fills the buffer and serves the parked

@@ -57,23 +57,25 @@ type segment struct {
 var empty segment
 
 // checksPerSegment is how often a tag is checked while it uses up a segment:
-// once or twice a minute if its rate has lasted.
+// once or twice a minute if its rate has lasted. If the buffer is smaller than
+// the segment was, the tag is checked each time that a fortieth of the buffer is
+// used. Otherwise a segment from busier times could end before the next check.
 const checksPerSegment = 40
 
 // newSegment returns s with its first used IDs already taken.
 func newSegment(s store.Segment, used int64) *segment {
 	seg := &segment{Segment: s}
 	seg.used.Store(used)
-	seg.rearm()
+	seg.rearm(seg.left())
 	return seg
 }
 
-// rearm sets the mark ahead of the cursor. Its caller checks the tag
-// afterwards.
-func (s *segment) rearm() {
-	every := max(1, s.Len()/checksPerSegment)
+// rearm sets the mark ahead of the cursor, if so many IDs are buffered. Its
+// caller checks the tag afterwards.
+func (s *segment) rearm(buffered int64) {
+	every := max(1, min(s.Len(), buffered)/checksPerSegment)
 	for used := s.used.Load(); s.mark.Load() <= used; used = s.used.Load() {
-		s.mark.Store((used/every + 1) * every)
+		s.mark.Store(used + every)
 	}
 }
 
@@ -216,10 +218,10 @@ func (t *tag) advanceSegment(used int64) {
 }
 
 // installSegment adds a segment to the buffer, and reports whether there was
-// room for it. There always is for the answer to an open load.
-func (t *tag) installSegment(s store.Segment, requested bool) bool {
+// room for it. There always is for a segment that is wanted.
+func (t *tag) installSegment(s store.Segment, wanted bool) bool {
 	ready, cur := len(t.busy.ready), t.cur.Load()
-	room := requested || t.underfilled() || ready == 0 || ready == 1 && cur.left() == 0
+	room := wanted || t.underfilled() || ready == 0 || ready == 1 && cur.left() == 0
 	if room {
 		t.busy.ready = append(t.busy.ready, s)
 	}

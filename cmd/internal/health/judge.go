@@ -23,7 +23,7 @@ const (
 	reservedLeast = 10 * time.Second
 	shortRunway   = 5 * time.Minute
 	endingRunway  = time.Minute     // an error
-	settled       = 5 * time.Minute // of a rate: until then, a buffer is small
+	settled       = 5 * time.Minute // after the first use: until then, a buffer is small
 	oldEvent      = time.Minute
 )
 
