@@ -119,6 +119,7 @@ func TestRateOfTheLastMinutes(t *testing.T) {
 	f.wantRate(0.02)
 	f = newFlow(t, 0.05, 1000, unbounded)
 	f.scraped, f.batch = true, 1
+	f.uneven = func() float64 { return 0.5 + float64(f.sent%2) }
 	f.run(10*time.Minute, nothing)
 	f.run(time.Hour, func() { f.wantRate(0.1) })
 }
