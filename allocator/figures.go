@@ -118,12 +118,12 @@ func (t *tag) total() int64 { return t.meter.spent + t.cur.Load().used.Load() }
 
 // rate is in IDs per second, over the latest one to two minutes, or over the
 // latest 10 to 20 IDs if those took longer. When traffic ends, there are no more
-// samples. So the rate is never more than if sampleIDs more had been handed out
-// since the latest one.
+// samples. So if one is overdue, the rate is at most what it would be if
+// sampleIDs more had been handed out since the latest one.
 func (t *tag) rate(now time.Duration) float64 {
 	s, latest := sample{now, t.total()}, t.meter.samples[3]
 	rate := s.rateSince(t.meter.samples[2])
-	if now > latest.at {
+	if now-latest.at > sampleTime {
 		latest.total -= sampleIDs
 		rate = min(rate, s.rateSince(latest))
 	}

@@ -108,7 +108,8 @@ func TestRunwayFollowsTheRate(t *testing.T) {
 }
 
 // TestRateOfTheLastMinutes: a new rate shows in full after two minutes and a
-// half, and the rate of a slow tag is over ten IDs or more.
+// half, the rate of a slow tag is over ten IDs or more, and pauses between
+// batches do not look like the end of traffic.
 func TestRateOfTheLastMinutes(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, 10, 1000, unbounded)
@@ -122,6 +123,15 @@ func TestRateOfTheLastMinutes(t *testing.T) {
 	f.uneven = func() float64 { return 0.5 + float64(f.sent%2) }
 	f.run(10*time.Minute, nothing)
 	f.run(time.Hour, func() { f.wantRate(0.1) })
+	f = newFlow(t, 400, 1000, unbounded)
+	f.batch = 2000 // each after 5 s, and another 15 s
+	f.run(10*time.Minute, func() { f.rest(15 * time.Second) })
+	f.run(10*time.Minute, func() {
+		f.rest(15 * time.Second)
+		if got := f.figures().Rate; got < 50 || got > 150 {
+			f.t.Fatalf("the reported rate is %v between batches, want about 100", got)
+		}
+	})
 }
 
 // wantRate fails the test unless the reported rate is the real one, within that
@@ -134,7 +144,7 @@ func (f *flow) wantRate(within float64) {
 }
 
 // TestRunwayAfterABurst: a tag that is not used any more after a burst looks so
-// within two minutes. Otherwise the alert of short buffers would fire after each
+// within three minutes. Otherwise the alert of short buffers would fire after each
 // nightly import.
 func TestRunwayAfterABurst(t *testing.T) {
 	t.Parallel()
@@ -144,7 +154,7 @@ func TestRunwayAfterABurst(t *testing.T) {
 			f.scraped = true
 			f.burst(n, within)
 			for ended := f.now; f.now < ended+time.Hour; f.rest(15 * time.Second) {
-				if r := f.figures().Runway; f.now > ended+2*time.Minute && r < time.Hour {
+				if r := f.figures().Runway; f.now > ended+3*time.Minute && r < time.Hour {
 					t.Errorf("%v after %d IDs in %v, the reported runway is %v, want hours", f.now-ended, n, within, r)
 					break
 				}
