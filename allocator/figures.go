@@ -119,7 +119,8 @@ func (t *tag) total() int64 { return t.meter.spent + t.cur.Load().used.Load() }
 // rate is in IDs per second, over the latest one to two minutes, or over the
 // latest 10 to 20 IDs if those took longer. When traffic ends, there are no more
 // samples. So if one is overdue, the rate is at most what it would be if
-// sampleIDs more had been handed out since the latest one.
+// sampleIDs more had been handed out since the latest one. Batches with more
+// than a minute between them look like the end of traffic, too.
 func (t *tag) rate(now time.Duration) float64 {
 	s, latest := sample{now, t.total()}, t.meter.samples[3]
 	rate := s.rateSince(t.meter.samples[2])

@@ -91,7 +91,8 @@ const (
 	shortRunway  = 10 * time.Second
 
 	// maxReady bounds the ready segments if loaders grant fewer IDs than loads
-	// ask for. Otherwise there are two at most.
+	// ask for, except while requests are parked. Otherwise there are two at
+	// most.
 	maxReady = 4
 )
 
