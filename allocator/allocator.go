@@ -26,6 +26,8 @@ type Allocator struct {
 	seq atomic.Uint64
 
 	parked, loading, unknown, burnt atomic.Int64
+
+	line line
 }
 
 // New returns an allocator without tags.
@@ -132,7 +134,7 @@ func (a *Allocator) update(t *tag, change func(now time.Duration)) bool {
 	if t.order != store.Trend {
 		t.giveUpLoad()
 	}
-	if t.order == "" && len(t.busy.parked) == 0 && !t.dropped {
+	if t.isNew() && len(t.busy.parked) == 0 && !t.dropped {
 		a.drop(t, nil)
 	}
 	t.cur.Load().rearm(t.available())
@@ -183,9 +185,8 @@ func (a *Allocator) Replies() []Reply {
 
 // The first request for a name creates its tag. A tag is dropped
 //
-//   - if it is unknown, when no request is parked any more, or its load is
-//     refused;
-//   - if it is strict, when a load is refused;
+//   - if it is new, when no request is parked any more;
+//   - if it is strict or unknown, when a load is refused;
 //   - if it is idle (DropIdle) or removed (Remove).
 //
 // Nothing of a dropped tag stays, except a refusal for Config.ReAsk. A tag that
@@ -275,12 +276,11 @@ func (t *tag) countIdle() int8 {
 func (a *Allocator) drop(t *tag, err error) {
 	t.dropped = true
 	a.tags.Delete(t.name)
-	if t.order == "" {
+	if t.isNew() {
 		a.unknown.Add(-1)
 	}
-	a.burnt.Add(t.available())
-	t.cur.Store(&empty)
-	t.busy.ready, t.busy.load = nil, load{}
+	a.burnBuffer(t)
+	t.busy.load = load{}
 	t.failParked(forever, err)
 }
 

@@ -86,6 +86,8 @@ type Answer struct {
 	store.Segment             // invalid if none was granted
 	Step          int64       // the tag's configured step; below 1: not given
 	Order         store.Order // from the register's entry that reserved the segment
+	store.Line                // of the write that reserved it
+	Loader        string      // names the process that reserved it; may be empty
 
 	// An error that will not go away soon, such as store.ErrNoTag.
 	Refused error
@@ -129,8 +131,9 @@ const (
 	// request creates it again.
 	OtherOrder
 
-	// Below: the grant answers the load under way and yet lies below an earlier
-	// grant, so the store regressed. It is burnt.
+	// Below: the grant answers the load under way, and yet lies below an earlier
+	// grant, or was made under an earlier decision than the allocator has
+	// learned. So the store regressed. It is burnt.
 	Below
 )
 
@@ -138,9 +141,12 @@ const (
 type Verdict struct {
 	Outcome Outcome
 
-	// Above is the end of the highest segment that was granted before, if the
-	// outcome is Below.
-	Above int64
+	// Above is the end of the highest segment that was granted before, and By the
+	// loader that granted it, at this sequence of the register, if the outcome
+	// is Below.
+	Above    int64
+	By       string
+	Sequence uint64
 
 	// FirstBelow is set with the first Below since a grant of the tag was used.
 	FirstBelow bool

@@ -41,7 +41,7 @@ func (a *Allocator) Figures() []Figures {
 	all := make([]Figures, 0, a.Tags())
 	for _, t := range a.tags.All() {
 		t.lock()
-		if t.order != "" && !t.dropped {
+		if !t.isNew() && !t.dropped {
 			all = append(all, t.figures(now))
 		}
 		t.unlock()
@@ -64,8 +64,14 @@ func (t *tag) figures(now time.Duration) Figures {
 		Loading: t.busy.load.state != idle,
 		High:    t.high,
 	}
-	if t.order == store.Strict {
-		f.Runway = MaxRunway // it needs no buffer
+	if t.order != store.Trend {
+		f.Runway = MaxRunway // it needs no buffer, or the next request fills it
+	}
+	if t.order == "" { // it was voided
+		f.Order = store.Strict
+		if t.configured > 0 {
+			f.Order = store.Trend
+		}
 	}
 	f.Use, f.Over = t.use.rate(sample{now, f.Total})
 	return f

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"time"
+	"unique"
 
 	"github.com/idworker/idworker/store"
 )
@@ -149,8 +150,12 @@ func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 	case store.Trend:
 		t.step = t.chooseStep(now, ceiling)
 	case "":
-		begin := sample{now, 0}
-		t.meter.samples = [...]sample{begin, begin, begin, begin}
+		if t.isNew() {
+			begin := sample{now, 0}
+			t.meter.samples = [...]sample{begin, begin, begin, begin}
+		} else if t.configured > 0 {
+			t.step = t.chooseStep(now, ceiling)
+		}
 	}
 	l := &t.busy.load
 	*l = load{seq: seq, wanted: now, due: l.due, rests: l.rests, refusals: l.refusals}
@@ -195,7 +200,7 @@ func (t *tag) position(reAsk time.Duration) (s position) {
 // lane is the lane in which the load waits.
 func (t *tag) lane() lane {
 	switch {
-	case t.order == "":
+	case t.isNew():
 		return unknown
 	case t.busy.demand > 0 || t.available() == 0:
 		return urgent
@@ -244,7 +249,7 @@ func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool)
 	}
 	hurry := l.queued >= enoughQueued && runway/2 < shortRunway
 	return Load{
-		Tag: t.name, Seq: l.seq, Step: t.step, Want: want, Runway: runway, First: t.order == "",
+		Tag: t.name, Seq: l.seq, Step: t.step, Want: want, Runway: runway, First: t.isNew(),
 		Direct: want > 0 || t.step == 0 || l.direct || hurry,
 	}, true
 }
@@ -289,15 +294,19 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 // loader had seen s. A store gives higher ranges to later calls. So every answer
 // to s lies at or above high, even if s is sent and answered several times, in
 // any order. Any other grant below high may have been overtaken.
+//
+// A grant from before a decision is proof, too, if it answers the open load: that
+// load began after the decision.
 func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdict {
-	current := seq != 0 && seq == t.busy.load.seq
+	current, before := seq != 0 && seq == t.busy.load.seq, a.line.predates(seq, s.Floor)
 	switch {
-	case s.Order != store.Trend && s.Order != store.Strict, !current && (t.order != store.Trend || s.Order != t.order || s.First < t.high):
+	case s.Order != store.Trend && s.Order != store.Strict,
+		!current && (before || t.order != store.Trend || s.Order != t.order || s.First < t.high):
 		return Verdict{Outcome: Burnt}
-	case t.order != "" && t.order != s.Order:
+	case t.order != "" && t.order != s.Order && !before:
 		a.drop(t, ErrDropped)
 		return Verdict{Outcome: OtherOrder}
-	case s.First < t.high:
+	case s.First < t.high || before:
 		first := !t.regressed
 		if t.regressed = true; first {
 			// A new number makes loaders that are still busy with the old load
@@ -305,13 +314,13 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 			// passed.
 			t.busy.load = load{seq: a.seq.Add(1), wanted: now, state: waiting, need: forever, refusals: t.busy.load.refusals}
 		}
-		return Verdict{Below, t.high, first}
+		return Verdict{Below, t.high, t.by.Value(), t.sequence, first}
 	}
 	if t.order == "" {
 		a.setOrder(t, s)
 	}
 	t.recordGap(s.Segment)
-	t.high = s.End // even if there is no room
+	t.high, t.by, t.sequence = s.End, unique.Make(s.Loader), s.Sequence // even if there is no room
 	t.meter.granted += s.Len()
 	l := &t.busy.load
 	*l = load{due: l.due, refusal: l.refusal, refusals: l.refusals}
@@ -331,10 +340,12 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 	return Verdict{Outcome: Used}
 }
 
-// setOrder gives an unknown tag the order and the step of its first grant.
+// setOrder gives an unknown tag the order and the step of a grant.
 func (a *Allocator) setOrder(t *tag, s Answer) {
-	a.unknown.Add(-1)
-	t.order = s.Order
+	if t.isNew() {
+		a.unknown.Add(-1)
+	}
+	t.order, t.configured = s.Order, 0
 	if s.Order == store.Trend {
 		t.configured = cmp.Or(max(s.Step, 0), s.Len())
 		t.step = min(t.configured, a.cfg.MaxStep)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/idworker/idworker/internal/priority"
 	"github.com/idworker/idworker/store"
@@ -93,11 +94,15 @@ type tag struct {
 	meter meter
 	use   *use // nil before the second grant
 
-	// "" if the tag is unknown, because it was never granted.
+	// "" if the tag is unknown: it is new, or its segments were voided.
 	order store.Order
-	// End of the highest segment that ended a load, used or not.
+	// End of the highest segment that ended a load, used or not; 0 if the tag is
+	// new. The next two are the loader that granted it, and the sequence of its
+	// write.
 	high       int64
-	configured int64 // the configured step of a trend tag
+	by         unique.Handle[string]
+	sequence   uint64
+	configured int64 // the configured step of a tag that is or was trend, else 0
 	step       int64 // of the latest load; 0 unless it is a trend tag
 
 	idleTotal int64 // the IDs that had been handed out at the latest DropIdle
@@ -154,6 +159,9 @@ type waiter struct {
 }
 
 // The methods below need mu.
+
+// isNew reports whether the tag was never granted here.
+func (t *tag) isNew() bool { return t.high == 0 }
 
 // available is the number of buffered IDs. A concurrent Take may lower it at
 // any time.

@@ -78,8 +78,20 @@ func Total(wants []Want, o Order, configured int64) (n int64) {
 	return n
 }
 
+// Line says where in the history of a register a range was reserved. After an
+// operator has decided that a register may have lost grants, ranges from before
+// that decision may be others' as well.
+type Line struct {
+	// Floor is the lowest first ID of new tags under the latest decision that
+	// the loader had adopted, 1 or more; 0 if unknown. Each decision raises it.
+	Floor int64
+
+	// Sequence is that of the write in the register's stream; 0 if unknown.
+	Sequence uint64
+}
+
 // Reservation is a call's result: the order and the configured step of the
-// entry that was written, and a part for each want.
+// entry that was written, its line, and a part for each want.
 //
 // The parts have the order of the wants, ascend, and are not empty. Only near
 // the end of a trend tag's numbers, the last part may be shorter than wanted,
@@ -87,6 +99,7 @@ func Total(wants []Want, o Order, configured int64) (n int64) {
 type Reservation struct {
 	Order Order
 	Step  int64
+	Line  Line
 	Parts []Segment
 }
 

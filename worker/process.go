@@ -133,7 +133,8 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 	p.watch = &installationWatch{cfg: &p.cfg, timing: timing, self: self, register: p.register, leave: p.standBy, background: goroutines.New()}
 	if cfg.Role.Loads() {
 		p.loader = loader.New(loader.Config{
-			Store: cfg.Store, StoreName: cfg.StoreName, Control: cfg.Control, JS: cfg.JetStream, Prefix: cfg.Prefix, Installation: self.Installation,
+			Store: cfg.Store, StoreName: cfg.StoreName, Control: cfg.Control, JS: cfg.JetStream, Prefix: cfg.Prefix,
+			Instance: self.Instance, Installation: self.Installation,
 			Replicas: cfg.Replicas, Reservations: cfg.Reservations, MaxStep: cfg.MaxStep, Timeout: timing.store, Foreign: p.foreign, Log: cfg.Log,
 		})
 	}

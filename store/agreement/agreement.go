@@ -232,6 +232,54 @@ func (a *Agreement) RaiseFloor(ctx context.Context, floor int64) error {
 	return err
 }
 
+// DecidedKey is the key of the latest decision that was announced to workers:
+// its lowest first ID in decimal, a space, and the ID of the installation that
+// it is about. Unlike [FloorKey] it is written after the decision, so that a
+// worker which finds it may drop what was granted before. Version 0.2.0 neither
+// reads nor writes it.
+const DecidedKey = "decided"
+
+// Decision is the value of [DecidedKey]. The zero value stands for none.
+type Decision struct {
+	Floor        int64 // the lowest first ID of new tags
+	Installation string
+}
+
+// Decided returns the value of [DecidedKey]. A bucket that does not exist has
+// none.
+func Decided(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Decision, error) {
+	value, found, err := Lookup(ctx, js, prefix, DecidedKey)
+	if err != nil || !found {
+		return Decision{}, err
+	}
+	d, err := parseDecision(value)
+	if err != nil {
+		return d, fmt.Errorf("bucket %s, key %s: %w", BucketName(prefix), DecidedKey, err)
+	}
+	return d, nil
+}
+
+func parseDecision(value string) (d Decision, err error) {
+	floor, id, _ := strings.Cut(value, " ")
+	if d.Floor, err = parseFloor(floor); err == nil {
+		d.Installation, err = id, CheckID(id)
+	}
+	return d, err
+}
+
+// Announce writes [DecidedKey], unless it has a higher floor of the same
+// installation. An unreadable value is replaced: it says nothing to workers.
+func (a *Agreement) Announce(ctx context.Context, d Decision) error {
+	_, err := a.bucket.Edit(ctx, DecidedKey, func(e kv.Entry) ([]byte, error) {
+		have, err := parseDecision(string(e.Value))
+		if e.Exists() && err == nil && have.Installation == d.Installation && have.Floor >= d.Floor {
+			return nil, nil
+		}
+		return fmt.Appendf(nil, "%d %s", d.Floor, d.Installation), nil
+	})
+	return err
+}
+
 // StoreKey is the key of the store's name.
 const StoreKey = "store"
 

@@ -29,7 +29,7 @@ func (s *Register) replace(ctx context.Context, tag string, change func(storedEn
 		}
 		e, err := change(r)
 		if err == nil && e != r.entry {
-			err = s.write(ctx, p, tag, storedEntry{e, r.revision})
+			_, err = s.write(ctx, p, tag, storedEntry{e, r.revision})
 		}
 		if !errors.Is(err, errStale) {
 			return err

@@ -289,6 +289,7 @@ func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work fun
 		},
 		func() error { return s.decide(ctx, r, mark) },
 		func() error { return s.checkFloor(ctx, max(before, r.Target)) },
+		func() error { return Announce(ctx, s.cfg.JetStream, s.cfg.Prefix) },
 	} {
 		if err := step(); err != nil {
 			return 0, err
@@ -393,6 +394,25 @@ func (s *Register) checkFloor(ctx context.Context, highest int64) error {
 		err = errUnmarked
 	}
 	return err
+}
+
+// Announce tells the workers of the installation about the latest decision, if
+// there is one. Every decision is followed by this step; it is repeated after a
+// command that ended between the two.
+func Announce(ctx context.Context, js jetstream.JetStream, p messages.Prefix) error {
+	found, err := pollLeader(ctx, js, BucketName(p))
+	if err != nil || len(found.decisions) == 0 {
+		return err
+	}
+	agreed, err := agreement.Open(ctx, js, p)
+	if err != nil {
+		return err
+	}
+	id, err := agreement.LookupID(ctx, js, p)
+	if err != nil || id == "" { // a folder without an installation has no workers
+		return err
+	}
+	return agreed.Announce(ctx, agreement.Decision{Floor: found.first, Installation: id})
 }
 
 // change changes the metadata of the stream. It also corrects settings, which

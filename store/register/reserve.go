@@ -69,7 +69,7 @@ func (s *Register) rewrite(ctx context.Context) error {
 	for attempt := 0; ; attempt++ {
 		p, r, err := s.look(ctx, tag, attempt, storedEntry.exists)
 		if err == nil && r.exists() {
-			err = s.write(ctx, p, tag, r)
+			_, err = s.write(ctx, p, tag, r)
 		}
 		if !errors.Is(err, errStale) {
 			return s.tagError(tag, err)
@@ -148,7 +148,7 @@ func (s *Register) grant(ctx context.Context, p permit, tag string, e storedEntr
 		return granted, err
 	}
 	e.Next = granted.End()
-	err = s.write(ctx, p, tag, e)
+	granted.Line, err = s.write(ctx, p, tag, e)
 	if errors.Is(err, errStale) {
 		return store.Reservation{}, err
 	}

@@ -254,11 +254,12 @@ type permit struct {
 	doubts     int
 	epoch      int
 	seen       kv.Position
+	floor      int64 // lowest first ID of new tags
 }
 
 // sending returns the present state. The caller holds the lock.
 func (s *Register) sending() permit {
-	return permit{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.record.Position}
+	return permit{s.now(), s.remote.reconnects(), s.doubts, s.epoch, s.record.Position, max(1, s.record.First)}
 }
 
 // permit returns the state in which a write may be sent. The last poll returned
@@ -271,7 +272,7 @@ func (s *Register) permit(ctx context.Context) (permit, error) {
 	for age := pollEvery; ; age = pollAge / 2 {
 		s.mu.Lock()
 		now := s.polled
-		now.seen = s.record.Position
+		now.seen, now.floor = s.record.Position, max(1, s.record.First)
 		valid := s.permits(now, age)
 		wrong, proven := s.stopped, s.proven
 		s.mu.Unlock()
@@ -295,33 +296,33 @@ func (s *Register) permits(p permit, age time.Duration) bool {
 }
 
 // write replaces the entry of a tag, if its revision is still that of r, and
-// caches it. The permit is from before r was read. The entry counts as written
-// only if the error is nil. After errStale nothing was written; after any other
+// caches it. The permit is from before r was read. The entry counts as written,
+// in the line that it returns, only if the error is nil. After errStale nothing was written; after any other
 // error the outcome is unknown.
 //
 // Many writes may be in flight when a restore ends. They lift the sequence, so
 // only the first answers prove the regression. The later ones are discarded.
-func (s *Register) write(ctx context.Context, p permit, tag string, r storedEntry) error {
+func (s *Register) write(ctx context.Context, p permit, tag string, r storedEntry) (store.Line, error) {
 	s.mu.Lock()
 	p.seen = s.record.Position
 	doubted := p.doubts != s.doubts
 	s.mu.Unlock()
 	if doubted {
-		return errStale
+		return store.Line{}, errStale
 	}
 	revision, err := s.remote.update(ctx, tag, r.encode(), r.revision)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return errStale
+		return store.Line{}, errStale
 	case err != nil:
 		s.doubt()
-		return err
+		return store.Line{}, err
 	}
 	if err := s.confirm(p, revision); err != nil {
-		return err
+		return store.Line{}, err
 	}
 	r.revision = revision
-	return s.remember(p.epoch, tag, r)
+	return store.Line{Floor: p.floor, Sequence: revision}, s.remember(p.epoch, tag, r)
 }
 
 // confirm judges the reply to a write, which was sent under a permit: its

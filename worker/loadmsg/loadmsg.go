@@ -111,6 +111,17 @@ type Grant struct {
 	// Installation is the ID of the loader's installation, if it sends that.
 	Installation string `json:"installation,omitempty"`
 
+	// Floor is the lowest first ID of new tags under the latest decision that
+	// the loader has adopted; of a segment, when it was reserved. A worker drops
+	// segments with a lower floor. Version 0.2.0 sends none.
+	Floor int64 `json:"floor,omitempty"`
+
+	// Loader names the loader's process, new at each start, and Sequence is that
+	// of the write that reserved the segment: they tell two histories of the
+	// register apart. Version 0.2.0 sends neither.
+	Loader   string `json:"loader,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+
 	// Refused is the code of a refusal, or 0: CodeNoTag or CodeExhausted from
 	// the store; CodeBusy if no new tag is looked up or created for now;
 	// CodeUnavailable if the tag's stored data cannot be used.
@@ -157,6 +168,9 @@ func DecodeGrant(data []byte) (Grant, error) {
 	if len(g.Reason) > maxReasonLen || strings.ContainsAny(g.Reason, "\r\n") {
 		return g, fmt.Errorf("%w: reason %.40q, allowed is one line of %d bytes", ErrMalformed, g.Reason, maxReasonLen)
 	}
+	if g.Floor < 0 || g.Loader != "" && !isInstance(g.Loader) {
+		return g, fmt.Errorf("%w: floor %d, loader %.40q", ErrMalformed, g.Floor, g.Loader)
+	}
 	if g.Pause < 0 || g.Pause > maxPause || g.Pause > 0 && g.Refused != messages.CodeBusy {
 		return g, fmt.Errorf("%w: pause of %d ms", ErrMalformed, g.Pause)
 	}
@@ -202,7 +216,7 @@ const maxInstanceLen = 32
 // checkAddress checks the fields that become part of a subject, so that no
 // event can make a loader publish elsewhere.
 func checkAddress(instance, tag string) error {
-	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || messages.CheckTag(instance) != nil {
+	if !isInstance(instance) {
 		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrMalformed, instance, maxInstanceLen)
 	}
 	if err := messages.CheckTag(tag); err != nil {
@@ -211,9 +225,14 @@ func checkAddress(instance, tag string) error {
 	return nil
 }
 
+// isInstance reports whether a name is one token of bounded length.
+func isInstance(name string) bool {
+	return len(name) <= maxInstanceLen && !strings.Contains(name, ".") && messages.CheckTag(name) == nil
+}
+
 // checkInstallation checks an installation's ID, which may be missing.
 func checkInstallation(id string) error {
-	if id != "" && (len(id) > maxInstanceLen || strings.Contains(id, ".") || messages.CheckTag(id) != nil) {
+	if id != "" && !isInstance(id) {
 		return fmt.Errorf("%w: installation %.40q is not one token of at most %d bytes", ErrMalformed, id, maxInstanceLen)
 	}
 	return nil

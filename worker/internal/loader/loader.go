@@ -40,6 +40,7 @@ type Config struct {
 	Control      *nats.Conn // for load events and grants
 	JS           jetstream.JetStream
 	Prefix       messages.Prefix
+	Instance     string // names the process
 	Installation string
 	Replicas     int // if the load stream is missing; 1 to 5
 
@@ -346,7 +347,10 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 	served, rest := jobs[:len(granted.Parts)], jobs[len(granted.Parts):]
 	for i, j := range served {
 		part := granted.Parts[i]
-		l.send(j.event, loadmsg.Grant{First: part.First, End: part.End, Step: granted.Step, Order: granted.Order})
+		l.send(j.event, loadmsg.Grant{
+			First: part.First, End: part.End, Step: granted.Step, Order: granted.Order,
+			Floor: granted.Line.Floor, Sequence: granted.Line.Sequence,
+		})
 	}
 	if len(rest) > 0 { // near the end of a trend tag's numbers
 		return l.load(ctx, name, rest)
@@ -379,7 +383,11 @@ func (l *Loader) refuse(name string, jobs []job, order store.Order, result callR
 // send answers an event. If the answer is lost, the range is burnt, and the
 // worker retries.
 func (l *Loader) send(event loadmsg.Event, grant loadmsg.Grant) {
-	grant.Instance, grant.Tag, grant.Seq, grant.Installation = event.Instance, event.Tag, event.Seq, l.cfg.Installation
+	grant.Instance, grant.Tag, grant.Seq = event.Instance, event.Tag, event.Seq
+	grant.Installation, grant.Loader = l.cfg.Installation, l.cfg.Instance
+	if grant.First == 0 {
+		grant.Floor = l.cfg.Store.Lowest()
+	}
 	_ = l.grants.Publish(loadmsg.GrantSubject(l.cfg.Prefix, event.Instance), grant.Encode())
 }
 

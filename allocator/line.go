@@ -1,0 +1,92 @@
+package allocator
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// When an operator has decided that a register may have lost grants, any range
+// that was granted before may be somebody else's as well. So all segments that
+// an allocator holds are of one line: they were granted under the latest
+// decision that it has learned. Its floor names that decision, because each
+// decision raises the floor. docs/proofs/register.md has the argument,
+// docs/spec/line.pml the model.
+
+// line is what an allocator has learned of decisions.
+type line struct {
+	learning sync.Mutex
+	floor    atomic.Int64
+	// since is a number between those of the loads that began before the floor
+	// was learned, and those that began after it.
+	since atomic.Uint64
+}
+
+// predates reports whether a grant for a load was made before the latest
+// decision that was learned. A loader of version 0.2.0 sends no floor; what is
+// requested after the decision, it reserves under that decision.
+func (l *line) predates(seq uint64, floor int64) bool {
+	if floor == 0 {
+		return seq < l.since.Load()
+	}
+	return floor != l.floor.Load()
+}
+
+// Floor is the highest floor that was learned, 0 if none was.
+func (a *Allocator) Floor() int64 { return a.line.floor.Load() }
+
+// Learn takes in the floor of a decision, and reports whether it is higher than
+// all earlier ones. If so, the segments of all tags are voided: nothing of them
+// is handed out once Learn has returned. A voided tag keeps its highest number,
+// and is unknown until its next grant, because it may be strict by now. Its
+// parked requests wait for that grant.
+//
+// Learn comes before the [Allocator.Answer] that brings the floor.
+func (a *Allocator) Learn(floor int64) bool {
+	a.line.learning.Lock()
+	defer a.line.learning.Unlock()
+	if floor <= a.line.floor.Load() {
+		return false
+	}
+	a.line.since.Store(a.seq.Add(1))
+	a.line.floor.Store(floor)
+	a.voidAll()
+	return true
+}
+
+// Void voids the segments of all tags, as Learn does, after a decision about
+// another installation.
+func (a *Allocator) Void() {
+	a.line.learning.Lock()
+	defer a.line.learning.Unlock()
+	a.line.since.Store(a.seq.Add(1))
+	a.voidAll()
+}
+
+func (a *Allocator) voidAll() {
+	for _, t := range a.tags.All() {
+		a.update(t, func(now time.Duration) { a.void(t, now) })
+	}
+}
+
+// void makes a tag forget its segments and its order. A load under way gets a
+// new number, so that no grant from before answers it. It needs the tag's mu.
+func (a *Allocator) void(t *tag, now time.Duration) {
+	a.burnBuffer(t)
+	t.order = ""
+	if l := &t.busy.load; l.state != idle {
+		*l = load{seq: a.seq.Add(1), wanted: now, state: waiting, need: forever}
+	}
+}
+
+// burnBuffer empties a tag's buffer. Also a Take that has read the current
+// segment already gets nothing of it any more. It needs the tag's mu.
+func (a *Allocator) burnBuffer(t *tag) {
+	a.burnt.Add(t.backlog())
+	t.busy.ready = nil
+	if s := t.cur.Swap(&empty); s != &empty {
+		used := s.used.Swap(s.Len())
+		a.burnt.Add(s.Len() - used)
+		t.meter.spent += used
+	}
+}
