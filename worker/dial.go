@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/idworker/idworker/worker/internal/decision"
 )
 
 // dialLike makes a connection like another, to the same server if possible.
@@ -18,8 +20,13 @@ import (
 // configured name, and drops servers that leave the cluster. To reach a
 // discovered server, it passes a configured server with the right name, and a
 // [detour] dials the discovered server instead.
-func dialLike(conn *nats.Conn) (*nats.Conn, error) {
+//
+// Before each of its connections is used, it closes the gate, if there is one.
+func dialLike(conn *nats.Conn, gate *decision.Gate) (*nats.Conn, error) {
 	options := conn.Opts
+	if gate != nil {
+		options.CustomDialer = closing{dialerOf(&options), gate}
+	}
 	current, err := url.Parse(conn.ConnectedUrl())
 	if err != nil || current.Host == "" {
 		return options.Connect() // the connection was lost
@@ -70,11 +77,35 @@ type detour struct {
 
 // newDetour wraps the dialer of the options in a detour.
 func newDetour(address string, options *nats.Options) *detour {
-	if options.CustomDialer != nil {
-		return &detour{CustomDialer: options.CustomDialer, address: address}
-	}
-	return &detour{CustomDialer: options.Dialer, address: address}
+	return &detour{CustomDialer: dialerOf(options), address: address}
 }
+
+// dialerOf returns the dialer of the options.
+func dialerOf(options *nats.Options) nats.CustomDialer {
+	if options.CustomDialer != nil {
+		return options.CustomDialer
+	}
+	return options.Dialer
+}
+
+// closing is a dialer that closes a gate before a connection is used: a decision
+// may have been made while there was none.
+type closing struct {
+	nats.CustomDialer
+	gate *decision.Gate
+}
+
+// Dial is part of nats.CustomDialer.
+func (c closing) Dial(network, address string) (net.Conn, error) {
+	conn, err := c.CustomDialer.Dial(network, address)
+	if err == nil {
+		c.gate.Close()
+	}
+	return conn, err
+}
+
+// SkipTLSHandshake reports to nats.go whether the wrapped dialer does TLS.
+func (c closing) SkipTLSHandshake() bool { return skipsTLS(c.CustomDialer) }
 
 // Dial is part of nats.CustomDialer.
 func (d *detour) Dial(network, address string) (net.Conn, error) {
@@ -87,7 +118,9 @@ func (d *detour) Dial(network, address string) (net.Conn, error) {
 }
 
 // SkipTLSHandshake reports to nats.go whether the wrapped dialer does TLS.
-func (d *detour) SkipTLSHandshake() bool {
-	s, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
+func (d *detour) SkipTLSHandshake() bool { return skipsTLS(d.CustomDialer) }
+
+func skipsTLS(dialer nats.CustomDialer) bool {
+	s, ok := dialer.(interface{ SkipTLSHandshake() bool })
 	return ok && s.SkipTLSHandshake()
 }

@@ -48,7 +48,7 @@ func TestPlaceFollowsToDiscoveredServer(t *testing.T) {
 			natstest.Eventually(t, "the connection is told of the other server", func() bool {
 				return slices.Contains(conn.DiscoveredServers(), c.scheme+"://"+second)
 			})
-			place, err := dialLike(conn)
+			place, err := dialLike(conn, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestPlaceFollowsToDiscoveredServer(t *testing.T) {
 // or does not have the same servers from the same sources.
 func checkLike(t *testing.T, conn *nats.Conn) {
 	t.Helper()
-	like, err := dialLike(conn)
+	like, err := dialLike(conn, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

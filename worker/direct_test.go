@@ -16,6 +16,11 @@ import (
 	"github.com/idworker/idworker/worker/internal/answer"
 )
 
+// open is a gate that holds nothing.
+type open struct{}
+
+func (open) Pass() {}
+
 // TestDirectIsBehindTheGate: a direct request gets neither IDs of tags nor
 // snowflake IDs from a process that stands by for another installation, is
 // overloaded, or stops. The log has its trace, and that of each refusal beyond
@@ -27,7 +32,7 @@ func TestDirectIsBehindTheGate(t *testing.T) {
 	core, logged := observer.New(zap.InfoLevel)
 	answers := answer.New(answer.Config{Prefix: messages.DefaultPrefix, MaxBatch: 10, Slow: time.Hour, Log: zap.New(core)}, alloc)
 	workerID := &workerID{group: newQueueGroup(zap.NewNop())}
-	d := &Direct{&Process{answers: answers, groups: &queueGroups{segments: group, workerID: workerID}}}
+	d := &Direct{&Process{answers: answers, groups: &queueGroups{segments: group, workerID: workerID}, gate: open{}}}
 	segment := func(trace string) ([]byte, error) { return d.Segment(t.Context(), "trend", nil, false, trace) }
 	snowflakes := func(count string) func(string) ([]byte, error) {
 		return func(trace string) ([]byte, error) { return d.Snowflake(t.Context(), []byte(count), trace) }

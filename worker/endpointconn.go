@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/worker/internal/answer"
+	"github.com/idworker/idworker/worker/internal/decision"
 )
 
 // endpointConn is a micro service with one endpoint in a queue group. It has
@@ -43,9 +44,12 @@ const enterTimeout = 10 * time.Second
 // openEndpoint registers a micro service on a new connection like requests. It
 // returns when the server has confirmed the subscription.
 func openEndpoint(requests *nats.Conn, service micro.Config, info endpointInfo, delay *queueDelay, endpoint answer.Endpoint) (*endpointConn, error) {
-	conn, err := dialLike(requests)
+	conn, err := dialLike(requests, delay.gate)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if delay.gate != nil {
+		delay.gate.Over(conn)
 	}
 	c := &endpointConn{conn: conn, endpoint: endpoint, delay: delay, leaving: make(chan struct{}), ended: make(chan struct{})}
 	if c.service, err = registerService(conn, service, info, endpoint); err != nil {
@@ -180,6 +184,7 @@ type queueDelay struct {
 	limit time.Duration
 	// Requests have queued for longer than limit. Read once per request.
 	late atomic.Bool
+	gate *decision.Gate // of the requests; nil if they need none
 
 	mu      sync.Mutex
 	probes  []time.Time // send times of outstanding probes, in order
@@ -226,14 +231,17 @@ func (d *queueDelay) send(ctx context.Context, conn *nats.Conn, probe time.Time)
 		d.removeThrough(probe)
 		return
 	}
-	d.notePong()
+	d.notePong(probe)
 	if conn.Barrier(func() { d.removeThrough(probe) }) != nil {
 		d.removeThrough(probe)
 	}
 }
 
-// notePong records an answer of the server.
-func (d *queueDelay) notePong() {
+// notePong records the server's answer to a probe.
+func (d *queueDelay) notePong(probe time.Time) {
+	if d.gate != nil {
+		d.gate.Touch(probe)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.arrival = time.Now()

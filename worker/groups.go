@@ -18,6 +18,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/worker/internal/answer"
+	"github.com/idworker/idworker/worker/internal/decision"
 )
 
 // queueGroups is the part of a process that answers requests. It is in the
@@ -37,7 +38,8 @@ type entrance struct {
 	requests *nats.Conn
 	prefix   messages.Prefix
 	answers  *answer.Answerer
-	queued   time.Duration // bounds the time that requests may queue
+	watch    *decision.Watch // of segment requests; else nil
+	queued   time.Duration   // bounds the time that requests may queue
 	maxBatch int64
 	// describes a micro service of the process
 	service func(name string) micro.Config
@@ -47,12 +49,12 @@ type entrance struct {
 type segmentRequests struct{ *entrance }
 
 func (s segmentRequests) open() (member, error) {
-	delay := &queueDelay{limit: s.queued}
+	delay := &queueDelay{limit: s.queued, gate: s.watch.NewGate()}
 	info := endpointInfo{
 		"segment", s.prefix.Segment(">"),
 		s.countText() + "; the subject ends in the tag", rangesText, protocolPage + "#request",
 	}
-	return openEndpoint(s.requests, s.service(ServiceName), info, delay, s.answers.Segments(&delay.late))
+	return openEndpoint(s.requests, s.service(ServiceName), info, delay, s.answers.Segments(&delay.late, delay.gate))
 }
 
 // snowflakeRequests opens members of the queue group of snowflake requests.

@@ -36,7 +36,10 @@ type Process struct {
 	foreign *loadmsg.Foreign
 	watch   *installationWatch
 	loader  *loader.Loader // nil if the role does not load
-	supply  *supply.Supply // nil if the role does not issue segments
+	// The next three are nil if the role does not issue segments.
+	supply    *supply.Supply
+	decisions *decisions
+	gate      answer.Gate // of direct requests
 	// The next two are nil if the role does not answer.
 	answers *answer.Answerer
 	groups  *queueGroups
@@ -186,6 +189,7 @@ func (p *Process) makeWorker(ctx context.Context) error {
 			cfg.Own = p.loader.Load
 		}
 		p.supply = supply.New(cfg)
+		p.decisions = newDecisions(c, p.self, p.supply, p.timing)
 		g.alloc = p.supply.Allocator()
 		g.segments = newQueueGroup(c.Log.With(zap.String("group", "segment")))
 	}
@@ -193,6 +197,9 @@ func (p *Process) makeWorker(ctx context.Context) error {
 		Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests, Slow: c.Wait / slowShare, Log: c.Log,
 	}, g.alloc)
 	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, maxBatch: c.MaxBatch, service: p.service}
+	if p.decisions != nil {
+		g.entrance.watch, p.gate = p.decisions.watch, p.decisions.watch
+	}
 	p.groups = g
 	var err error
 	g.workerID, err = openWorkerID(ctx, c, p.self, g.entrance)
@@ -209,7 +216,7 @@ func (p *Process) parts() []part {
 		parts = append(parts, p.loader)
 	}
 	if p.supply != nil {
-		parts = append(parts, p.supply)
+		parts = append(parts, p.supply, p.decisions)
 	}
 	if p.groups != nil {
 		parts = append(parts, p.groups)

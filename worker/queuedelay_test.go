@@ -97,7 +97,7 @@ func TestSilence(t *testing.T) {
 		go func() {
 			for range answers {
 				time.Sleep(time.Second)
-				delay.notePong()
+				delay.notePong(time.Now())
 			}
 		}()
 		delay.awaitSilence(t.Context())

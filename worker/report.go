@@ -47,6 +47,9 @@ type Report struct {
 	RaiseBy int64 `json:"raise_by,omitempty"`
 	// The lowest first ID of new tags that a loader has adopted.
 	Floor int64 `json:"floor,omitempty"`
+	// The same under the latest decision that a worker has learned: it holds
+	// nothing that was granted before. 0 from version 0.2.0, which does not learn.
+	BufferFloor int64 `json:"buffer_floor,omitempty"`
 	// Failures of a loader's store.
 	Outages *OutageStats `json:"outages,omitempty"`
 	// The database server of a loader's store that answered lately, as it calls
@@ -198,6 +201,7 @@ func (p *Process) Report(tags int) Report {
 	}
 	if p.supply != nil {
 		r.Stats.SupplyFigures = p.supply.Figures(min(max(tags, 0), MaxReportTags))
+		r.BufferFloor = p.supply.Floor()
 	}
 	if err := p.Ready(); err != nil {
 		r.NotReady = err.Error()
@@ -256,6 +260,7 @@ func (r *Report) shorten() {
 	}
 	r.Limit, r.MaxPayload, r.Stats.Cut = max(r.Limit, 0), max(r.MaxPayload, 0), max(r.Stats.Cut, 0)
 	r.Floor, r.RaiseBy, r.Stats.Highest = max(r.Floor, 0), max(r.RaiseBy, 0), max(r.Stats.Highest, 0)
+	r.BufferFloor = max(r.BufferFloor, 0)
 	if len(r.Requests) > maxOutcomes {
 		r.Requests = nil
 	}

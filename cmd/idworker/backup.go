@@ -149,7 +149,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 			return errors.Join(err, restored.Undone)
 		})
 	}, done.progress)
-	done.target, done.restart = restored.Target, restored.Restart
+	done.Raised, done.restart = restored.Raised, restored.Restart
 	if restored.Clock != nil {
 		done.clock = explain(restored.Clock)
 	}

@@ -142,11 +142,11 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 	folder := ""
 	progress.Show(func() {
 		if r.Data != "" {
-			folder, done.target, err = tags.RaiseFolder(ctx, r.folder(), r.Prefix, source, raising)
+			folder, done.Target, err = tags.RaiseFolder(ctx, r.folder(), r.Prefix, source, raising)
 			return
 		}
 		err = r.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) (err error) {
-			done.target, err = tags.RaiseAll(ctx, js, r.Prefix, source, raising)
+			done.Raised, err = tags.RaiseAll(ctx, js, r.Prefix, source, raising)
 			return err
 		})
 	}, done.progress)
@@ -243,7 +243,7 @@ type raised struct {
 	out     output
 	verbose bool
 	changes []tags.Change
-	target  int64
+	tags.Raised
 	restart []string // after a restore: processes to restart
 	clock   string   // after a restore: why snowflake IDs need an operator
 	err     error    // of printing
@@ -284,8 +284,10 @@ func (r *raised) End(failed error) error {
 			Changes []tags.Change `json:"changes"`
 			Floor   int64         `json:"floor,omitempty,string"` // lowest first ID of new tags
 			Restart []string      `json:"restart,omitempty"`
+			Silent  []string      `json:"silent,omitempty"` // did not answer
+			Older   []string      `json:"older,omitempty"`  // to restart, of version 0.2.0
 			Clock   string        `json:"clock,omitempty"`
-		}{r.changes, r.target, r.restart, r.clock}))
+		}{r.changes, r.Target, r.restart, r.Silent, r.Older, r.clock}))
 	}
 	for _, c := range r.changes {
 		if r.err == nil {
@@ -295,14 +297,19 @@ func (r *raised) End(failed error) error {
 	if more := r.count.Load() - int64(len(r.changes)); more > 0 && !r.verbose && r.err == nil {
 		_, r.err = fmt.Fprintf(r.out, "and %s more; --verbose lists all\n", format.Of(more, "tag"))
 	}
-	if r.target > 0 && r.err == nil {
-		_, r.err = fmt.Fprintf(r.out, "raised; tags created from now on begin at %d\n", r.target)
+	if r.Target > 0 && r.err == nil {
+		_, r.err = fmt.Fprintf(r.out, "raised; tags created from now on begin at %d\n", r.Target)
 	}
-	for _, process := range r.restart {
-		if r.err == nil {
-			_, r.err = fmt.Fprintf(r.out, "restart process %s: it belongs to another installation\n", process)
+	name := func(format string, processes []string) {
+		for _, process := range processes {
+			if r.err == nil {
+				_, r.err = fmt.Fprintf(r.out, format, process)
+			}
 		}
 	}
+	name("restart process %s: it belongs to another installation\n", r.restart)
+	name("restart process %s: its version hands out what it holds from before the raise\n", r.Older)
+	name("no answer from process %s: it drops what it holds when it is back\n", r.Silent)
 	if r.clock != "" && r.err == nil {
 		_, r.err = fmt.Fprintf(r.out, "no snowflake IDs: %s\n", r.clock)
 	}

@@ -88,17 +88,14 @@ func (s *Register) CompareList(ctx context.Context, list []store.Tag) (c Compare
 // PutBack writes the entries of a list that the register lacks, with their
 // orders: for [Raise.First], which lifts them. In front of a table it also
 // creates the missing rows. A tag that was strict is strict again: a loader
-// takes a row for trend if its entry was lost. Workers have to drop the buffers
-// of those tags, which it returns. A tag without a row that the list lacks is
-// removed, so that it can be created again.
-func (s *Register) PutBack(ctx context.Context, list []store.Tag) (strict []string, err error) {
+// takes a row for trend if its entry was lost. Workers drop what they hold of
+// those tags once the raise is decided. A tag without a row that the list lacks
+// is removed, so that it can be created again.
+func (s *Register) PutBack(ctx context.Context, list []store.Tag) (err error) {
 	var found Compared
 	for again := true; again; {
 		if found, err = s.CompareList(ctx, list); err != nil {
-			return nil, err
-		}
-		for _, c := range found.strict {
-			strict = append(strict, c.Key)
+			return err
 		}
 		changes := slices.Concat(found.strict, found.rowless)
 		for _, tag := range found.Missing {
@@ -110,7 +107,7 @@ func (s *Register) PutBack(ctx context.Context, list []store.Tag) (strict []stri
 			changes = append(changes, kv.Write{Key: tag.Name, Value: e.encode(), Revision: found.markers[tag.Name]})
 		}
 		if again, err = s.writeAll(ctx, changes); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	rows, ctx := errgroup.WithContext(ctx)
@@ -124,7 +121,7 @@ func (s *Register) PutBack(ctx context.Context, list []store.Tag) (strict []stri
 			return nil
 		})
 	}
-	return strict, rows.Wait()
+	return rows.Wait()
 }
 
 // writeAll writes changes of entries. It reports whether some were written by

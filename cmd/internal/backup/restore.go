@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (p RestorePlan) Nothing() bool {
 
 // RestoreResult is the result of a restore.
 type RestoreResult struct {
-	Target  int64    // lowest first ID of new tags
+	tags.Raised
 	Restart []string // processes of another installation
 	Undone  error    // resources that could not be created
 	Clock   error    // a *lease.ClockLostError; or nil
@@ -115,10 +116,16 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 	if err != nil {
 		return done, err
 	}
-	done.Target, err = tags.RaiseAll(ctx, js, prefix, source, raising)
-	if err != nil && !errors.Is(err, ErrNothing) { // an earlier restore may have ended before the rest
+	done.Raised, err = tags.RaiseAll(ctx, js, prefix, source, raising)
+	switch {
+	case errors.Is(err, ErrNothing): // an earlier restore may have ended before the rest
+		_, failed := tags.Follow(ctx, js, prefix)
+		err = cmp.Or(failed, err)
+	case errors.Is(err, tags.ErrBehind): // the rest does not depend on it
+	case err != nil:
 		return done, err
 	}
+	behind := err
 	done.Clock = lease.RestoreClock(ctx, js, prefix, under.Replicas)
 	if !errors.Is(done.Clock, lease.ErrClockLost) {
 		done.Undone, done.Clock = done.Clock, nil
@@ -132,7 +139,7 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 		}
 	}
 	done.Restart, err = r.others(ctx, js, prefix)
-	return done, err
+	return done, errors.Join(behind, err)
 }
 
 // RestoreFolder restores the data folder of a stopped embedded server, and
@@ -224,13 +231,6 @@ func (r *restore) look(ctx context.Context, js jetstream.JetStream, prefix messa
 		// waited, no new one may have its ID.
 		r.Backup.Config[lease.ClockIDKey] = "lost " + nuid.Next()
 		r.plan.Keys = append(r.plan.Keys, lease.ClockIDKey)
-	}
-	if !r.alone {
-		others, err := r.others(ctx, js, prefix)
-		if err != nil {
-			return err
-		}
-		r.raised.Drops = r.Replace != "" || len(others) > 0
 	}
 	present, err := templates.Read(ctx, js, prefix)
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {

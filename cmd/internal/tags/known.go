@@ -33,7 +33,9 @@ type known struct {
 	held   map[string]int64 // ends of segments in workers' buffers, by tag
 	most   []int64          // highest end that each worker holds, below 2^53
 	silent []string         // processes that did not say
-	wrong  string           // a process that found the register regressed
+	// names of the processes that answered, by instance
+	answered map[string]string
+	wrong    string // a process that found the register regressed
 
 	clocks []clock
 }
@@ -185,10 +187,11 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ot
 // addReport adds what a process reported, after it was asked, and before
 // now.
 func (k *known) addReport(r worker.Report, asked time.Time) {
-	of := "process " + r.Instance
-	if r.Host != "" {
-		of += " on " + r.Host
+	of := "process " + nameOf(r)
+	if k.answered == nil {
+		k.answered = make(map[string]string)
 	}
+	k.answered[r.Instance] = nameOf(r)
 	if r.Stopped != "" {
 		k.wrong = of + " grants nothing: " + r.Stopped
 	}
@@ -204,11 +207,19 @@ func (k *known) addReport(r worker.Report, asked time.Time) {
 		ahead = r.Time.Sub(k.local())
 	}
 	k.clocks = append(k.clocks, clock{of, ahead})
-	k.addFloor(of, r.Floor)
+	k.addFloor(of, max(r.Floor, r.BufferFloor))
 	k.most = append(k.most, r.Stats.Highest)
 	for _, t := range r.Stats.Tags {
 		k.held[t.Tag] = max(k.held[t.Tag], t.Use.High)
 	}
+}
+
+// nameOf names a process for people.
+func nameOf(r worker.Report) string {
+	if r.Host == "" {
+		return r.Instance
+	}
+	return r.Instance + " on " + r.Host
 }
 
 // askBuckets returns what the buckets of an installation know.

@@ -21,7 +21,6 @@ import (
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/store/templates"
-	"github.com/idworker/idworker/worker"
 )
 
 // MaxRaiseAll bounds a raise of all tags by a number, so that a typing error
@@ -47,6 +46,10 @@ var (
 
 	// ErrNotRaised means that loaders were granted more than the raise skipped.
 	ErrNotRaised = problem.New(problem.Regressed, "not raised enough")
+
+	// ErrBehind means that workers may still hand out what was granted before the
+	// raise.
+	ErrBehind = errors.New("all tags were raised, but some processes do not follow")
 )
 
 // Raising is a raise of every tag and every removed tag. It ends every restore:
@@ -138,20 +141,21 @@ func (n Named) String() string {
 }
 
 // RaiseAll raises the tags of an installation. It creates a missing register.
-// It returns the target, and after the decision waits for loaders to resume.
-func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, r Raising) (target int64, err error) {
+// After the decision it waits until the processes that answer follow it, see
+// [Follow], whose errors it returns, too.
+func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, r Raising) (done Raised, err error) {
 	other := ""
 	if r.Restored != nil {
 		other = r.Restored.Installation
 	}
 	k, err := ask(ctx, js, prefix, other, r.clock())
 	if err != nil {
-		return 0, err
+		return done, err
 	}
-	if target, err = r.raise(ctx, js, prefix, source, k, false); err != nil {
-		return target, err
+	if done.Target, err = r.raise(ctx, js, prefix, source, k, false); err != nil {
+		return done, err
 	}
-	return target, awaitLoaders(ctx, js, prefix)
+	return follow(ctx, js, prefix, done.Target, k.answered)
 }
 
 // RaiseFolder is [RaiseAll] for the data folder of a stopped embedded server.
@@ -249,12 +253,8 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	raise.Alone = alone
-	var dropped []string // tags whose buffers workers drop
 	raise.Also = func(ctx context.Context, raise register.Raise) error {
 		err := liftTemplates(ctx, js, prefix, raise)
-		if err == nil && len(dropped) > 0 {
-			err = worker.DropTags(ctx, js.Conn(), prefix, dropped...)
-		}
 		if err == nil && r.before != nil {
 			err = r.before(ctx)
 		}
@@ -279,23 +279,19 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		}
 	}
 	if r.Restored != nil {
-		raise.First = func(ctx context.Context, raise register.Raise) (err error) {
+		raise.First = func(ctx context.Context, raise register.Raise) error {
 			if !k.state.Missing { // under the mark, or a restore that ended here would seem to be done
 				if err := r.Restored.Prepare(ctx, js); err != nil {
 					return err
 				}
 			}
-			dropped, err = r.Restored.putBack(ctx, js, prefix, segments, raise)
-			return err
+			return r.Restored.putBack(ctx, js, prefix, segments, raise)
 		}
 	}
 	if r.By == 0 { // the answer may have taken long
 		raise.Target = max(raise.Target, raise.Now().UnixMicro())
 	}
 	return segments.RaiseAll(ctx, raise, func(tag store.Tag, before int64) {
-		if r.Restored != nil && r.Restored.Drops {
-			dropped = append(dropped, tag.Name)
-		}
 		r.Report(changeOf(tag, before))
 	})
 }
@@ -492,48 +488,6 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 		})
 	}
 	return nil
-}
-
-// Loaders poll the register once a second, and then compare their caches.
-const (
-	resumeWithin = time.Minute // with a million tags
-	resumePoll   = time.Second
-)
-
-// awaitLoaders waits until the loaders that answer have resumed. The error is an
-// [ErrNotRaised] if a loader was granted more than was skipped.
-func awaitLoaders(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
-	if !Allowed(ctx, js, worker.AskReportsRights()) {
-		return nil
-	}
-	installation, err := agreement.LookupID(ctx, js, prefix)
-	if err != nil {
-		return err
-	}
-	for began := time.Now(); ; pause.For(ctx, resumePoll) {
-		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
-		if err != nil && !errors.Is(err, worker.ErrNoReports) {
-			return err
-		}
-		stopped := ""
-		for _, r := range reports {
-			if r.Stats.Installation != installation {
-				continue
-			}
-			if r.RaiseBy > 0 {
-				return fmt.Errorf("%w: loader %s was granted %d more IDs of a tag than were skipped: %s", ErrNotRaised, r.Instance, r.RaiseBy, r.Stopped)
-			}
-			if r.Stopped != "" {
-				stopped = r.Instance + ": " + r.Stopped
-			}
-		}
-		if stopped == "" || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if time.Since(began) > resumeWithin {
-			return fmt.Errorf("all tags were raised, but loader %s", stopped)
-		}
-	}
 }
 
 // checkPrefix rejects a folder that has registers of other prefixes only.

@@ -40,11 +40,6 @@ type Restored struct {
 	// been put back.
 	Replaced []map[string]string
 
-	// Drops, which Look may set, means that workers belong to another
-	// installation, whose IDs may be those of the backup's: they drop their
-	// buffers.
-	Drops bool
-
 	// Look is done first, and Prepare after Confirm, before the register is
 	// changed.
 	Look, Prepare func(context.Context, jetstream.JetStream) error
@@ -121,16 +116,15 @@ func (r *Restored) checkTemplates(ctx context.Context, js jetstream.JetStream, p
 }
 
 // putBack writes the tags that the register lacks, below the target of the
-// raise that lifts them, and missing rows and templates. It returns the tags that
-// are strict again.
-func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Segments, raise register.Raise) (strict []string, err error) {
+// raise that lifts them, and missing rows and templates.
+func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Segments, raise register.Raise) error {
 	list := slices.Clone(r.Tags)
 	for i, tag := range list {
 		if tag.Next >= raise.Target { // its entry will have been written just now
 			list[i].Next = raise.Lift(tag, r.Taken)
 		}
 	}
-	strict, err = segments.PutBack(ctx, list)
+	err := segments.PutBack(ctx, list)
 	for _, t := range r.Templates {
 		if t.First >= raise.Target { // as tags
 			t.First = raise.Lift(store.Tag{Name: t.Pattern, Next: t.First}, r.Taken)
@@ -142,5 +136,5 @@ func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix m
 			err = nil // those that are there stay
 		}
 	}
-	return strict, err
+	return err
 }

@@ -21,7 +21,7 @@ import (
 func TestDirectAnswersAsByNATS(t *testing.T) {
 	m := newMemory(nil)
 	m.fill("strict", store.Strict, 1)
-	e := m.Segments(new(atomic.Bool))
+	e := m.Segments(new(atomic.Bool), open{})
 	order := newRequest("order", "2")
 	e.Handle(order)
 	reply, err := m.Segment(t.Context(), "order", []byte("3"), true, "")

@@ -59,6 +59,11 @@ type requester interface {
 	Reply(ids []store.Segment, err error)
 }
 
+// open is a gate that holds nothing.
+type open struct{}
+
+func (open) Pass() {}
+
 // discard drops the ID of the request that made a tag's buffer.
 type discard struct{}
 

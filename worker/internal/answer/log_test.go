@@ -54,7 +54,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	core, logged := observer.New(zap.InfoLevel)
 	m := newLoggedMemory(nil, zap.New(core))
 	late := new(atomic.Bool)
-	segments, snowflakes := m.Segments(late), m.Snowflakes(newGenerator(t), late)
+	segments, snowflakes := m.Segments(late, open{}), m.Snowflakes(newGenerator(t), late)
 	for _, direct := range []bool{false, true} {
 		segments.Handle(newRequest("order", "").from(trace))
 		if direct {
@@ -89,7 +89,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 func TestHostileRequestsInTheLog(t *testing.T) {
 	core, logged := observer.New(zap.InfoLevel)
 	m := newLoggedMemory(nil, zap.New(core))
-	e := m.Segments(new(atomic.Bool))
+	e := m.Segments(new(atomic.Bool), open{})
 	for _, forged := range []string{strings.Repeat("x", 1<<20), "a\nERROR all is lost", "a b", "\x1b[2J", "é"} {
 		e.Handle(newRequest("order", "0").from(forged))
 	}
@@ -116,7 +116,7 @@ func TestLogIsLimited(t *testing.T) {
 		core, logged := observer.New(zap.InfoLevel)
 		m := newLoggedMemory(nil, zap.New(core))
 		late := new(atomic.Bool)
-		e := m.Segments(late)
+		e := m.Segments(late, open{})
 		flood := func(n int) {
 			for range n {
 				e.Handle(newRequest("order", "0"))
@@ -153,7 +153,7 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.InfoLevel)
 		m := newLoggedMemory(nil, zap.New(core))
-		e := m.Segments(new(atomic.Bool))
+		e := m.Segments(new(atomic.Bool), open{})
 		for way, park := range map[string]func(tag string){
 			"nats":   func(tag string) { e.Handle(newRequest(tag, "").from(trace)) },
 			"direct": func(tag string) { go func() { _, _ = m.Segment(t.Context(), tag, nil, false, trace) }() },

@@ -24,12 +24,14 @@ type Endpoint interface {
 	End()
 }
 
+// Gate is where a request for IDs of a tag passes before it is answered. Pass
+// returns once the segments in memory may be handed out.
+type Gate interface{ Pass() }
+
 // Segments returns an endpoint for IDs of tags. While late is true, it refuses
 // requests with [ErrOverloaded].
-func (a *Answerer) Segments(late *atomic.Bool) Endpoint {
-	return &segmentEndpoint{
-		endpoint: newEndpoint(a, &a.segments, len(a.cfg.Prefix.Segment("")), late),
-	}
+func (a *Answerer) Segments(late *atomic.Bool, gate Gate) Endpoint {
+	return &segmentEndpoint{newEndpoint(a, &a.segments, len(a.cfg.Prefix.Segment("")), late), gate}
 }
 
 // Snowflakes returns an endpoint for snowflake IDs, with late as for Segments.
@@ -39,7 +41,10 @@ func (a *Answerer) Snowflakes(gen *snowflake.Generator, late *atomic.Bool) Endpo
 	return &snowflakeEndpoint{endpoint: newEndpoint(a, &a.snowflakes, len(a.cfg.Prefix.Snowflake()), late), generator: gen}
 }
 
-type segmentEndpoint struct{ endpoint }
+type segmentEndpoint struct {
+	endpoint
+	gate Gate
+}
 
 // Handle is part of micro.Handler.
 func (e *segmentEndpoint) Handle(req micro.Request) {
@@ -51,6 +56,7 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !ok {
 		return
 	}
+	e.gate.Pass()
 	tag := req.Subject()[e.tagAt:]
 	if ids, hit := e.alloc.Take(tag, n); hit {
 		e.buf = messages.AppendRange(e.buf[:0], messages.Range{First: ids.First, Last: ids.End - 1})

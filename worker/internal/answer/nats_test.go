@@ -54,7 +54,7 @@ func TestEveryRequestIsRepliedToAndCounted(t *testing.T) {
 	} {
 		m := newMemory(nil)
 		m.fill("strict", store.Strict, 1)
-		for kind, e := range map[string]answer.Endpoint{"segment": m.Segments(late), "snowflake": m.Snowflakes(newGenerator(t), late)} {
+		for kind, e := range map[string]answer.Endpoint{"segment": m.Segments(late, open{}), "snowflake": m.Snowflakes(newGenerator(t), late)} {
 			if kind == "snowflake" && (c.req.subject != "ids.segment.order" || c.req.header != nil) {
 				continue
 			}
@@ -84,7 +84,7 @@ func TestEveryRequestIsRepliedToAndCounted(t *testing.T) {
 func TestSubjectsWithoutReply(t *testing.T) {
 	m, late := newMemory(nil), new(atomic.Bool)
 	late.Store(true)
-	for _, e := range []answer.Endpoint{m.Segments(new(atomic.Bool)), m.Snowflakes(newGenerator(t), new(atomic.Bool)), m.Segments(late)} {
+	for _, e := range []answer.Endpoint{m.Segments(new(atomic.Bool), open{}), m.Snowflakes(newGenerator(t), new(atomic.Bool)), m.Segments(late, open{})} {
 		for _, reply := range []string{"", "$JS.API.STREAM.DELETE.KV_ids_register", "ids.reserve", "ids."} {
 			for _, data := range []string{"", "five"} {
 				req := newRequest("order", data)
@@ -98,7 +98,7 @@ func TestSubjectsWithoutReply(t *testing.T) {
 	expect(t, m.Answerer, nil)
 	req := newRequest("order", "")
 	req.reply = "idsx"
-	if m.Segments(new(atomic.Bool)).Handle(req); req.replies != 1 {
+	if m.Segments(new(atomic.Bool), open{}).Handle(req); req.replies != 1 {
 		t.Error("a request with a reply subject of its caller's got no reply")
 	}
 }
@@ -108,7 +108,7 @@ func TestSubjectsWithoutReply(t *testing.T) {
 func TestHitAllocatesNothing(t *testing.T) {
 	m := newMemory(nil)
 	for kind, e := range map[string]answer.Endpoint{
-		"segment": m.Segments(new(atomic.Bool)), "snowflake": m.Snowflakes(newGenerator(t), new(atomic.Bool)),
+		"segment": m.Segments(new(atomic.Bool), open{}), "snowflake": m.Snowflakes(newGenerator(t), new(atomic.Bool)),
 	} {
 		req := newRequest("order", "5")
 		if n := testing.AllocsPerRun(1000, func() { e.Handle(req) }); n != 0 || req.err != nil {
@@ -125,7 +125,7 @@ func TestNothingIsHandledAfterEnd(t *testing.T) {
 	for range 64 {
 		all.Go(func() {
 			for range 100 {
-				e, begun := m.Segments(new(atomic.Bool)), make(chan struct{})
+				e, begun := m.Segments(new(atomic.Bool), open{}), make(chan struct{})
 				var over atomic.Bool
 				req := newRequest("order", "")
 				req.replied = func() {
@@ -151,7 +151,7 @@ func TestNothingIsHandledAfterEnd(t *testing.T) {
 	}
 	all.Wait()
 
-	e, entered, leave := m.Segments(new(atomic.Bool)), make(chan struct{}), make(chan struct{})
+	e, entered, leave := m.Segments(new(atomic.Bool), open{}), make(chan struct{}), make(chan struct{})
 	req := newRequest("order", "")
 	req.replied = func() { close(entered); <-leave }
 	all.Go(func() { e.Handle(req) })
@@ -172,7 +172,7 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 	server := natstest.Start(t)
 	conn := server.Connect(t)
 	m := newMemory(server.Connect(t))
-	e := m.Segments(new(atomic.Bool))
+	e := m.Segments(new(atomic.Bool), open{})
 	service, err := micro.AddService(conn, micro.Config{Name: "segment", Version: "0.0.0"})
 	if err != nil {
 		t.Fatal(err)

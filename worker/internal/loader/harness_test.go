@@ -56,6 +56,8 @@ func newFakeStore() *fakeStore {
 	}
 }
 
+func (s *fakeStore) Lowest() int64 { return 1 }
+
 func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
 func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
 func (s *fakeStore) Limited() int64          { return s.limit }

@@ -50,6 +50,7 @@ type Supply struct {
 	cfg        Config
 	alloc      *allocator.Allocator
 	goroutines *goroutines.Group
+	voided     atomic.Int64
 	stopped    <-chan struct{}      // closed by Stop
 	subs       []*nats.Subscription // from Start on
 
@@ -326,8 +327,29 @@ func (s *Supply) receive(msg *nats.Msg) {
 	}
 }
 
+// Learn takes in the floor of a decision: what was granted before it is dropped.
+// Callers may pass the same floor again.
+func (s *Supply) Learn(floor int64) {
+	before := s.alloc.Floor()
+	if s.alloc.Learn(floor) && before > 0 { // the first is learned before anything is granted
+		s.cfg.Log.Warn("tags were raised; segments from before are dropped", zap.Int64("floor", floor), zap.Int64("before", before))
+	}
+}
+
+// Void drops everything, after a decision with that floor about another
+// installation.
+func (s *Supply) Void(floor int64) {
+	s.alloc.Void()
+	s.voided.Store(floor)
+}
+
+// Floor is the highest floor of a decision before which nothing that is held was
+// granted; 0 before the first.
+func (s *Supply) Floor() int64 { return max(s.alloc.Floor(), s.voided.Load()) }
+
 // handle hands a loader's answer to the allocator.
 func (s *Supply) handle(g loadmsg.Grant) {
+	s.Learn(g.Floor)
 	s.unanswered.answered(time.Now(), g)
 	switch {
 	case g.NotNow == loadmsg.NotNowStore:
@@ -373,7 +395,9 @@ func (e *noNewTagError) Unwrap() error { return allocator.ErrBusy }
 func (s *Supply) install(g loadmsg.Grant) {
 	// A loader that decides the size may have a larger maximum.
 	segment, _ := store.Segment{First: g.First, End: g.End}.Cut(min(g.End-g.First, s.cfg.MaxStep))
-	verdict := s.alloc.Answer(g.Tag, g.Seq, allocator.Answer{Segment: segment, Step: g.Step, Order: g.Order})
+	verdict := s.alloc.Answer(g.Tag, g.Seq, allocator.Answer{
+		Segment: segment, Step: g.Step, Order: g.Order, Line: store.Line{Floor: g.Floor, Sequence: g.Sequence}, Loader: g.Loader,
+	})
 	switch verdict.Outcome {
 	case allocator.Used:
 		s.counts.installed.Add(1)
@@ -382,7 +406,8 @@ func (s *Supply) install(g loadmsg.Grant) {
 		s.counts.below.Add(1)
 		if verdict.FirstBelow {
 			s.cfg.Log.Error("store regressed, range discarded",
-				zap.String("tag", g.Tag), zap.Stringer("segment", segment), zap.Int64("granted up to", verdict.Above))
+				zap.String("tag", g.Tag), zap.Stringer("segment", segment), zap.Int64("floor", g.Floor), zap.String("loader", g.Loader), zap.Uint64("sequence", g.Sequence),
+				zap.Int64("granted up to", verdict.Above), zap.Int64("under floor", s.alloc.Floor()), zap.String("by loader", verdict.By), zap.Uint64("at sequence", verdict.Sequence))
 		}
 	case allocator.OtherOrder:
 		s.counts.burnt.Add(1)

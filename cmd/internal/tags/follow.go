@@ -1,0 +1,107 @@
+package tags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/worker"
+)
+
+// Raised is the result of a raise of all tags.
+type Raised struct {
+	Target int64 // the lowest first ID of new tags
+
+	// Silent are processes that did not answer. They drop what they hold at their
+	// first contact with NATS. Older are processes of version 0.2.0, which hand it
+	// out until they are restarted.
+	Silent, Older []string
+}
+
+const (
+	followWithin = 15 * time.Second // of workers
+	resumeWithin = time.Minute      // of loaders with a million tags, which compare their caches
+	followPoll   = 500 * time.Millisecond
+)
+
+// Follow announces the latest decision, if there is one, and waits until the
+// processes that answer follow it: loaders grant again, and workers have dropped
+// what was granted before. It may be repeated. The error is an [ErrNotRaised] if
+// a loader was granted more than was skipped, an [ErrBehind] if a process does
+// not follow in time.
+func Follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Raised, error) {
+	if err := register.Announce(ctx, js, prefix); err != nil {
+		return Raised{}, err
+	}
+	state, err := register.Look(ctx, js, prefix)
+	if err != nil || len(state.Decisions) == 0 {
+		return Raised{}, err
+	}
+	return follow(ctx, js, prefix, state.Floor, nil)
+}
+
+// follow waits for a decision's processes. It waits for those that answered
+// before the raise, by instance, even if they do not answer now.
+func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, target int64, before map[string]string) (done Raised, err error) {
+	done.Target = target
+	if !Allowed(ctx, js, worker.AskReportsRights()) {
+		done.Silent = []string{"all processes (this user may not list them)"}
+		return done, nil
+	}
+	installation, err := agreement.LookupID(ctx, js, prefix)
+	if err != nil {
+		return done, err
+	}
+	for began := time.Now(); ; pause.For(ctx, followPoll) {
+		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
+		if err != nil && !errors.Is(err, worker.ErrNoReports) {
+			return done, err
+		}
+		silent := maps.Clone(before)
+		done.Silent, done.Older = nil, nil
+		var behind, stopped []string
+		for _, r := range reports {
+			_, known := before[r.Instance]
+			delete(silent, r.Instance)
+			own := r.Stats.Installation == installation
+			switch {
+			case own && r.RaiseBy > 0:
+				return done, fmt.Errorf("%w: loader %s was granted %d more IDs of a tag than were skipped: %s", ErrNotRaised, r.Instance, r.RaiseBy, r.Stopped)
+			case own && r.Stopped != "":
+				stopped = append(stopped, nameOf(r)+": "+r.Stopped)
+			case own && r.Loads() && r.Floor < target:
+				stopped = append(stopped, nameOf(r)+" has not taken over the decision")
+			}
+			switch {
+			case !r.AnswersSegments() || !own && !known:
+			case r.BufferFloor == 0:
+				done.Older = append(done.Older, nameOf(r))
+			case r.BufferFloor < target:
+				behind = append(behind, nameOf(r))
+			}
+		}
+		done.Silent = slices.Sorted(maps.Values(silent))
+		switch passed := time.Since(began); {
+		case ctx.Err() != nil:
+			return done, ctx.Err()
+		case len(stopped) > 0 && passed < resumeWithin,
+			len(behind)+len(done.Silent) > 0 && passed < followWithin:
+		case len(stopped) > 0:
+			return done, fmt.Errorf("%w: loader %s", ErrBehind, strings.Join(stopped, "; "))
+		case len(behind) > 0:
+			return done, fmt.Errorf("%w: they may hand out IDs from before; restart them: %s", ErrBehind, strings.Join(behind, ", "))
+		default:
+			return done, nil
+		}
+	}
+}
