@@ -52,7 +52,7 @@ RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 CONCURRENT = ./cmd/idworker ./cmd/internal/bench ./cmd/internal/embedded ./cmd/internal/health ./cmd/internal/natsconn \
 	./cmd/internal/progress ./cmd/internal/tags ./internal/goroutines ./internal/inbox ./internal/kv ./internal/secretfile \
 	./internal/streamread ./messages/... ./snowflake/... ./store/... ./worker/...
-CALLERS = TestConcurrentCallers|TestNothingIsLost|TestReadersSeeEveryTag|TestNoMarkIsMissed
+CALLERS = TestConcurrentCallers|TestNoTakeAfterLearn|TestNothingIsLost|TestReadersSeeEveryTag|TestNoMarkIsMissed
 # Tests outside these packages that make test leaves to make test-all.
 REST = ./docs/site ./testing/dbtest
 

@@ -75,8 +75,8 @@ func (a *Allocator) takeOrPark(t *tag, r Request, now time.Duration) ([]store.Se
 	if ids := t.takeFromAll(r.N); ids != nil {
 		return ids, nil
 	}
-	if err := t.busy.load.refusal.current(now); err != nil {
-		return nil, err
+	if refused := t.busy.load.refusal; refused.current(now) != nil && r.N >= refused.least {
+		return nil, refused.err
 	}
 	if len(t.busy.parked) >= a.cfg.MaxParkedPerTag || a.parked.Load() >= int64(a.cfg.MaxParked) {
 		return nil, ErrBusy
@@ -185,8 +185,7 @@ func (a *Allocator) Replies() []Reply {
 
 // The first request for a name creates its tag. A tag is dropped
 //
-//   - if it is new, when no request is parked any more;
-//   - if it is strict or unknown, when a load is refused;
+//   - if it is new, when no request is parked any more, or its load is refused;
 //   - if it is idle (DropIdle) or removed (Remove).
 //
 // Nothing of a dropped tag stays, except a refusal for Config.ReAsk. A tag that

@@ -17,23 +17,30 @@ import (
 type line struct {
 	learning sync.Mutex
 	floor    atomic.Int64
+	voided   atomic.Int64 // the floor, once nothing from before is held
+
 	// since is a number between those of the loads that began before the floor
-	// was learned, and those that began after it.
-	since atomic.Uint64
+	// was learned, and those that began after it. replaced is the same for a
+	// decision about another installation.
+	since, replaced atomic.Uint64
 }
 
 // predates reports whether a grant for a load was made before the latest
 // decision that was learned. A loader of version 0.2.0 sends no floor; what is
 // requested after the decision, it reserves under that decision.
 func (l *line) predates(seq uint64, floor int64) bool {
-	if floor == 0 {
+	switch {
+	case seq < l.replaced.Load():
+		return true
+	case floor == 0:
 		return seq < l.since.Load()
 	}
 	return floor != l.floor.Load()
 }
 
-// Floor is the highest floor that was learned, 0 if none was.
-func (a *Allocator) Floor() int64 { return a.line.floor.Load() }
+// Floor is the highest floor that was learned, 0 if none was. All that was
+// granted before has been voided.
+func (a *Allocator) Floor() int64 { return a.line.voided.Load() }
 
 // Learn takes in the floor of a decision, and reports whether it is higher than
 // all earlier ones. If so, the segments of all tags are voided: nothing of them
@@ -51,15 +58,17 @@ func (a *Allocator) Learn(floor int64) bool {
 	a.line.since.Store(a.seq.Add(1))
 	a.line.floor.Store(floor)
 	a.voidAll()
+	a.line.voided.Store(floor)
 	return true
 }
 
 // Void voids the segments of all tags, as Learn does, after a decision about
-// another installation.
+// another installation, which took the place of this one: grants that were
+// requested before it count no more.
 func (a *Allocator) Void() {
 	a.line.learning.Lock()
 	defer a.line.learning.Unlock()
-	a.line.since.Store(a.seq.Add(1))
+	a.line.replaced.Store(a.seq.Add(1))
 	a.voidAll()
 }
 
@@ -69,13 +78,17 @@ func (a *Allocator) voidAll() {
 	}
 }
 
-// void makes a tag forget its segments and its order. A load under way gets a
-// new number, so that no grant from before answers it. It needs the tag's mu.
+// void makes a tag forget its segments and its order. A load under way begins
+// anew: without the pauses of its failures, which may be those of the raise, and
+// under another number, so that no grant from before answers it. It needs the
+// tag's mu.
 func (a *Allocator) void(t *tag, now time.Duration) {
 	a.burnBuffer(t)
 	t.order = ""
-	if l := &t.busy.load; l.state != idle {
-		*l = load{seq: a.seq.Add(1), wanted: now, state: waiting, need: forever}
+	under := t.busy.load.state != idle
+	t.busy.load = load{}
+	if under {
+		t.busy.load = load{seq: a.seq.Add(1), wanted: now, state: waiting, need: forever}
 	}
 }
 

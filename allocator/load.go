@@ -102,8 +102,8 @@ const (
 // wantsLoad decides whether a new load begins.
 func (t *tag) wantsLoad(now time.Duration, ceiling int64) bool {
 	switch l := &t.busy.load; {
-	case t.underfilled():
-		return l.refusal.current(now) == nil
+	case t.underfilled(): // requests that are parked in spite of a refusal want less
+		return l.refusal.current(now) == nil || l.refusal.least > 0
 	case t.order != store.Trend || now < l.due: // no buffer, or postponed
 		return false
 	}
@@ -158,7 +158,7 @@ func (t *tag) beginLoad(seq uint64, now time.Duration, ceiling int64) {
 		}
 	}
 	l := &t.busy.load
-	*l = load{seq: seq, wanted: now, due: l.due, rests: l.rests, refusals: l.refusals}
+	*l = load{seq: seq, wanted: now, due: l.due, rests: l.rests, refusal: l.refusal, refusals: l.refusals}
 	if l.state, l.need = waiting, forever; l.rests > 0 && now < l.due {
 		l.state = resting
 	}
@@ -369,21 +369,22 @@ func (l *load) pause(reAsk time.Duration) time.Duration { return reAsk << (l.res
 // refuse ends the load with an error that will not go away soon, such as
 // store.ErrNoTag or store.ErrExhausted. All parked requests of the tag get it.
 //
-// A trend tag is kept, and uses up the rest of its buffer. There may be another
-// load after Config.ReAsk if requests need it, and else after a pause that
-// doubles with each refusal. Any other tag is dropped, and requests for it get
-// the error for Config.ReAsk: after store.ErrExhausted only those for as many
-// IDs as the load wanted.
+// A tag that was granted is kept, with its highest number: if a register has lost
+// it, that is evidence. A trend tag uses up the rest of its buffer. There may be
+// another load after Config.ReAsk if requests need it, and else after a pause
+// that doubles with each refusal. A new tag is dropped, and requests for it get
+// the error for Config.ReAsk. After store.ErrExhausted, requests for fewer IDs
+// than a strict load wanted may succeed.
 func (a *Allocator) refuse(t *tag, now time.Duration, err error) {
 	l, r := &t.busy.load, refusal{err: err, until: now + a.cfg.ReAsk}
-	if t.order == store.Trend {
-		*l = load{due: now + a.cfg.ReAsk<<min(l.refusals, maxRefusals-1), refusal: r, refusals: l.refusals + 1}
-		t.failParked(forever, err)
-		return
-	}
-	if errors.Is(err, store.ErrExhausted) {
+	if errors.Is(err, store.ErrExhausted) && t.order != store.Trend {
 		r.least = l.want
 	}
-	a.addRefusal(t.name, r)
-	a.drop(t, err)
+	if t.isNew() {
+		a.addRefusal(t.name, r)
+		a.drop(t, err)
+		return
+	}
+	*l = load{due: now + a.cfg.ReAsk<<min(l.refusals, maxRefusals-1), refusal: r, refusals: l.refusals + 1}
+	t.failParked(forever, err)
 }

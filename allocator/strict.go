@@ -68,6 +68,6 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 func (t *tag) giveUpLoad() {
 	l := &t.busy.load
 	if len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
-		*l = load{due: l.due, rests: l.rests}
+		*l = load{due: l.due, rests: l.rests, refusal: l.refusal, refusals: l.refusals}
 	}
 }

@@ -186,8 +186,9 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 	}, nil
 }
 
-// merged are the settings that are not put back as they are: they only rise.
-var merged = []string{agreement.FloorKey, templates.Key}
+// merged are the settings that are not put back as they are: they only rise, or
+// follow the decision.
+var merged = []string{agreement.FloorKey, agreement.DecidedKey, templates.Key}
 
 // identities are the settings that name buckets. They may be those of new
 // buckets.

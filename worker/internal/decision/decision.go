@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/boottime"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/agreement"
 )
@@ -88,6 +89,8 @@ func (w *Watch) Run(ctx context.Context) {
 	defer close(w.stopped)
 	ticker := time.NewTicker(pulse)
 	defer ticker.Stop()
+	latest, clock := time.Now(), boottime.Clock()
+	awake := clock()
 	for next := time.Duration(0); ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
@@ -97,8 +100,11 @@ func (w *Watch) Run(ctx context.Context) {
 			if w.cfg.Own != nil {
 				w.cfg.Segments.Learn(w.cfg.Own())
 			}
-			if now := w.now(); w.awake.isOpen(now) && now < next {
-				w.awake.Touch(time.Now())
+			// The clock of gates stands still in suspend.
+			suspended := clock().Sub(awake) - time.Since(latest)
+			latest, awake = time.Now(), clock()
+			if now := w.now(); w.awake.isOpen(now) && now < next && suspended < trust {
+				w.awake.Touch(latest)
 				continue
 			}
 		}

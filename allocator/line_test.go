@@ -1,0 +1,209 @@
+package allocator_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/store"
+)
+
+// grantUnder grants a segment that was reserved under a decision with that floor
+// to a load.
+func (h *harness) grantUnder(floor int64, seq uint64, s store.Segment) allocator.Verdict {
+	defer h.drain()
+	h.asked = nil
+	return h.Answer("order", seq, allocator.Answer{
+		Segment: s, Step: h.step, Order: h.order, Line: store.Line{Floor: floor, Sequence: uint64(s.End)}, Loader: "loader",
+	})
+}
+
+// learn learns a decision, as the caller of Answer does before a grant.
+func (h *harness) learn(floor int64) bool {
+	defer h.drain()
+	return h.Learn(floor)
+}
+
+// raised returns a harness that has used some of [1, 101), under floor 1.
+func raised(order store.Order) *harness {
+	h := newHarness(allocator.Config{})
+	h.step, h.order = 100, order
+	h.learn(1)
+	h.request("order", 5)
+	h.grantUnder(1, h.latest().Seq, seg(1, 101))
+	return h
+}
+
+// TestDecisionVoidsBuffers: once a decision was learned, nothing that was granted
+// before it is handed out. Parked requests and the next ones get their IDs from
+// the next grant. The tag keeps its highest number, and its figures.
+func TestDecisionVoidsBuffers(t *testing.T) {
+	h := raised(store.Trend)
+	parked := h.request("order", 500)
+	old := h.latest()
+	if h.learn(1) || !h.learn(1000) {
+		t.Fatal("the first floor again is no news, a higher one is")
+	}
+	if l := h.latest(); l.Seq == old.Seq || l.Want != 500 || l.First {
+		t.Errorf("asked for %+v, want a new load of a tag that is known, for the same request", l)
+	}
+	next := h.request("order", 1)
+	parked.wantNone(t)
+	next.wantNone(t)
+	f := h.Figures()[0]
+	if f.High != 101 || f.Left != 0 || f.Total != 5 || f.Granted != 100 || f.Order != store.Trend {
+		t.Errorf("figures: %+v", f)
+	}
+	if h.Burnt() != 95 {
+		t.Errorf("%d IDs burnt, want the 95 that were left", h.Burnt())
+	}
+	h.grantUnder(1000, h.latest().Seq, seg(1000, 1600))
+	parked.want(t, seg(1000, 1500))
+	next.want(t, seg(1500, 1501))
+}
+
+// TestGrantFromBeforeDecision: a grant that arrives late is burnt. One that
+// answers a load of after the decision proves that the register predates it.
+func TestGrantFromBeforeDecision(t *testing.T) {
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		h := raised(order)
+		r := h.request("order", 500)
+		old := h.latest().Seq
+		h.learn(1000)
+		now := h.latest().Seq
+		if v := h.grantUnder(1, old, seg(101, 601)); v != (allocator.Verdict{}) {
+			t.Errorf("%s: late: %+v, want it burnt", order, v)
+		}
+		want := allocator.Verdict{Outcome: allocator.Below, Above: 101, By: "loader", Sequence: 101, FirstBelow: true}
+		if v := h.grantUnder(1, now, seg(101, 601)); v != want {
+			t.Errorf("%s: asked for after the decision: %+v, want %+v", order, v, want)
+		}
+		r.wantNone(t)
+		if v := h.grantUnder(1000, h.latest().Seq, seg(1000, 1500)); v.Outcome != allocator.Used {
+			t.Fatalf("%s: of the decision: %+v", order, v)
+		}
+		r.want(t, seg(1000, 1500))
+	}
+}
+
+// TestGrantsOfOlderLoaders: a loader of version 0.2.0 sends no floor. Its grant
+// counts if it was requested after the decision was learned.
+func TestGrantsOfOlderLoaders(t *testing.T) {
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		h := raised(order)
+		r := h.request("order", 500)
+		old := h.latest().Seq
+		h.learn(1000)
+		now := h.latest().Seq
+		if v := h.grantUnder(0, old, seg(101, 601)); v != (allocator.Verdict{}) {
+			t.Errorf("%s: requested before: %+v, want it burnt", order, v)
+		}
+		r.wantNone(t)
+		if v := h.grantUnder(0, now, seg(1000, 1500)); v.Outcome != allocator.Used {
+			t.Errorf("%s: requested after: %+v", order, v)
+		}
+		r.want(t, seg(1000, 1500))
+	}
+}
+
+// TestUnlearnedGrantIsBurnt: a grant of a decision that was not learned first
+// would stand beside segments from before.
+func TestUnlearnedGrantIsBurnt(t *testing.T) {
+	h := raised(store.Trend)
+	if v := h.grantUnder(1000, 0, seg(1000, 1500)); v.Outcome != allocator.Burnt {
+		t.Errorf("%+v, want it burnt", v)
+	}
+}
+
+// TestStrictAfterDecision: a tag that had counted as trend may be strict after a
+// restore. Its parked requests get no error. The first grant serves those that
+// were there when its load was sent, and nothing is kept for others.
+func TestStrictAfterDecision(t *testing.T) {
+	h := raised(store.Trend)
+	r := h.request("order", 500)
+	h.learn(1000)
+	h.order = store.Strict
+	later := h.request("order", 1)
+	h.grantUnder(1000, h.latest().Seq, seg(1000, 1600))
+	r.want(t, seg(1000, 1500))
+	later.wantNone(t)
+	h.grantUnder(1000, h.latest().Seq, seg(2000, 2001))
+	later.want(t, seg(2000, 2001))
+	if f := h.Figures()[0]; f.Left != 0 || f.Order != store.Strict {
+		t.Errorf("a strict tag with a buffer: %+v", f)
+	}
+}
+
+// TestDecisionAsksForWhatIsNeeded: after a decision only tags with requests load.
+// Voided tags are no new names, of which there may be few.
+func TestDecisionAsksForWhatIsNeeded(t *testing.T) {
+	h := newHarness(allocator.Config{MaxUnknown: 1})
+	h.step = 100
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		h.request(name, 1)
+		h.grantAll()
+	}
+	h.learn(1000)
+	if len(h.asked) != 0 {
+		t.Fatalf("asked for %+v without a request", h.asked)
+	}
+	h.request("new", 1)
+	r := h.request("b", 1)
+	if len(h.asked) != 2 || h.asked[1].Tag != "b" {
+		t.Fatalf("asked for %+v", h.asked)
+	}
+	h.grantAll()
+	if h.Tags() != len(names)+1 || r.answered != 1 || r.err != nil {
+		t.Errorf("%d tags, %+v", h.Tags(), r)
+	}
+}
+
+// TestVoid: after a decision about another installation, nothing that was
+// granted is handed out. Its floor is not that of this one's loaders.
+func TestVoid(t *testing.T) {
+	h := raised(store.Trend)
+	h.Void()
+	h.drain()
+	r := h.request("order", 1)
+	r.wantNone(t)
+	if v := h.grantUnder(1, h.latest().Seq, seg(101, 201)); v.Outcome != allocator.Used {
+		t.Errorf("%+v", v)
+	}
+	r.want(t, seg(101, 102))
+}
+
+// TestNoTakeAfterLearn: requests that run while a decision is learned get
+// nothing from before once Learn has returned.
+func TestNoTakeAfterLearn(t *testing.T) {
+	const callers, size = 4, 1 << 40
+	for range 20 {
+		h := newHarness(allocator.Config{MaxStep: size})
+		h.step, h.lazy = size, true
+		a := h.Allocator
+		a.Learn(1)
+		_, _ = a.TakeOrPark(allocator.Request{Tag: "order", N: 1, From: &outcome{}})
+		l, _ := a.Send()
+		a.Answer("order", l.Seq, allocator.Answer{Segment: seg(1, size), Step: size, Order: store.Trend, Line: store.Line{Floor: 1}})
+		var learned atomic.Bool
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for {
+					after := learned.Load()
+					ids, ok := a.Take("order", 1)
+					if after && ok {
+						t.Errorf("took %v after the decision was learned", ids)
+					}
+					if after {
+						return
+					}
+				}
+			})
+		}
+		a.Learn(1000)
+		learned.Store(true)
+		wg.Wait()
+	}
+}
