@@ -2,9 +2,11 @@ package tags
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
@@ -38,6 +40,12 @@ func TestTarget(t *testing.T) {
 		"the server's clock":     {func(k *known) { k.clocks = append(k.clocks, clock{"server", 9 * time.Second}) }, now + 9e6},
 		"a slow server's clock":  {func(k *known) { k.clocks = append(k.clocks, clock{"server", -9 * time.Second}) }, now},
 		"an entry from just now": {func(k *known) { k.addTime("x", noon) }, now},
+		"a decision of tomorrow": {func(k *known) { k.addTime("x", noon.Add(24*time.Hour)) }, now + 24*3600e6},
+		"a backup of next year":  {func(k *known) { k.addTime("x", noon.AddDate(1, 0, 0)) }, noon.AddDate(1, 0, 0).UnixMicro()},
+		"and a raise above it": {func(k *known) {
+			k.addTime("x", noon.Add(24*time.Hour))
+			k.addFloor("x", now+24*3600e6)
+		}, now + 24*3600e6 + register.Slack},
 	} {
 		k := knownAt(noon)
 		c.know(k)
@@ -54,8 +62,40 @@ func reportOf(highest int64) worker.Report {
 	return r
 }
 
-// TestClocks: the time is refused if clocks differ, or if it lies before
-// something that exists.
+// TestFuture: a time from the future raises the target, and is shown. Of tags
+// above the target nobody knows then how long ago they were last written.
+func TestFuture(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[time.Duration]time.Duration{
+		-time.Hour: 0, 0: 0, MaxClockDiff: 0, MaxClockDiff + 1: MaxClockDiff + 1, 48 * time.Hour: 48 * time.Hour,
+	} {
+		k := knownAt(noon)
+		k.addTime("the backup", noon.Add(ahead))
+		plan, raise, err := (&Raising{}).target(k)
+		if err != nil || plan.Future != want || plan.NewestOf != "the backup" || !plan.Clock.Equal(noon) || plan.Time.Before(noon.Add(ahead)) {
+			t.Errorf("%v ahead: %+v, %v; want %v", ahead, plan, err, want)
+		}
+		above := raise.Lift(store.Tag{Name: "above", Next: 1e18}, noon.Add(-time.Minute))
+		if certain := above < 1e18+2*register.Slack; certain != (want == 0) {
+			t.Errorf("%v ahead: a tag above the target is lifted to %d", ahead, above)
+		}
+	}
+}
+
+// TestNoneLeft: a floor without IDs above it is refused, whoever knows it.
+func TestNoneLeft(t *testing.T) {
+	t.Parallel()
+	for _, floor := range []int64{math.MaxInt64, math.MaxInt64 - register.Slack} {
+		k := knownAt(noon)
+		k.addFloor("the backup", floor)
+		if _, raise, err := (&Raising{}).target(k); !errors.Is(err, ErrNoneLeft) {
+			t.Errorf("floor %d: target %d, %v", floor, raise.Target, err)
+		}
+	}
+}
+
+// TestClocks: the time is refused if clocks differ, because one of them can be
+// set right.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	for name, know := range map[string]func(k *known){
@@ -63,7 +103,6 @@ func TestClocks(t *testing.T) {
 		"the server is ahead":          func(k *known) { k.clocks = append(k.clocks, clock{"server", 11 * time.Second}) },
 		"a worker is ahead":            func(k *known) { k.addReport(worker.Report{Time: noon.Add(time.Minute)}, noon) },
 		"a worker is behind":           func(k *known) { k.addReport(worker.Report{Time: noon.Add(-time.Minute)}, noon) },
-		"an entry is newer":            func(k *known) { k.addTime("bucket", noon.Add(time.Second)) },
 	} {
 		k := knownAt(noon)
 		know(k)
