@@ -95,6 +95,8 @@ type RestoreResult struct {
 	Target  int64    // lowest first ID of new tags
 	Restart []string // processes of another installation
 	Undone  error    // resources that could not be created
+	Fewer   []string // resources with fewer replicas than wanted
+	Wanted  int      // replicas
 	Clock   error    // a *lease.ClockLostError; or nil
 }
 
@@ -129,8 +131,13 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 		}
 		if err := resource.Ensure(ctx, js); err != nil {
 			done.Undone = errors.Join(done.Undone, fmt.Errorf("%s: %w", resource, err))
+			continue
+		}
+		if found, err := resource.Look(ctx, js); err == nil && found.Replicas > 0 && found.Replicas < under.Replicas {
+			done.Fewer = append(done.Fewer, resource.String())
 		}
 	}
+	done.Wanted = under.Replicas
 	done.Restart, err = r.others(ctx, js, prefix)
 	return done, err
 }
@@ -166,7 +173,7 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 	}
 	r.raised = &tags.Restored{
 		Installation: b.Installation,
-		Tags:         b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage, Replaced: b.Replaced,
+		Tags:         b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Latest: b.List.Decided, Replicas: r.Replicas, Salvage: r.Salvage, Replaced: b.Replaced,
 		Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
 		Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
 	}
