@@ -1,13 +1,20 @@
 package tags
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -115,6 +122,36 @@ func TestClocks(t *testing.T) {
 	k.addTime("bucket", noon.Add(time.Hour))
 	if _, raise, err := (&Raising{By: 1000}).target(k); err != nil || raise.Target != 1001 || !raise.Now().Equal(noon.Add(time.Hour)) {
 		t.Errorf("by a number, which needs no time: %d, decided at %v, %v", raise.Target, raise.Now(), err)
+	}
+}
+
+// TestServerConfirmsTheTime: after a total loss, the NATS server's clock counts as
+// soon as its first bucket shows it. If this machine's clock differs, nothing else
+// is made.
+func TestServerConfirmsTheTime(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
+	source, err := backend.Parse("jetstream", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func(context.Context, jetstream.JetStream) error { return nil }
+	behind := func() time.Time { return time.Now().Add(-time.Hour) }
+	r := Raising{
+		Restored: &Restored{Replicas: 1, Taken: behind().Add(-time.Hour), Look: nothing, Prepare: nothing},
+		Confirm: func(p Plan) error {
+			if !p.Unconfirmed {
+				t.Error("the plan counts on a clock that nothing confirms")
+			}
+			return nil
+		},
+		Report: func(Change) {}, now: behind,
+	}
+	if _, err := RaiseAlone(t.Context(), js, messages.DefaultPrefix, source, r); !errors.Is(err, ErrClock) {
+		t.Errorf("with a clock an hour behind: %v", err)
+	}
+	if _, err := js.KeyValue(t.Context(), register.BucketName(messages.DefaultPrefix)); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("the register: %v", err)
 	}
 }
 
