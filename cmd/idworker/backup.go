@@ -50,6 +50,9 @@ func (b *backupCmd) Run(ctx context.Context, out output) error {
 			lacks = fmt.Errorf("the backup lacks tags: %w", lacks)
 		}
 		text := "backup of " + describe(taken) + " in " + b.Dir
+		if ahead := taken.List.Decided.Sub(taken.Taken).Round(time.Second); ahead > tags.MaxClockDiff {
+			text += fmt.Sprintf("; its latest decision is of %s UTC, %v ahead of the clock", taken.List.Decided.UTC().Format(time.DateTime), ahead)
+		}
 		if taken.Unread != "" {
 			text += "; without bucket " + taken.Unread + ", which this user may not read"
 		}
@@ -94,7 +97,9 @@ type restoreCmd struct {
 
 	Replace bool `help:"Replace a register that cannot be opened, and save its entries beside the backup."`
 
-	Yes     bool `help:"Skip the prompt, and raise all tags even if nothing is missing."`
+	RaiseAnyway bool `help:"Raise all tags even if nothing is missing, as after data was put back by other means."`
+
+	Yes     bool `help:"Skip the prompt."`
 	DryRun  bool `help:"Print the changes and make none."`
 	Verbose bool `help:"Print a line per tag."`
 
@@ -150,6 +155,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 		})
 	}, done.progress)
 	done.Raised, done.restart = restored.Raised, restored.Restart
+	done.fewer, done.replicas = restored.Fewer, restored.Wanted
 	if restored.Clock != nil {
 		done.clock = explain(restored.Clock)
 	}
@@ -181,8 +187,11 @@ func (r *restoreCmd) confirm(ctx context.Context, from backup.Backup, p backup.R
 		}
 		fmt.Fprintf(to, "kept: tag %s is strict, and was trend\n", tag.Name)
 	}
-	if p.Nothing() && !r.Yes {
-		fmt.Fprintln(to, "nothing is missing, and no fault is known: nothing was changed; --yes raises all tags anyway")
+	if p.Nothing() && !r.RaiseAnyway {
+		fmt.Fprintln(to, "nothing is missing, and no fault is known: nothing was changed; if a volume was lost or data was put back, raise all tags: --raise-anyway")
+		if r.DryRun {
+			return errDryRun
+		}
 		return backup.ErrNothing
 	}
 	show := func(n int, what string, names ...string) {

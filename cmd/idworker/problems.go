@@ -87,6 +87,7 @@ var problems = map[problem.Kind]struct {
 	problem.BucketGone:    {hint: "restore it from a backup"},
 	problem.Raising:       {exit: exitTryLater, hint: "wait until it has ended, or end it with: idworker tag raise --all"},
 	problem.RaiseUndone:   {exit: exitUsage, hint: "raise without a number: idworker tag raise --all; then single tags further: idworker tag raise TAG --next ID"},
+	problem.NoneToRaise:   {hint: "idworker restore DIR puts a backup back; without one, idworker provision makes a new installation, and idworker tag raise --all then raises it, before it has tags"},
 	problem.ClockGone:     {hint: "stop all workers for longer than a lease, --max-ahead and twice --max-clock-skew together, then delete key clock_id of the config bucket"},
 	problem.RegisterGone:  {hint: "idworker restore DIR puts back what a backup has; without one, " + hintRaise},
 	problem.ConfigGone:    {hint: "idworker restore DIR puts it back; without a backup, check that all processes have the same --store and --layout, then run: nats kv add %s"},

@@ -138,7 +138,12 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 	done := newRaised(out, r.Verbose)
 	raising := tags.Raising{By: r.By, Lifts: lifts, Built: built(), Report: done.Add}
 	prompt := raisePrompt{r.By, r.DryRun, r.Yes, false}
-	raising.Confirm = func(p tags.Plan) error { return prompt.confirm(ctx, p, in, out, done) }
+	raising.Confirm = func(p tags.Plan) error {
+		if p.Missing && !out.JSON {
+			fmt.Fprintln(out, "missing: the register; new buckets have one replica: idworker provision --replicas N adds others")
+		}
+		return prompt.confirm(ctx, p, in, out, done)
+	}
 	folder := ""
 	progress.Show(func() {
 		if r.Data != "" {
@@ -171,6 +176,9 @@ var errDryRun = errors.New("dry run")
 // clock may be wrong.
 const farAhead = 365 * 24 * time.Hour
 
+// muchAhead is how far a known time may lie ahead of the clocks without a prompt.
+const muchAhead = 24 * time.Hour
+
 // raisePrompt shows and confirms a raise.
 type raisePrompt struct {
 	by          int64 // number of IDs; 0: by the time
@@ -189,9 +197,13 @@ func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out out
 	case p.Time.IsZero():
 		fmt.Fprintf(to, "raising %s by %d\n", countOf(p), r.by)
 	case p.Target > at.UnixMicro():
-		fmt.Fprintf(to, "raising %s to %d, above an earlier raise (it is %s UTC)\n", countOf(p), p.Target, at.Format(time.DateTime))
+		fmt.Fprintf(to, "raising %s to %d, above an earlier raise (it is %s UTC)\n", countOf(p), p.Target, p.Clock.UTC().Format(time.DateTime))
 	default:
 		fmt.Fprintf(to, "raising %s to %d, the microseconds of %s UTC\n", countOf(p), p.Target, at.Format(time.DateTime))
+	}
+	newest := p.Newest.UTC().Format(time.DateTime)
+	if p.Future > 0 {
+		fmt.Fprintf(to, "%s is of %s UTC, %v ahead of the clock (%s UTC)\n", p.NewestOf, newest, p.Future.Round(time.Second), p.Clock.UTC().Format(time.DateTime))
 	}
 	for _, process := range p.Silent {
 		fmt.Fprintf(to, "not asked what it was granted: %s\n", process)
@@ -211,6 +223,15 @@ func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out out
 	}
 	if !p.Time.IsZero() && !p.Newest.IsZero() && p.Time.Sub(p.Newest) > farAhead {
 		effects = append(effects, "the latest entry is of "+p.Newest.UTC().Format(time.DateOnly)+": is the date right?")
+	}
+	if !p.Time.IsZero() && p.Future > muchAhead {
+		effects = append(effects, "the target lies above "+newest+" UTC, because a clock was ahead when "+p.NewestOf+" was made: is the clock right now?")
+	}
+	if p.Unconfirmed {
+		effects = append(effects, "only this machine's clock shows the time: is it "+p.Clock.UTC().Format(time.DateTime)+" UTC?")
+	}
+	if !p.Issued.IsZero() {
+		effects = append(effects, "snowflake IDs may have been issued until "+p.Issued.UTC().Format(time.DateTime)+" UTC, and their bucket is lost: this command waits until then")
 	}
 	for _, effect := range effects {
 		fmt.Fprintln(to, effect)
@@ -244,9 +265,11 @@ type raised struct {
 	verbose bool
 	changes []tags.Change
 	tags.Raised
-	restart []string // after a restore: processes to restart
-	clock   string   // after a restore: why snowflake IDs need an operator
-	err     error    // of printing
+	restart  []string // after a restore: processes to restart
+	clock    string   // after a restore: why snowflake IDs need an operator
+	fewer    []string // after a restore: resources with fewer replicas
+	replicas int      // that they should have
+	err      error    // of printing
 
 	total, count atomic.Int64 // of the raise under way
 }
@@ -287,7 +310,8 @@ func (r *raised) End(failed error) error {
 			Silent  []string      `json:"silent,omitempty"` // did not answer
 			Older   []string      `json:"older,omitempty"`  // to restart, of version 0.2.0
 			Clock   string        `json:"clock,omitempty"`
-		}{r.changes, r.Target, r.restart, r.Silent, r.Older, r.clock}))
+			Fewer   []string      `json:"too_few_replicas,omitempty"`
+		}{r.changes, r.Target, r.restart, r.Silent, r.Older, r.clock, r.fewer}))
 	}
 	for _, c := range r.changes {
 		if r.err == nil {
@@ -312,6 +336,9 @@ func (r *raised) End(failed error) error {
 	name("no answer from process %s: it drops what it holds when it is back\n", r.Silent)
 	if r.clock != "" && r.err == nil {
 		_, r.err = fmt.Fprintf(r.out, "no snowflake IDs: %s\n", r.clock)
+	}
+	if len(r.fewer) > 0 && r.err == nil {
+		_, r.err = fmt.Fprintf(r.out, "fewer than %d replicas: %s; to have as many: idworker provision --replicas %d\n", r.replicas, strings.Join(r.fewer, ", "), r.replicas)
 	}
 	return errors.Join(failed, r.err)
 }

@@ -42,7 +42,8 @@ type Resource interface {
 type Found struct {
 	Difference string // the settings that differ from the intended settings
 	// The missing copies; empty if none are, or without a cluster.
-	Copies string
+	Copies   string
+	Replicas int // of a stream
 }
 
 // The results of Apply, in addition to "changed: " and the settings.
@@ -273,7 +274,7 @@ func (s stream) Look(ctx context.Context, js jetstream.JetStream) (Found, error)
 		return Found{}, err
 	}
 	difference, err := s.compare(info.Config, js.Conn())
-	return Found{difference, missingCopies(info)}, err
+	return Found{difference, missingCopies(info), info.Config.Replicas}, err
 }
 
 // missingCopies describes the copies of a stream that are missing, or too few,

@@ -42,6 +42,7 @@ const (
 	Regressed     Kind = "regressed"
 	Raising       Kind = "raising"
 	RaiseUndone   Kind = "raise undone"
+	NoneToRaise   Kind = "none to raise"    // no installation
 	PinnedNone    Kind = "pinned, but none" // the pinned ID
 	PinnedOther   Kind = "pinned to other"  // the ID that was found
 	NoIdentity    Kind = "no identity"

@@ -24,11 +24,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/agreement"
 )
 
 const (
@@ -65,7 +71,7 @@ type Backup struct {
 type Manifest struct {
 	Format  int       `json:"format"`
 	Version string    `json:"version"` // of the program that took it
-	Taken   time.Time `json:"taken"`   // by the clock of its machine
+	Taken   time.Time `json:"taken"`   // by the NATS server's clock; version 0.2.0: by that of its machine
 
 	Prefix       messages.Prefix `json:"prefix"`
 	Installation string          `json:"installation"` // ID
@@ -205,6 +211,48 @@ func writeSums(folder string, w io.Writer) error {
 	return nil
 }
 
+// keys are what the keys of buckets consist of.
+var keys = regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)
+
+// check returns an error if a restore of these settings would fail halfway, or
+// would make an installation that cannot work. Checksums tell a damaged folder
+// from a whole one, but not a whole one from a folder that somebody has edited.
+func (m Manifest) check() error {
+	if err := errors.Join(m.Prefix.Check(), agreement.CheckID(m.Installation)); err != nil {
+		return err
+	}
+	id, since, _ := strings.Cut(m.Config[agreement.InstallationKey], " ")
+	_, noTime := time.Parse(time.RFC3339Nano, since)
+	switch {
+	case id != m.Installation || noTime != nil:
+		return fmt.Errorf("setting %s is %.100q, expected %s and a time", agreement.InstallationKey, m.Config[agreement.InstallationKey], m.Installation)
+	case m.Taken.Before(time.UnixMicro(1)):
+		return errors.New("it was taken at no time")
+	case m.Floor < 1:
+		return fmt.Errorf("the lowest first ID is %d, allowed is 1 to 2^63-1", m.Floor)
+	case m.Replicas < 1 || m.Replicas > 5:
+		return fmt.Errorf("%d replicas, allowed is 1 to 5", m.Replicas)
+	}
+	for _, decision := range m.Decisions {
+		if len(strings.Fields(decision)) != 1 || strings.TrimSpace(decision) != decision {
+			return fmt.Errorf("%.100q is no decision", decision)
+		}
+	}
+	for _, entries := range []map[string]string{m.Config, m.Enrichments} {
+		for key := range entries {
+			if !keys.MatchString(key) || !subject.IsLiteral(key) {
+				return fmt.Errorf("%.100q is no key of a bucket", key)
+			}
+		}
+	}
+	if text, found := m.Config[lease.LayoutKey]; found {
+		if _, err := snowflake.ParseLayout(text); err != nil {
+			return fmt.Errorf("setting %s: %w", lease.LayoutKey, err)
+		}
+	}
+	return nil
+}
+
 // Read reads a folder, and checks that it is whole and unchanged. Errors:
 // [ErrFolder]; the file system's.
 func Read(folder string) (b Backup, err error) {
@@ -247,6 +295,9 @@ func Read(folder string) (b Backup, err error) {
 	defer func() { _ = f.Close() }() // it was only read
 	if b.Replaced, err = savedEntries(folder); err != nil {
 		return Backup{}, err
+	}
+	if err := b.check(); err != nil {
+		return unusable("%s: %v", manifestFile, err)
 	}
 	if info, err := f.Stat(); err != nil || info.Size() == 0 { // no tags yet
 		return b, err

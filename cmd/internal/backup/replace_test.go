@@ -10,7 +10,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/store/register"
@@ -22,7 +21,6 @@ import (
 // lacks exist afterwards, with their orders.
 func TestUnreadableRegisterIsReplaced(t *testing.T) {
 	t.Parallel()
-	const prefix = messages.DefaultPrefix
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	source, err := backend.Parse("jetstream", "")
 	if err = errors.Join(err, agreement.Begin(t.Context(), js, prefix, 1, "test"), register.Create(t.Context(), js, prefix, 1)); err != nil {

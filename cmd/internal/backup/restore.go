@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +95,8 @@ type RestoreResult struct {
 	tags.Raised
 	Restart []string // processes of another installation
 	Undone  error    // resources that could not be created
+	Fewer   []string // resources with fewer replicas than wanted
+	Wanted  int      // replicas
 	Clock   error    // a *lease.ClockLostError; or nil
 }
 
@@ -119,10 +120,8 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 	done.Raised, err = tags.RaiseAll(ctx, js, prefix, source, raising)
 	switch {
 	case errors.Is(err, ErrNothing): // an earlier restore may have ended before the rest
-		_, failed := tags.Follow(ctx, js, prefix)
-		err = cmp.Or(failed, err)
-	case errors.Is(err, tags.ErrBehind): // the rest does not depend on it
-	case err != nil:
+		_, err = tags.Follow(ctx, js, prefix)
+	case err != nil && !errors.Is(err, tags.ErrBehind): // the rest does not depend on that
 		return done, err
 	}
 	behind := err
@@ -136,8 +135,13 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 		}
 		if err := resource.Ensure(ctx, js); err != nil {
 			done.Undone = errors.Join(done.Undone, fmt.Errorf("%s: %w", resource, err))
+			continue
+		}
+		if found, err := resource.Look(ctx, js); err == nil && found.Replicas > 0 && found.Replicas < under.Replicas {
+			done.Fewer = append(done.Fewer, resource.String())
 		}
 	}
+	done.Wanted = under.Replicas
 	done.Restart, err = r.others(ctx, js, prefix)
 	return done, errors.Join(behind, err)
 }
@@ -173,7 +177,7 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 	}
 	r.raised = &tags.Restored{
 		Installation: b.Installation,
-		Tags:         b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Replicas: r.Replicas, Salvage: r.Salvage, Replaced: b.Replaced,
+		Tags:         b.List.Tags, Templates: b.List.Templates, Taken: b.Taken, Floor: b.Floor, Decided: b.Decisions, Latest: b.List.Decided, Replicas: r.Replicas, Salvage: r.Salvage, Replaced: b.Replaced,
 		Look:    func(ctx context.Context, js jetstream.JetStream) error { return r.look(ctx, js, prefix) },
 		Prepare: func(ctx context.Context, js jetstream.JetStream) error { return r.prepare(ctx, js, prefix) },
 	}

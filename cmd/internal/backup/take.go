@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -25,13 +26,24 @@ import (
 // Processes may grant at the same time: a list that is newer than an entry only
 // helps. An error that wraps store.ErrCorrupt names tags that the backup lacks.
 // The register must not have regressed.
+//
+// The time of the backup is the NATS server's, as that of all entries is. A
+// machine whose clock differs gets an [ErrClock]: a restore can tell no more which
+// of the two was right.
 func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, version string) (b Backup, err error) {
-	b.Manifest = Manifest{Format: formatVersion, Version: version, Taken: time.Now(), Prefix: prefix}
+	return take(ctx, js, prefix, source, version, time.Now)
+}
+
+func take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, version string, now func() time.Time) (b Backup, err error) {
+	before := now()
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return b, err
 	}
-	b.Replicas = agreed.Replicas()
+	b.Manifest = Manifest{Format: formatVersion, Version: version, Taken: agreed.ServerTime(), Prefix: prefix, Replicas: agreed.Replicas()}
+	if err := checkClock(b.Taken, before, now()); err != nil {
+		return b, err
+	}
 	state, err := register.Look(ctx, js, prefix)
 	if err != nil {
 		return b, err
@@ -71,5 +83,21 @@ func Take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	}
 	return b, cmp.Or(err, lacks)
 }
+
+// checkClock compares the server's time with this machine's clock before and
+// after the request.
+func checkClock(server, before, after time.Time) error {
+	here := before
+	if server.After(after) {
+		here = after
+	}
+	if (server.After(after) || server.Before(before)) && server.Sub(here).Abs() > tags.MaxClockDiff {
+		return fmt.Errorf("%w: %s", ErrClock, tags.Differ(here, "this machine", server, "the NATS server"))
+	}
+	return nil
+}
+
+// ErrClock means that this machine's clock and the NATS server's differ.
+var ErrClock = problem.New(problem.Invalid, "no backup without the right time")
 
 var errNoID = problem.New(problem.NotProvisioned, "the installation has no ID yet")

@@ -220,8 +220,12 @@ func (c *collection) stream(ctx context.Context, name string) (jetstream.Stream,
 	return ask(ctx, c, rights.Publish(rights.StreamInfo(name)), func(ctx context.Context) (jetstream.Stream, error) { return c.js.Stream(ctx, name) })
 }
 
-// checkRaise reports a raise of all tags that has not ended. The check of the
-// bucket reports an unreadable register.
+// decidedAhead is how far a decision may lie ahead of the clock: a raise accepts
+// clocks that differ by as much.
+const decidedAhead = 10 * time.Second
+
+// checkRaise reports a raise of all tags that has not ended, and a decision that a
+// wrong clock dated. The check of the bucket reports an unreadable register.
 func (c *collection) checkRaise(ctx context.Context) []Diagnosis {
 	info := rights.StreamInfo(kv.StreamName(register.BucketName(c.by.Prefix)))
 	if !Needs(c.by.Role, c.by.Prefix).Includes(info) {
@@ -230,6 +234,10 @@ func (c *collection) checkRaise(ctx context.Context) []Diagnosis {
 	state, err := ask(ctx, c, rights.Publish(info), func(ctx context.Context) (register.Summary, error) {
 		return register.Look(ctx, c.js, c.by.Prefix)
 	})
+	if ahead := time.Until(state.Decided).Round(time.Second); err == nil && state.Marked == 0 && ahead > decidedAhead {
+		return []Diagnosis{{Severity: Warning, What: "raise", Text: fmt.Sprintf("the latest decision is of %s UTC, %v ahead of the clock: a clock was wrong then; raises go above that time, and dated names that begin before it begin at the lowest first ID",
+			state.Decided.UTC().Format(time.DateTime), ahead)}}
+	}
 	if err != nil || state.Marked == 0 {
 		return nil
 	}

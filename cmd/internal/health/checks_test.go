@@ -132,7 +132,7 @@ func TestSeverity(t *testing.T) {
 }
 
 // TestInterruptedRaise: the mark of a raise that did not end is an error, also
-// if no process runs. Roles that may not read the register do not look for it.
+// if no process runs, and a decision from the future is a warning. Roles that may not read the register do not look for it.
 func TestInterruptedRaise(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
@@ -161,6 +161,17 @@ func TestInterruptedRaise(t *testing.T) {
 	}
 	if got := look(rights.Worker); len(got) > 0 {
 		t.Errorf("a worker: %q", got)
+	}
+	delete(config.Metadata, "idworker_raising")
+	for ahead, warned := range map[time.Duration]bool{-time.Hour: false, 0: false, 24 * time.Hour: true} {
+		config.Metadata["idworker_decisions"] = "random"
+		config.Metadata["idworker_decided"] = "random " + time.Now().Add(ahead).UTC().Format(time.RFC3339Nano)
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		if got := look(rights.Admin); len(got) > 0 != warned || warned && !strings.HasPrefix(got[0], "warning raise: the latest decision is of ") {
+			t.Errorf("a decision %v ahead of the clock: %q", ahead, got)
+		}
 	}
 }
 

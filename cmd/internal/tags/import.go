@@ -43,7 +43,7 @@ func (t *Tags) Import(ctx context.Context, list Listing, report func(Change)) er
 		return err
 	}
 	k.addTime("the latest decision in the list", list.Decided)
-	if err := cmp.Or(k.checkTime(), k.checkWhole()); err != nil {
+	if err := cmp.Or(k.checkClocks(), k.checkWhole()); err != nil {
 		return err
 	}
 	// Before the mark, which stops all grants.
@@ -54,7 +54,7 @@ func (t *Tags) Import(ctx context.Context, list Listing, report func(Change)) er
 	if unlisted > 0 { // the register may have regressed unnoticed
 		return fmt.Errorf("%w: %d tags here are not in the list", ErrRaiseFirst, unlisted)
 	}
-	raise := register.Raise{Target: max(list.Floor, store.Beyond(k.state.Floor, 1)), Now: k.now}
+	raise := register.Raise{Target: max(list.Floor, store.Beyond(k.state.Floor, 1)), Now: k.time}
 	_, err = t.store.DecideAfter(ctx, raise, func(ctx context.Context, _ register.Raise) error {
 		return t.importAll(ctx, list, report)
 	})

@@ -38,6 +38,8 @@ type known struct {
 	wrong    string // a process that found the register regressed
 
 	clocks []clock
+	found  bool      // a bucket of the installation, or a process that answers
+	issued time.Time // snowflake IDs may have been issued until then, and no bucket has the time
 }
 
 // told is a value and where it was found.
@@ -52,8 +54,9 @@ type clock struct {
 	ahead time.Duration
 }
 
-// maxClockDiff bounds the difference between the clocks at hand.
-const maxClockDiff = 10 * time.Second
+// MaxClockDiff bounds the difference between the clocks at hand. A known time
+// that is less than that ahead of them is no time from the future.
+const MaxClockDiff = 10 * time.Second
 
 func (k *known) addFloor(of string, floor int64) {
 	if floor > k.floor.value {
@@ -76,31 +79,43 @@ func (k *known) now() time.Time {
 	return k.local().Add(ahead)
 }
 
-// decisionTime returns the time of a decision: now, and not before any time that
-// the installation knows, even if the clocks are wrong.
-func (k *known) decisionTime() time.Time {
+// time returns the time of a raise and of its decision: that of the clocks, and
+// not before any time that the installation knows. A known time from the future
+// is the trace of a clock that was ahead. Tags may have been raised by that clock
+// although nothing is left that has noted their floor, so a lower target could
+// repeat IDs.
+func (k *known) time() time.Time {
 	if now := k.now(); now.After(k.newest.value) {
 		return now
 	}
 	return k.newest.value
 }
 
-// checkTime returns an error if the clocks differ, or are behind a time that the
-// installation knows.
-func (k *known) checkTime() error {
+// future returns how far the newest known time lies ahead of the clocks, or 0
+// if it agrees with them.
+func (k *known) future() time.Duration {
+	if ahead := k.newest.value.Sub(k.now()); ahead > MaxClockDiff {
+		return ahead
+	}
+	return 0
+}
+
+// checkClocks returns an error if the clocks at hand differ: one of them is
+// wrong now, and can be set right.
+func (k *known) checkClocks() error {
 	now := k.local()
-	first := slices.MinFunc(k.clocks, func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) })
-	last := slices.MaxFunc(k.clocks, func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) })
-	show := func(t time.Time) string { return t.UTC().Format(time.DateTime) }
-	if last.ahead-first.ahead > maxClockDiff {
-		return fmt.Errorf("%w: clocks differ by %v: it is %s by that of %s, %s by that of %s (UTC); set them right",
-			ErrClock, (last.ahead - first.ahead).Round(time.Second), show(now.Add(first.ahead)), first.of, show(now.Add(last.ahead)), last.of)
+	byLead := func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) }
+	first, last := slices.MinFunc(k.clocks, byLead), slices.MaxFunc(k.clocks, byLead)
+	if last.ahead-first.ahead <= MaxClockDiff {
+		return nil
 	}
-	if at := k.now(); at.Before(k.newest.value) {
-		return fmt.Errorf("%w: it is %s, but %s is from %s (UTC); set the clocks right",
-			ErrClock, show(at), k.newest.of, show(k.newest.value))
-	}
-	return nil
+	return fmt.Errorf("%w: %s", ErrClock, Differ(now.Add(first.ahead), first.of, now.Add(last.ahead), last.of))
+}
+
+// Differ describes two clocks that differ.
+func Differ(a time.Time, of string, b time.Time, of2 string) string {
+	return fmt.Sprintf("clocks differ by %v: it is %s by that of %s, %s by that of %s (UTC); set them right",
+		b.Sub(a).Abs().Round(time.Second), a.UTC().Format(time.DateTime), of, b.UTC().Format(time.DateTime), of2)
 }
 
 // ErrRaiseFirst means that only a raise of all tags may decide.
@@ -187,6 +202,7 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ot
 // addReport adds what a process reported, after it was asked, and before
 // now.
 func (k *known) addReport(r worker.Report, asked time.Time) {
+	k.found = true
 	of := "process " + nameOf(r)
 	if k.answered == nil {
 		k.answered = make(map[string]string)
@@ -251,11 +267,18 @@ func askBuckets(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 		if err != nil {
 			return nil, fmt.Errorf("bucket %s: %w", bucket, err)
 		}
+		k.found = true
 		info := found.CachedInfo()
 		k.addTime("the latest entry of bucket "+bucket, info.State.LastTime)
-		k.clocks = append(k.clocks, clock{"the NATS server", info.TimeStamp.Sub(asked.Add(now().Sub(asked) / 2))})
+		k.addServer(info.TimeStamp, asked)
 	}
 	return k, nil
+}
+
+// addServer adds the NATS server's clock, which showed that time in the reply to
+// a request.
+func (k *known) addServer(at, asked time.Time) {
+	k.clocks = append(k.clocks, clock{"the NATS server", at.Sub(asked.Add(k.local().Sub(asked) / 2))})
 }
 
 // Allowed reports whether the user has rights. If the server does not answer, it

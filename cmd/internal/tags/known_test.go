@@ -1,11 +1,20 @@
 package tags
 
 import (
+	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
+	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -38,6 +47,12 @@ func TestTarget(t *testing.T) {
 		"the server's clock":     {func(k *known) { k.clocks = append(k.clocks, clock{"server", 9 * time.Second}) }, now + 9e6},
 		"a slow server's clock":  {func(k *known) { k.clocks = append(k.clocks, clock{"server", -9 * time.Second}) }, now},
 		"an entry from just now": {func(k *known) { k.addTime("x", noon) }, now},
+		"a decision of tomorrow": {func(k *known) { k.addTime("x", noon.Add(24*time.Hour)) }, now + 24*3600e6},
+		"a backup of next year":  {func(k *known) { k.addTime("x", noon.AddDate(1, 0, 0)) }, noon.AddDate(1, 0, 0).UnixMicro()},
+		"and a raise above it": {func(k *known) {
+			k.addTime("x", noon.Add(24*time.Hour))
+			k.addFloor("x", now+24*3600e6)
+		}, now + 24*3600e6 + register.Slack},
 	} {
 		k := knownAt(noon)
 		c.know(k)
@@ -54,8 +69,40 @@ func reportOf(highest int64) worker.Report {
 	return r
 }
 
-// TestClocks: the time is refused if clocks differ, or if it lies before
-// something that exists.
+// TestFuture: a time from the future raises the target, and is shown. Of tags
+// above the target nobody knows then how long ago they were last written.
+func TestFuture(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[time.Duration]time.Duration{
+		-time.Hour: 0, 0: 0, MaxClockDiff: 0, MaxClockDiff + 1: MaxClockDiff + 1, 48 * time.Hour: 48 * time.Hour,
+	} {
+		k := knownAt(noon)
+		k.addTime("the backup", noon.Add(ahead))
+		plan, raise, err := (&Raising{}).target(k)
+		if err != nil || plan.Future != want || plan.NewestOf != "the backup" || !plan.Clock.Equal(noon) || plan.Time.Before(noon.Add(ahead)) {
+			t.Errorf("%v ahead: %+v, %v; want %v", ahead, plan, err, want)
+		}
+		above := raise.Lift(store.Tag{Name: "above", Next: 1e18}, noon.Add(-time.Minute))
+		if certain := above < 1e18+2*register.Slack; certain != (want == 0) {
+			t.Errorf("%v ahead: a tag above the target is lifted to %d", ahead, above)
+		}
+	}
+}
+
+// TestNoneLeft: a floor without IDs above it is refused, whoever knows it.
+func TestNoneLeft(t *testing.T) {
+	t.Parallel()
+	for _, floor := range []int64{math.MaxInt64, math.MaxInt64 - register.Slack} {
+		k := knownAt(noon)
+		k.addFloor("the backup", floor)
+		if _, raise, err := (&Raising{}).target(k); !errors.Is(err, ErrNoneLeft) {
+			t.Errorf("floor %d: target %d, %v", floor, raise.Target, err)
+		}
+	}
+}
+
+// TestClocks: the time is refused if clocks differ, because one of them can be
+// set right.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	for name, know := range map[string]func(k *known){
@@ -63,7 +110,6 @@ func TestClocks(t *testing.T) {
 		"the server is ahead":          func(k *known) { k.clocks = append(k.clocks, clock{"server", 11 * time.Second}) },
 		"a worker is ahead":            func(k *known) { k.addReport(worker.Report{Time: noon.Add(time.Minute)}, noon) },
 		"a worker is behind":           func(k *known) { k.addReport(worker.Report{Time: noon.Add(-time.Minute)}, noon) },
-		"an entry is newer":            func(k *known) { k.addTime("bucket", noon.Add(time.Second)) },
 	} {
 		k := knownAt(noon)
 		know(k)
@@ -76,6 +122,36 @@ func TestClocks(t *testing.T) {
 	k.addTime("bucket", noon.Add(time.Hour))
 	if _, raise, err := (&Raising{By: 1000}).target(k); err != nil || raise.Target != 1001 || !raise.Now().Equal(noon.Add(time.Hour)) {
 		t.Errorf("by a number, which needs no time: %d, decided at %v, %v", raise.Target, raise.Now(), err)
+	}
+}
+
+// TestServerConfirmsTheTime: after a total loss, the NATS server's clock counts as
+// soon as its first bucket shows it. If this machine's clock differs, nothing else
+// is made.
+func TestServerConfirmsTheTime(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
+	source, err := backend.Parse("jetstream", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func(context.Context, jetstream.JetStream) error { return nil }
+	behind := func() time.Time { return time.Now().Add(-time.Hour) }
+	r := Raising{
+		Restored: &Restored{Replicas: 1, Taken: behind().Add(-time.Hour), Look: nothing, Prepare: nothing},
+		Confirm: func(p Plan) error {
+			if !p.Unconfirmed {
+				t.Error("the plan counts on a clock that nothing confirms")
+			}
+			return nil
+		},
+		Report: func(Change) {}, now: behind,
+	}
+	if _, err := RaiseAlone(t.Context(), js, messages.DefaultPrefix, source, r); !errors.Is(err, ErrClock) {
+		t.Errorf("with a clock an hour behind: %v", err)
+	}
+	if _, err := js.KeyValue(t.Context(), register.BucketName(messages.DefaultPrefix)); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("the register: %v", err)
 	}
 }
 

@@ -32,8 +32,14 @@ var (
 	// counted from the entries could repeat IDs.
 	ErrUndone = problem.New(problem.RaiseUndone, "an earlier raise was undone, so a number can repeat IDs")
 
-	// ErrClock means that the time is not to be trusted.
+	// ErrClock means that the clocks at hand differ.
 	ErrClock = problem.New(problem.Invalid, "cannot raise by the time")
+
+	// ErrNoneLeft means that something knows a floor with no IDs above it.
+	ErrNoneLeft = problem.New(problem.Invalid, "no IDs are left above an earlier raise")
+
+	// ErrEmpty means that there is no installation to raise.
+	ErrEmpty = problem.New(problem.NoneToRaise, "nothing to raise: NATS has no bucket of an installation, and no process of one answers")
 
 	// ErrTooNarrow means that the column max_id cannot hold the raised IDs.
 	ErrTooNarrow = problem.New(problem.Invalid, "the column max_id is too narrow")
@@ -96,8 +102,17 @@ func (r *Raising) by(tag string) (n int64) {
 // Plan is what a raise is about to do.
 type Plan struct {
 	Target int64     // the lowest first ID of names without an entry
-	Time   time.Time // the present; zero if all tags are raised by a number
+	Time   time.Time // whose microseconds the target has; zero if all tags are raised by a number
+	Clock  time.Time // the present, by the clock that is furthest ahead
 	Newest time.Time // the latest time that the installation knows; zero if none
+
+	// Future is how far Newest lies ahead of the clocks, and Time with it; 0 if
+	// it agrees with them. NewestOf is where it was found.
+	Future   time.Duration
+	NewestOf string
+
+	Unconfirmed bool      // a restore has no clock but this machine's
+	Issued      time.Time // if set, the raise waits until then, for snowflake IDs
 
 	Tags, Removed int
 	Past31        Named    // tags lifted from below 2^31 to above
@@ -185,12 +200,20 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 	}
 	k.addFloor("the witness", floor)
 	k.addTime("the witness", noted)
+	k.found = k.found || !noted.IsZero()
 	var damaged *embedded.RecoverError
 	switch err := server.Compare(ctx, js); {
 	case errors.As(err, &damaged):
 		k.wrong = damaged.Err.Error()
 	case err != nil:
 		return "", 0, err
+	}
+	if noted.Sub(k.now()) > MaxClockDiff {
+		if err := server.Witness().CompareBucket(ctx, js, lease.ClockBucketName(prefix)); errors.Is(err, store.ErrRegressed) {
+			k.issued = noted
+		} else if err != nil {
+			return "", 0, err
+		}
 	}
 	r.before = func(ctx context.Context) error { return awaitClock(ctx, js, prefix, server.Witness(), noted) }
 	target, err = r.raise(ctx, js, prefix, source, k, true)
@@ -234,9 +257,13 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 	if !r.Built.IsZero() {
 		k.addTime("this program's build", r.Built)
 	}
+	if r.Restored == nil && !k.found && source.Kind() == backend.JetStream {
+		return 0, ErrEmpty // a database may have tags
+	}
 	if r.Restored != nil {
 		k.addFloor("the backup", r.Restored.Floor)
 		k.addTime("the backup", r.Restored.Taken)
+		k.addTime("the latest decision in the backup", r.Restored.Latest)
 		if err := r.Restored.Look(ctx, js); err != nil {
 			return 0, err
 		}
@@ -261,7 +288,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return err
 	}
 	if k.state.Missing { // opening creates it
-		if err := r.prepareLost(ctx, js, prefix, plan, raise, unreadable); err != nil {
+		if err := r.prepareLost(ctx, js, prefix, k, plan, raise, unreadable); err != nil {
 			return 0, err
 		}
 	}
@@ -274,7 +301,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	if !k.state.Missing {
-		if err := r.confirm(ctx, js, prefix, plan); err != nil {
+		if err := r.confirm(ctx, js, prefix, k, plan); err != nil {
 			return 0, err
 		}
 	}
@@ -298,16 +325,16 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 
 // prepareLost confirms and prepares the raise of a register that is missing, or
 // is replaced: its entries, if any, are saved and deleted.
-func (r *Raising) prepareLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, plan Plan, raise register.Raise, unreadable map[string]string) error {
+func (r *Raising) prepareLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, k *known, plan Plan, raise register.Raise, unreadable map[string]string) error {
 	plan.Changes = func(context.Context, func(Change)) error { return nil }
 	if r.Restored == nil {
-		return r.confirm(ctx, js, prefix, plan)
+		return r.confirm(ctx, js, prefix, k, plan)
 	}
 	plan.Lost.Missing = r.Restored.Tags
 	for _, tag := range plan.Lost.Missing {
 		plan.count(tag, raise.Lift(tag, r.Restored.Taken), raise)
 	}
-	if err := r.confirm(ctx, js, prefix, plan); err != nil {
+	if err := r.confirm(ctx, js, prefix, k, plan); err != nil {
 		return err
 	}
 	if err := r.Restored.Prepare(ctx, js); err != nil { // the register is made with a mark
@@ -322,8 +349,10 @@ func (r *Raising) prepareLost(ctx context.Context, js jetstream.JetStream, prefi
 	return register.Discard(ctx, js, prefix)
 }
 
-// confirm prompts, and then creates a missing config bucket.
-func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, plan Plan) error {
+// confirm prompts, and then creates a missing config bucket. If this machine's
+// clock was the only one, the server that answers now has another. Nothing else
+// has been written then.
+func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, k *known, plan Plan) error {
 	if r.Confirm != nil {
 		if err := r.Confirm(plan); err != nil {
 			return err
@@ -333,7 +362,16 @@ func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix me
 	if r.Restored != nil {
 		replicas = r.Restored.Replicas
 	}
-	return kv.Ensure(ctx, js, agreement.Bucket(prefix, replicas))
+	if err := kv.Ensure(ctx, js, agreement.Bucket(prefix, replicas)); err != nil || !plan.Unconfirmed {
+		return err
+	}
+	asked := k.local()
+	agreed, err := agreement.Open(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	k.addServer(agreed.ServerTime(), asked)
+	return k.checkClocks()
 }
 
 // liftTemplates lifts the first IDs of templates at or above the target, as
@@ -367,7 +405,7 @@ func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messa
 	}
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err == nil {
-		replicas, err = agreed.Replicas(), agreed.CheckStore(ctx, source.Name())
+		replicas, err = max(replicas, agreed.Replicas()), agreed.CheckStore(ctx, source.Name())
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, err
@@ -378,7 +416,7 @@ func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messa
 // target decides how far tags are lifted: above the time, and above whatever is
 // known of an earlier raise.
 func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) {
-	raise = register.Raise{Now: k.decisionTime, Held: k.held}
+	raise = register.Raise{Now: k.time, Held: k.held}
 	if r.By > 0 || len(r.Lifts) > 0 {
 		raise.By = r.by
 		if k.floor.value > k.state.Floor {
@@ -386,8 +424,12 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 				ErrUndone, k.floor.of, k.floor.value, k.state.Floor)
 		}
 	}
-	plan = Plan{Newest: k.newest.value, Silent: k.silent, Missing: k.state.Missing, Regressed: k.fault()}
+	plan = Plan{
+		Clock: k.now(), Newest: k.newest.value, NewestOf: k.newest.of, Future: k.future(), Issued: k.issued,
+		Silent: k.silent, Missing: k.state.Missing, Regressed: k.fault(),
+	}
 	if r.Restored != nil {
+		plan.Unconfirmed = len(k.clocks) == 1 && k.state.Missing
 		raise.Decided, raise.Since = r.Restored.Decided, r.Restored.Taken
 		if plan.Regressed == "" && !k.state.Knows(raise.Decided) {
 			plan.Regressed = "it lacks a raise that the backup has"
@@ -396,11 +438,19 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 	if r.By > 0 {
 		raise.Target = store.Beyond(k.state.Floor, r.By)
 	} else {
-		if err := k.checkTime(); err != nil {
+		if err := k.checkClocks(); err != nil {
 			return plan, raise, err
 		}
-		plan.Time = k.now()
+		if store.Left(k.floor.value) <= register.Slack {
+			return plan, raise, fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags", ErrNoneLeft, k.floor.of, k.floor.value)
+		}
+		plan.Time = k.time()
 		raise.Target = max(plan.Time.UnixMicro(), store.Beyond(max(k.floor.value, k.heldBelow(plan.Time)), register.Slack))
+	}
+	if plan.Future > 0 {
+		// A clock was ahead, so nobody knows how long ago entries were written. Tags
+		// above the target are lifted as if that was in 1970.
+		raise.Since = time.UnixMicro(1)
 	}
 	plan.Target = raise.Target
 	if r.Restored != nil {

@@ -28,6 +28,7 @@ type Restored struct {
 	Taken   time.Time   // when they were listed
 	Floor   int64       // lowest first ID of names without an entry
 	Decided []string    // the decisions of the register, the latest last
+	Latest  time.Time   // of the latest decision; zero if unknown
 
 	Templates templates.List // those that are missing are put back, if they fit the others
 	Replicas  int            // of a register that is created

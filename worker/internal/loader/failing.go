@@ -198,6 +198,13 @@ func (f *failures) granted(tag string) {
 	}
 }
 
+// unknown records that the store has no tag of that name, so none fails.
+func (f *failures) unknown(tag string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.tags, tag)
+}
+
 // report returns the tags for people.
 func (f *failures) report() (r Failures) {
 	f.mu.Lock()

@@ -367,6 +367,8 @@ func (l *Loader) refuse(name string, jobs []job, order store.Order, result callR
 		l.endings.refused(name, l.cfg.Store.Limited())
 	case result.refusal == messages.CodeUnavailable:
 		l.failures.failed(name, true, err)
+	case result.refusal == messages.CodeNoTag:
+		l.failures.unknown(name)
 	}
 	answer := loadmsg.Grant{Refused: result.refusal}
 	if answer.Refused == messages.CodeBusy || answer.Refused == messages.CodeUnavailable {

@@ -228,6 +228,23 @@ func TestTagThatAlwaysFails(t *testing.T) {
 	}
 }
 
+// TestFailedTagIsUnknown: a tag that failed is no longer reported once the store
+// answers that it does not exist.
+func TestFailedTagIsUnknown(t *testing.T) {
+	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
+		for _, c := range []struct {
+			err      error
+			reported int
+		}{{fmt.Errorf("%w: no number", store.ErrCorrupt), 1}, {store.ErrNoTag, 0}} {
+			s.set(func(s *fakeStore) { s.bad["bad"] = c.err })
+			w.demand("bad", 3*time.Second)
+			if f := l.Figures().Failures; f.Tags != c.reported {
+				t.Errorf("%v: reported are %+v, want %d", c.err, f, c.reported)
+			}
+		}
+	})
+}
+
 // TestIdleLoader: a loader without load events detects that the store fails, and
 // that it works again, at the cost of a read every idleTime.
 func TestIdleLoader(t *testing.T) {
