@@ -149,8 +149,37 @@ register() {
 	check register BEFORE fail $quick "$small" $list -DM=BEFORE
 }
 
+# After a decision, nothing from before it is issued.
+line() {
+	old="-DOLD -DNW=1 -DNL=2 -DB=1 -DD=1"
+	twice="-DNW=1 -DNL=1 -DB=1 -DD=2"
+	check line "one decision" pass "" "$mid" -DHTTP
+	check line "one decision, two numbers" pass $quick "$small" -DNW=1 -DNL=1 -DB=2 -DD=1 -DHTTP
+	check line "two decisions" pass $quick "$small" $twice -DHTTP
+	check line "back over a decision" pass $quick "$small" $twice -DCOPY -DHTTP
+	for m in KEEP LATE STAMP FIRST REPLY; do check line $m fail $quick "$small" -DAFTER -DM=$m; done
+	for m in NOGATE STALE OLDREAD SHOWN NOKEY NOASK EARLY; do check line $m fail $quick "$small" -DM=$m; done
+	for m in DOWN SAME; do check line $m fail $quick "$small" $twice -DM=$m; done
+	check line WAIT pass "" "$mid" -DM=WAIT
+	check line REACH fail $quick "$small" -DM=REACH
+
+	# What the key is for, and what grants are for.
+	check line KEYS fail $quick "$small" -DM=KEYS
+	check line "KEYS, after a success" pass "" "$mid" -DM=KEYS -DAFTER
+	check line GRANTS fail $quick "$small" -DM=GRANTS
+	check line "GRANTS, nobody leaves" pass $quick "$small" -DM=GRANTS -DSTAY
+
+	# A loader of version 0.2.0.
+	check line "0.2.0" pass $quick "$small" $old -DHTTP
+	check line "0.2.0, two decisions" pass "" "$mid" -DOLD -DNW=1 -DNL=2 -DB=1 -DD=2 -DHTTP
+	for m in BARE OLDNUM JOIN; do check line $m fail $quick "$small" $old -DAFTER -DM=$m; done
+	check line "0.2.0, back over a decision" fail $quick "$small" -DOLD -DNW=1 -DNL=2 -DB=1 -DD=2 -DCOPY
+	check line "… after a success" pass "" "$mid" -DOLD -DNW=1 -DNL=2 -DB=1 -DD=2 -DCOPY -DAFTER
+}
+
 others() {
 	register
+	line
 
 	check lease "no copy" pass "" "$mid" -DNOCOPY -DSTRICT
 	check lease "a copy" pass "" "$mid"
