@@ -234,15 +234,15 @@ func (a *Agreement) RaiseFloor(ctx context.Context, floor int64) error {
 
 // DecidedKey is the key of the latest decision that was announced to workers:
 // its lowest first ID in decimal, a space, and the ID of the installation that
-// it is about. Unlike [FloorKey] it is written after the decision, so that a
+// it is about, if there was one. Unlike [FloorKey] it is written after the decision, so that a
 // worker which finds it may drop what was granted before. Version 0.2.0 neither
 // reads nor writes it.
 const DecidedKey = "decided"
 
 // Decision is the value of [DecidedKey]. The zero value stands for none.
 type Decision struct {
-	Floor        int64 // the lowest first ID of new tags
-	Installation string
+	Floor        int64  // the lowest first ID of new tags
+	Installation string // empty if there was none: then it is about all processes
 }
 
 // Decided returns the value of [DecidedKey]. A bucket that does not exist has
@@ -261,7 +261,7 @@ func Decided(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix
 
 func parseDecision(value string) (d Decision, err error) {
 	floor, id, _ := strings.Cut(value, " ")
-	if d.Floor, err = parseFloor(floor); err == nil {
+	if d.Floor, err = parseFloor(floor); err == nil && id != "" {
 		d.Installation, err = id, CheckID(id)
 	}
 	return d, err
@@ -275,7 +275,7 @@ func (a *Agreement) Announce(ctx context.Context, d Decision) error {
 		if e.Exists() && err == nil && have.Installation == d.Installation && have.Floor >= d.Floor {
 			return nil, nil
 		}
-		return fmt.Appendf(nil, "%d %s", d.Floor, d.Installation), nil
+		return []byte(strings.TrimSpace(fmt.Sprintf("%d %s", d.Floor, d.Installation))), nil
 	})
 	return err
 }

@@ -409,7 +409,7 @@ func Announce(ctx context.Context, js jetstream.JetStream, p messages.Prefix) er
 		return err
 	}
 	id, err := agreement.LookupID(ctx, js, p)
-	if err != nil || id == "" { // a folder without an installation has no workers
+	if err != nil {
 		return err
 	}
 	return agreed.Announce(ctx, agreement.Decision{Floor: found.first, Installation: id})
