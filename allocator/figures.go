@@ -12,8 +12,10 @@ type Figures struct {
 	Tag   string
 	Order store.Order
 	Step  int64 // the step of the latest load; 0 for a strict tag
-	Left  int64 // buffered IDs
-	Total int64 // IDs handed out since the tag was created here
+	// The configured step, which loads may exceed; 0 for a strict tag.
+	Configured int64
+	Left       int64 // buffered IDs
+	Total      int64 // IDs handed out since the tag was created here
 	// IDs granted since then; what is neither handed out nor left is burnt.
 	Granted int64
 	// IDs per second, over one to two minutes, or over the latest 10 to 20 IDs
@@ -52,17 +54,18 @@ func (a *Allocator) Figures() []Figures {
 func (t *tag) figures(now time.Duration) Figures {
 	t.record(now)
 	f := Figures{
-		Tag:     t.name,
-		Order:   t.order,
-		Step:    t.step,
-		Left:    t.available(),
-		Total:   t.total(),
-		Granted: t.meter.granted,
-		Rate:    t.rate(now),
-		Runway:  t.runway(now),
-		Parked:  len(t.busy.parked),
-		Loading: t.busy.load.state != idle,
-		High:    t.high,
+		Tag:        t.name,
+		Order:      t.order,
+		Step:       t.step,
+		Configured: t.configured,
+		Left:       t.available(),
+		Total:      t.total(),
+		Granted:    t.meter.granted,
+		Rate:       t.rate(now),
+		Runway:     t.runway(now),
+		Parked:     len(t.busy.parked),
+		Loading:    t.busy.load.state != idle,
+		High:       t.high,
 	}
 	if t.order != store.Trend {
 		f.Runway = MaxRunway // it needs no buffer, or the next request fills it

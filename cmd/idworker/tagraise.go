@@ -218,6 +218,7 @@ func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out out
 	add(p.Past53, "will pass 2^53, inexact in JavaScript")
 	add(p.UsedUp, "will have no IDs left")
 	add(p.Above, "above the target, lifted further by the time since their last grant")
+	add(p.Forgotten, "held by workers, and forgotten by the register; put back")
 	for _, pattern := range p.Unmatched {
 		effects = append(effects, "no tag matches "+pattern)
 	}

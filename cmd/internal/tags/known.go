@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
@@ -28,11 +30,12 @@ type known struct {
 	state register.Summary
 	local func() time.Time
 
-	floor  told[int64]      // the highest floor
-	newest told[time.Time]  // the latest time
-	held   map[string]int64 // ends of segments in workers' buffers, by tag
-	most   []int64          // highest end that each worker holds, below 2^53
-	silent []string         // processes that did not say
+	floor  told[int64]          // the highest floor
+	newest told[time.Time]      // the latest time
+	held   map[string]int64     // ends of segments in workers' buffers, by tag
+	tags   map[string]store.Tag // what workers know of these tags
+	most   []int64              // highest end that each worker holds, below 2^53
+	silent []string             // processes that did not say
 	// names of the processes that answered, by instance
 	answered map[string]string
 	wrong    string // a process that found the register regressed
@@ -155,6 +158,24 @@ func (k *known) heldBelow(now time.Time) (highest int64) {
 	return highest
 }
 
+// heldTags returns the tags that workers hold, sorted by name, but for those of a
+// list that is put back.
+func (k *known) heldTags(r *Restored) (held []store.Tag) {
+	for _, name := range slices.Sorted(maps.Keys(k.tags)) {
+		tag := k.tags[name]
+		if tag.Step = cmp.Or(tag.Step, heldStep); r != nil {
+			if _, listed := slices.BinarySearchFunc(r.Tags, tag, byName); listed {
+				continue
+			}
+		}
+		held = append(held, tag)
+	}
+	return held
+}
+
+// heldStep is the step of a tag of which workers do not know it: a strict tag.
+const heldStep = 1000
+
 // ask returns what buckets and processes report: those of the installation, and of
 // another that the installation is restored to be, or "".
 func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, other string, now func() time.Time) (*known, error) {
@@ -227,6 +248,16 @@ func (k *known) addReport(r worker.Report, asked time.Time) {
 	k.most = append(k.most, r.Stats.Highest)
 	for _, t := range r.Stats.Tags {
 		k.held[t.Tag] = max(k.held[t.Tag], t.Use.High)
+		tag := store.Tag{Name: t.Tag, Next: k.held[t.Tag], Order: store.Order(t.Order), Step: max(t.Configured, k.tags[t.Tag].Step)}
+		if k.tags[t.Tag].Order == store.Strict { // one that missed it takes the tag for trend
+			tag.Order = store.Strict
+		}
+		if k.tags == nil {
+			k.tags = make(map[string]store.Tag)
+		}
+		if tag.Next > 0 && tag.Order.Check() == nil {
+			k.tags[t.Tag] = tag
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +120,7 @@ type Plan struct {
 	Past53        Named    // tags lifted above 2^53
 	Above         Named    // tags at or above the target before the raise
 	UsedUp        Named    // tags without IDs left
+	Forgotten     Named    // tags that workers hold, which the register lacks or takes for trend
 	Unmatched     []string // patterns without a tag
 	Silent        []string // processes that did not say what they know
 
@@ -297,7 +299,8 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	defer func() { _ = segments.Close() }() // all replies have arrived
-	if err := r.fill(ctx, &plan, raise, segments); err != nil {
+	held := k.heldTags(r.Restored)
+	if err := r.fill(ctx, &plan, raise, segments, held); err != nil {
 		return 0, err
 	}
 	if !k.state.Missing {
@@ -305,15 +308,18 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 			return 0, err
 		}
 	}
-	if r.Restored != nil {
-		raise.First = func(ctx context.Context, raise register.Raise) error {
+	raise.First = func(ctx context.Context, raise register.Raise) error {
+		if r.Restored != nil {
 			if !k.state.Missing { // under the mark, or a restore that ended here would seem to be done
 				if err := r.Restored.Prepare(ctx, js); err != nil {
 					return err
 				}
 			}
-			return r.Restored.putBack(ctx, js, prefix, segments, raise)
+			if err := r.Restored.putBack(ctx, js, prefix, segments, raise); err != nil {
+				return err
+			}
 		}
+		return segments.PutBackHeld(ctx, held)
 	}
 	if r.By == 0 { // the answer may have taken long
 		raise.Target = max(raise.Target, raise.Now().UnixMicro())
@@ -327,6 +333,10 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 // is replaced: its entries, if any, are saved and deleted.
 func (r *Raising) prepareLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, k *known, plan Plan, raise register.Raise, unreadable map[string]string) error {
 	plan.Changes = func(context.Context, func(Change)) error { return nil }
+	for _, tag := range k.heldTags(r.Restored) { // in front of a table, those with a row
+		plan.Forgotten.Add(tag.Name)
+		plan.count(tag, raise.Lift(tag, time.Time{}), raise)
+	}
 	if r.Restored == nil {
 		return r.confirm(ctx, js, prefix, k, plan)
 	}
@@ -485,7 +495,7 @@ func (p *Plan) count(tag store.Tag, next int64, raise register.Raise) {
 }
 
 // fill counts what the raise will do, and refuses what it cannot do.
-func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Segments) error {
+func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Segments, held []store.Tag) error {
 	limit := int64(0)
 	if segments.Database != nil {
 		var err error
@@ -509,7 +519,17 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 			}
 		}
 	}
-	err := segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
+	found, err := segments.CompareList(ctx, held)
+	if err != nil {
+		return err
+	}
+	for _, tag := range segments.Forgotten(found) {
+		plan.Forgotten.Add(tag.Name)
+		if slices.Contains(found.Missing, tag) {
+			plan.count(tag, raise.Lift(tag, time.Time{}), raise)
+		}
+	}
+	err = segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
 		plan.count(tag, next, raise)
 		for i, l := range r.Lifts {
 			used[i] = used[i] || subject.Covers(l.Pattern, tag.Name)

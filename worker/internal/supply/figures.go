@@ -59,6 +59,8 @@ type TagStats struct {
 	// many. Both are 0 from version 0.1.0.
 	Granted int64 `json:"granted,omitempty"`
 	Issued  int64 `json:"issued,omitempty"`
+	// The configured step of a trend tag; 0 from version 0.2.0.
+	Configured int64 `json:"configured,omitempty"`
 }
 
 // Figures returns the figures, with at most so many tags.
@@ -82,7 +84,7 @@ func (s *Supply) Figures(maxTags int) Figures {
 		}
 	}
 	for _, t := range busiest(all, maxTags) {
-		f.Tags = append(f.Tags, TagStats{t.Tag, string(t.Order), t.Step, t.Left, t.Rate, t.Runway.Seconds(), t.Parked, useOf(t), t.Granted, t.Total})
+		f.Tags = append(f.Tags, TagStats{t.Tag, string(t.Order), t.Step, t.Left, t.Rate, t.Runway.Seconds(), t.Parked, useOf(t), t.Granted, t.Total, t.Configured})
 	}
 	return f
 }
