@@ -55,7 +55,8 @@ type Config struct {
 const (
 	lookEvery  = 4 * time.Second // of a worker that is in contact
 	lookAgain  = time.Second     // after a look that failed
-	lookWithin = time.Second     // bounds a look, and so what a request waits for
+	lookWithin = 2 * time.Second // bounds a look: the longest round trip
+	passWithin = time.Second     // bounds what a request waits for
 
 	pulse = 100 * time.Millisecond
 	// trust is the time for which contact is not in doubt. Beside running
@@ -204,7 +205,8 @@ func (w *Watch) reachable() (jetstream.JetStream, error) {
 	}
 }
 
-// await returns when a look that began after this call has ended.
+// await returns when a look that began after this call has ended, or after
+// passWithin.
 func (w *Watch) await() {
 	w.mu.Lock()
 	if w.pending == nil {
@@ -213,8 +215,11 @@ func (w *Watch) await() {
 	done := w.pending
 	w.mu.Unlock()
 	w.hurry()
+	patience := time.NewTimer(passWithin)
+	defer patience.Stop()
 	select {
 	case <-done:
+	case <-patience.C: // no evidence
 	case <-w.stopped:
 	}
 }
@@ -228,7 +233,8 @@ func (w *Watch) hurry() {
 }
 
 // Pass is [Gate.Pass] for requests that do not come over NATS. They are answered
-// while NATS is out of reach, so only a process that was frozen looks first.
+// while NATS is out of reach, so they wait only if the process was frozen, or is
+// connected again.
 func (w *Watch) Pass() { w.awake.Pass() }
 
 // Gate is where requests pass that come over a connection to NATS. It is open
@@ -270,9 +276,14 @@ func (g *Gate) open(began, seen time.Time) {
 // Without contact, a decision may be made until it is back.
 func (g *Gate) heardSince(t time.Time) bool { return g.heard.Load() > int64(t.Sub(g.watch.began)) }
 
-// Close makes the next request wait for a look. It is called before a connection
+// Close makes the next requests wait for a look. It is called before a connection
 // is made anew.
-func (g *Gate) Close() { g.closed.Store(int64(g.watch.now())) }
+func (g *Gate) Close() {
+	now := int64(g.watch.now())
+	g.closed.Store(now)
+	g.watch.awake.closed.Store(now)
+	g.watch.hurry()
+}
 
 // Over has the Watch open this gate, and look over its connection if need be.
 func (g *Gate) Over(conn *nats.Conn) {
