@@ -56,7 +56,8 @@ const (
 	lookEvery  = 4 * time.Second // of a worker that is in contact
 	lookAgain  = time.Second     // after a look that failed
 	lookWithin = 2 * time.Second // bounds a look: the longest round trip
-	passWithin = time.Second     // bounds what a request waits for
+	askAgain   = 250 * time.Millisecond
+	passWithin = time.Second // bounds what a request waits for
 
 	pulse = 100 * time.Millisecond
 	// trust is the time for which contact is not in doubt. Beside running
@@ -163,13 +164,7 @@ func (w *Watch) now() time.Duration { return time.Since(w.began) }
 // decision about another installation everything is dropped, because that took
 // the place of this one; its floor says nothing about grants of this one.
 func (w *Watch) Look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
-	defer cancel()
-	js, err := w.reachable()
-	if err != nil {
-		return err
-	}
-	d, err := agreement.Decided(ctx, js, w.cfg.Prefix)
+	d, err := w.read(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -185,24 +180,77 @@ func (w *Watch) Look(ctx context.Context) error {
 
 var errAway = errors.New("not connected to NATS")
 
-// reachable returns a JetStream to ask. The connection of requests may be back
-// before the other, but there the answer queues behind requests.
-func (w *Watch) reachable() (jetstream.JetStream, error) {
+// read reads the latest decision over both connections, and again every askAgain:
+// a connection that is lost looks alive until a write to it fails.
+func (w *Watch) read(ctx context.Context) (d agreement.Decision, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	defer cancel()
+	type reply struct {
+		agreement.Decision
+		err error
+	}
+	replies := make(chan reply)
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for err = errAway; ; {
+		connected := w.connected()
+		for _, js := range connected {
+			requests.Go(func() {
+				d, err := agreement.Decided(ctx, js, w.cfg.Prefix)
+				select {
+				case replies <- reply{d, err}:
+				case <-ctx.Done():
+				}
+			})
+		}
+		if len(connected) == 0 {
+			return d, err
+		}
+		for waiting := true; waiting; {
+			select {
+			case r := <-replies:
+				if r.err == nil || errors.Is(r.err, agreement.ErrDecision) {
+					return r.Decision, r.err
+				}
+				err = r.err
+			case <-again.C:
+				waiting = false
+			case <-ctx.Done():
+				return d, errors.Join(err, ctx.Err())
+			}
+		}
+	}
+}
+
+// connected returns JetStream over each connection that is up, or seems to be:
+// that for loads, where the answer does not queue behind requests, and that of
+// the requests.
+func (w *Watch) connected() (all []jetstream.JetStream) {
+	if w.cfg.JS.Conn().IsConnected() {
+		all = append(all, w.cfg.JS)
+	}
 	w.mu.Lock()
 	conn := w.conn
 	w.mu.Unlock()
-	switch o := w.cfg.JS.Options(); {
-	case w.cfg.JS.Conn().IsConnected():
-		return w.cfg.JS, nil
-	case conn == nil || !conn.IsConnected():
-		return nil, errAway
-	case o.Domain != "":
-		return jetstream.NewWithDomain(conn, o.Domain)
-	case o.APIPrefix != "":
-		return jetstream.NewWithAPIPrefix(conn, o.APIPrefix)
-	default:
-		return jetstream.New(conn)
+	if conn == nil || !conn.IsConnected() {
+		return all
 	}
+	var js jetstream.JetStream
+	var err error
+	switch o := w.cfg.JS.Options(); {
+	case o.Domain != "":
+		js, err = jetstream.NewWithDomain(conn, o.Domain)
+	case o.APIPrefix != "":
+		js, err = jetstream.NewWithAPIPrefix(conn, o.APIPrefix)
+	default:
+		js, err = jetstream.New(conn)
+	}
+	if err == nil { // an invalid domain would have failed before
+		all = append(all, js)
+	}
+	return all
 }
 
 // await returns when a look that began after this call has ended, or after
