@@ -24,9 +24,10 @@ import (
 
 // TestWorkerAndLoaderOfTwoVersions runs workers of the old version with loaders
 // of this one, and the other way round, in streams and buckets of either. Tags
-// reach their last IDs, then loaders are killed with load events in hand. No ID
-// comes twice, those of a strict tag ascend, every call is answered, and no
-// error but the end of a tag's numbers reaches a caller.
+// reach their last IDs, all tags are raised, and then loaders are killed with
+// load events in hand. No ID comes twice, those of a strict tag ascend, and after
+// the raise only workers of the old version hand out IDs of before. Every call is
+// answered, and no error but the end of a tag's numbers reaches a caller.
 func TestWorkerAndLoaderOfTwoVersions(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
@@ -46,6 +47,10 @@ func TestWorkerAndLoaderOfTwoVersions(t *testing.T) {
 			s := &mixedSite{busySite: newBusySite(t, server), maker: test.maker, worker: test.worker, loader: test.loader}
 			s.begin()
 			s.reachEnds()
+			s.startPair()
+			s.startCallers()
+			s.awaitAnswers(2 * tagCalls) // also about new tags of the template
+			s.raiseAll(after)
 			s.killLoaders()
 		})
 	}
@@ -71,11 +76,7 @@ type mixedSite struct {
 func (s *mixedSite) begin() {
 	s.useRights(s.maker.conf)
 	s.restartServer()
-	for _, command := range []string{
-		"provision --part ids", "tag create order --step 10", "tag create invoice --order strict --step 10", "tag create chat.* --template --step 10",
-	} {
-		s.administer(s.maker.binary, command)
-	}
+	s.makeTags(s.maker.binary, 10)
 	s.startPair()
 	s.connectCallers()
 }
@@ -241,11 +242,25 @@ func (s *mixedSite) endOneByOne(tag string, got *taken) bool {
 	return !got.spoilt.Load()
 }
 
+// raiseAll raises all tags by the command of a version. Workers of the old version
+// are restarted then, because it names them.
+func (s *mixedSite) raiseAll(command *version) {
+	older := 0
+	if s.worker.name == deps.OldVersion {
+		older = len(s.workers)
+	}
+	s.raise(older, command.binary, as("admin", "tag", "raise", "--all")...)
+	if older == 0 {
+		return
+	}
+	for i, p := range s.workers {
+		s.workers[i] = s.replace(p, s.worker.binary, "worker")
+	}
+	s.allFollow()
+}
+
 // killLoaders kills loaders that hold load events, while callers request IDs.
 func (s *mixedSite) killLoaders() {
-	s.startPair()
-	s.startCallers()
-	s.awaitAnswers(2 * tagCalls) // also about new tags of the template
 	js, err := jetstream.New(s.connect("admin", "_INBOX_admin"))
 	if err != nil {
 		s.Fatal(err)

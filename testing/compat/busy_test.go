@@ -2,6 +2,7 @@ package compat
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +39,9 @@ type busySite struct {
 	callers    sync.WaitGroup
 	asking     context.Context // until stopAsking
 	stopAsking func()
+
+	// A call that begins now gets no lower ID: of a strict tag, and of any tag.
+	strictFloor, floor atomic.Int64
 
 	mu      sync.Mutex // guards what follows
 	checker *history.Checker
@@ -124,6 +129,73 @@ func (s *busySite) serves(binary, role string) *process.Running {
 	return s.start(binary, serving, as(role, "serve", "--role", role)...)
 }
 
+// replace stops a process, and starts one of a version in its place.
+func (s *busySite) replace(p *process.Running, binary, role string) *process.Running {
+	s.Helper()
+	if p.HasEnded() {
+		s.Fatalf("%s ended: %v", role, p.Cmd.ProcessState)
+	}
+	p.Signal(syscall.SIGTERM)
+	natstest.Eventually(s, role+" stops", p.HasEnded)
+	if !p.Cmd.ProcessState.Success() {
+		s.Fatalf("%s stopped: %v", role, p.Cmd.ProcessState)
+	}
+	return s.serves(binary, role)
+}
+
+// makeTags makes the streams, the buckets and the callers' tags. Segments of the
+// tag cold last longer than the test.
+func (s *busySite) makeTags(binary string, step int) {
+	s.Helper()
+	s.administer(binary, "provision --part ids")
+	for _, create := range []string{"order", "invoice --order strict", "chat.* --template"} {
+		s.administer(binary, fmt.Sprintf("tag create %s --step %d", create, step))
+	}
+	s.administer(binary, "tag create cold --step 100000")
+}
+
+// raise raises all tags, by a command that takes these arguments. So many workers
+// of the old version run: the command names them, because they hand out what they
+// hold. Any other ID of a call that begins after the command is of after the
+// raise.
+func (s *busySite) raise(oldWorkers int, binary string, command ...string) {
+	s.Helper()
+	s.takeCold(0) // by all workers, most probably
+	var done struct {
+		Floor         int64 `json:"floor,string"`
+		Older, Silent []string
+	}
+	text := s.run(binary, append(command, "--yes", "--json")...)
+	if err := json.Unmarshal([]byte(text), &done); err != nil || done.Floor <= s.strictFloor.Load() {
+		s.Fatalf("%v: %v\n%s", command, err, text)
+	}
+	if len(done.Older) != oldWorkers || len(done.Silent) > 0 {
+		s.Errorf("%v: of an older version are %q, silent are %q; want %d workers of the old version", command, done.Older, done.Silent, oldWorkers)
+	}
+	s.strictFloor.Store(done.Floor)
+	if oldWorkers == 0 {
+		s.allFollow()
+	}
+}
+
+// allFollow: no worker of the old version holds what was granted before the
+// latest raise.
+func (s *busySite) allFollow() {
+	s.Helper()
+	s.floor.Store(s.strictFloor.Load())
+	s.takeCold(s.floor.Load())
+}
+
+// takeCold takes IDs of the tag cold, none of them below a floor.
+func (s *busySite) takeCold(floor int64) {
+	s.Helper()
+	for range 30 {
+		if id, err := s.client.Next(s.Context(), "cold"); err != nil || id < floor {
+			s.Fatalf("tag cold has ID %d, %v; want one from %d on", id, err, floor)
+		}
+	}
+}
+
 // The callers: one of each kind. All but the last use the Go client.
 const (
 	template history.CallKind = "template" // tags of a template
@@ -208,6 +280,13 @@ func (s *busySite) makeCall(kind history.CallKind, n int64) (err error) {
 	ctx, cancel := context.WithTimeout(s.Context(), natstest.Patience)
 	defer cancel()
 	c := call(kind, n)
+	floor := s.floor.Load()
+	switch c.Kind {
+	case history.Strict:
+		floor = s.strictFloor.Load()
+	case history.Snowflake:
+		floor = 0
+	}
 	c.Sent = time.Since(s.began)
 	switch {
 	case kind == bare:
@@ -226,6 +305,9 @@ func (s *busySite) makeCall(kind history.CallKind, n int64) (err error) {
 	}
 	if err == nil {
 		err = s.check(c)
+	}
+	if err == nil && c.Ranges[0].First < floor {
+		err = fmt.Errorf("ID %d was granted before the raise to %d, which had ended when the call began", c.Ranges[0].First, floor)
 	}
 	if err != nil {
 		return fmt.Errorf("%s call %d of %q: %w", kind, n, c.Tag, err)

@@ -2,13 +2,11 @@ package compat
 
 import (
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/process"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -31,23 +29,31 @@ func TestRolling(t *testing.T) {
 }
 
 // TestRaiseOfTwoVersions raises all tags while processes of both versions run and
-// callers call. Then it replaces processes by those of each version.
+// callers call, all of them with the rights that the old version's nats.conf
+// grants. Then it replaces processes by those of each version, and restores a
+// backup beside them. Once a command has ended, only the workers that it names
+// hand out IDs of before. Commands of the old version work after that, too.
 func TestRaiseOfTwoVersions(t *testing.T) {
 	tier.All(t)
 	s := newRollingSite(t)
 	s.begin()
-	s.upgradeRights()
+	backup := filepath.Join(t.TempDir(), "backup")
+	s.run(s.after, as("backup", "backup", backup)...)
 	s.roll(s.after, 0, all/2)
-	raised := time.Now()
-	s.administer(s.after, "tag raise --all --yes")
+	s.raise(2, s.after, as("admin", "tag", "raise", "--all")...)
 	s.awaitAnswers(second)
 	s.roll(s.after, all/2, all)
+	s.allFollow()
 	s.roll(s.before, 0, all/2)
-	for _, tag := range []string{"order", "invoice", "chat.0", "chat.new"} {
-		if id, err := s.client.Next(t.Context(), tag); err != nil || id < raised.UnixMicro() {
-			t.Errorf("%s has ID %d after the raise, %v; want one above %d", tag, id, err, raised.UnixMicro())
+	s.raise(1, s.after, as("restore", "restore", backup, "--raise-anyway")...)
+	s.awaitAnswers(second)
+	s.run(s.after, as("monitor", "status")...)
+	for _, binary := range []string{s.before, s.after} {
+		for _, role := range []string{"worker", "loader", "admin"} {
+			s.run(binary, as(role, "doctor", "--role", role)...)
 		}
 	}
+	s.run(s.before, as("backup", "backup", filepath.Join(t.TempDir(), "backup"))...)
 	s.endCalls()
 }
 
@@ -75,11 +81,7 @@ func newRollingSite(t *testing.T) *rollingSite {
 func (s *rollingSite) begin() {
 	s.useRights(filepath.Join(oldSource(s.T), "nats.conf"))
 	s.restartServer()
-	for _, command := range []string{
-		"provision --part ids", "tag create order --step 100", "tag create invoice --order strict --step 100", "tag create chat.* --template --step 100",
-	} {
-		s.administer(s.before, command)
-	}
+	s.makeTags(s.before, 100)
 	for i, role := range roles {
 		s.processes[i] = s.launch(s.before, as(role, "serve", "--role", role)...)
 	}
@@ -117,16 +119,7 @@ const second = int(time.Second / pace)
 func (s *rollingSite) roll(binary string, from, to int) {
 	s.Helper()
 	for i, role := range roles[from:to] {
-		p := s.processes[from+i]
-		if p.HasEnded() {
-			s.Fatalf("%s ended: %v", role, p.Cmd.ProcessState)
-		}
-		p.Signal(syscall.SIGTERM)
-		natstest.Eventually(s, role+" stops", p.HasEnded)
-		if !p.Cmd.ProcessState.Success() {
-			s.Fatalf("%s stopped: %v", role, p.Cmd.ProcessState)
-		}
-		s.processes[from+i] = s.serves(binary, role)
+		s.processes[from+i] = s.replace(s.processes[from+i], binary, role)
 		s.awaitAnswers(second)
 	}
 }
