@@ -31,11 +31,15 @@ type Raised struct {
 	Unasked bool
 }
 
-const (
-	followWithin = 15 * time.Second // of workers
-	resumeWithin = time.Minute      // of loaders with a million tags, which compare their caches
-	followPoll   = 500 * time.Millisecond
-)
+// followers bounds the waits for the processes of a decision.
+type followers struct {
+	workers time.Duration
+	loaders time.Duration
+	pause   time.Duration // between two questions
+}
+
+// usual suits loaders with a million tags, which compare their caches.
+var usual = followers{workers: 15 * time.Second, loaders: time.Minute, pause: 500 * time.Millisecond}
 
 // Follow announces the latest decision, if there is one, and waits until the
 // processes that answer follow it: loaders grant again, and workers have dropped
@@ -50,12 +54,12 @@ func Follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix)
 	if err != nil || len(state.Decisions) == 0 {
 		return Raised{}, err
 	}
-	return follow(ctx, js, prefix, state.Floor, &known{})
+	return usual.follow(ctx, js, prefix, state.Floor, &known{})
 }
 
 // follow waits for a decision's processes. It waits for those that answered
 // before the raise even if they do not answer now.
-func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, target int64, k *known) (done Raised, err error) {
+func (f followers) follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, target int64, k *known) (done Raised, err error) {
 	before := k.answered
 	done.Target = target
 	if done.Unasked = !Allowed(ctx, js, worker.AskReportsRights()); done.Unasked {
@@ -65,7 +69,7 @@ func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 	if err != nil {
 		return done, err
 	}
-	for began := time.Now(); ; pause.For(ctx, followPoll) {
+	for began := time.Now(); ; pause.For(ctx, f.pause) {
 		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
 		if err != nil && !errors.Is(err, worker.ErrNoReports) {
 			return done, err
@@ -100,8 +104,8 @@ func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 		switch passed := time.Since(began); {
 		case ctx.Err() != nil:
 			return done, ctx.Err()
-		case len(stopped) > 0 && passed < resumeWithin,
-			waiting > 0 && passed < followWithin:
+		case len(stopped) > 0 && passed < f.loaders,
+			waiting > 0 && passed < f.workers:
 		case len(stopped) > 0:
 			return done, fmt.Errorf("%w: loader %s", ErrBehind, strings.Join(stopped, "; "))
 		case len(behind) > 0:

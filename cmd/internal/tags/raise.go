@@ -172,7 +172,7 @@ func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 	if err != nil && !errors.Is(err, store.ErrCorrupt) { // then the other tags were raised
 		return Raised{Target: target}, err
 	}
-	done, behind := follow(ctx, js, prefix, target, k)
+	done, behind := usual.follow(ctx, js, prefix, target, k)
 	return done, errors.Join(err, behind)
 }
 
