@@ -1,11 +1,15 @@
 package worker_test
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
@@ -55,21 +59,51 @@ func TestWorkerThatMissedADecision(t *testing.T) {
 				t.Fatalf("the first ID is %d", id)
 			}
 			cut.off(way)
-			replies := make(chan int64, 1)
-			go func() {
-				for t.Context().Err() == nil {
-					if ids, err := c.try("order", 1); err == nil { // one that was sent to a dead connection is lost
-						replies <- ids[0].First
-						return
-					}
-				}
-			}()
+			replies := c.keepAsking("order")
 			raiseAll(t, net, target, cut.alone)
 			cut.on(way)
-			if id := <-replies; id < target {
+			if id := firstID(t, replies); id < target {
 				t.Errorf("handed out %d, which was granted before the decision", id)
 			}
 		})
+	}
+}
+
+// keepAsking sends requests for an ID until the test ends, whether earlier ones
+// were answered or lost.
+func (c client) keepAsking(tag string) (replies *nats.Subscription) {
+	c.t.Helper()
+	replies, err := c.conn.SubscribeSync(c.conn.NewInbox())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var asking sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	c.t.Cleanup(func() { stop(); asking.Wait() })
+	asking.Go(func() {
+		for ; ctx.Err() == nil; pause.For(ctx, 5*time.Millisecond) {
+			_ = c.conn.PublishRequest(messages.DefaultPrefix.Segment(tag), replies.Subject, messages.EncodeCount(1))
+		}
+	})
+	return replies
+}
+
+// firstID waits for a reply with an ID.
+func firstID(t *testing.T, replies *nats.Subscription) int64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	for {
+		msg, err := replies.NextMsgWithContext(ctx)
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			continue
+		}
+		if ids, err := messages.DecodeReply(msg, 1); err == nil {
+			return ids[0].First
+		}
 	}
 }
 

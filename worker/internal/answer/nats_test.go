@@ -103,6 +103,21 @@ func TestSubjectsWithoutReply(t *testing.T) {
 	}
 }
 
+// raising is a barrier that learns a decision.
+type raising struct{ *memory }
+
+func (r raising) Pass() { r.Learn(1000) }
+
+// TestNothingBeforeTheBarrier: a request that the barrier holds until a decision
+// was learned gets nothing from before it.
+func TestNothingBeforeTheBarrier(t *testing.T) {
+	m := newMemory(nil)
+	req := newRequest("order", "1")
+	if m.Segments(new(atomic.Bool), raising{m}).Handle(req); req.replies != 0 {
+		t.Errorf("replied from the buffer that the decision voided: %+v", req)
+	}
+}
+
 // TestHitAllocatesNothing: a request answered from a buffer costs no allocation
 // beyond those of a bare micro endpoint.
 func TestHitAllocatesNothing(t *testing.T) {

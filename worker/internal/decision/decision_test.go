@@ -2,6 +2,7 @@ package decision
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,10 +18,18 @@ import (
 
 func TestMain(m *testing.M) { natstest.Main(m) }
 
-// held is what a worker holds: it counts what it is told.
-type held struct{ floor, voided atomic.Int64 }
+// held is what a worker holds: it counts what it is to drop.
+type held struct {
+	floor, voided atomic.Int64
+	learn         func() // called by Learn; or nil
+}
 
-func (h *held) Learn(floor int64) { h.floor.Store(max(h.floor.Load(), floor)) }
+func (h *held) Learn(floor int64) {
+	if h.learn != nil {
+		h.learn()
+	}
+	h.floor.Store(max(h.floor.Load(), floor))
+}
 
 func (h *held) Void(int64) { h.voided.Add(1) }
 
@@ -80,6 +89,77 @@ func TestRequestWaitsForALook(t *testing.T) {
 		s.announce(t, agreement.Decision{Floor: 1000 + floor + 1, Installation: "own"})
 		gate.Close() // a new connection
 	}
+}
+
+// TestRequestWaitsForItsOwnLook: a look that is under way may have read the key
+// before the decision, so a request waits for a look that begins after the request
+// came.
+func TestRequestWaitsForItsOwnLook(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.learn = func() {
+		once.Do(func() {
+			close(reading)
+			<-goOn
+		})
+	}
+	s.run(t)
+	<-reading // of the first look, which found no decision
+	s.announce(t, agreement.Decision{Floor: 1000, Installation: "own"})
+	passed := make(chan int64)
+	go func() {
+		s.NewGate().Pass()
+		passed <- s.floor.Load()
+	}()
+	natstest.Eventually(t, "the request waits", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.pending != nil
+	})
+	close(goOn)
+	if floor := <-passed; floor != 1000 {
+		t.Errorf("passed with floor %d, want 1000", floor)
+	}
+}
+
+// TestLateContact: the server's answer to what was sent over a connection before
+// keeps no gate open.
+func TestLateContact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{})
+		gate := w.NewGate()
+		time.Sleep(time.Millisecond)
+		gate.open(time.Now(), time.Now())
+		sent := time.Now()
+		time.Sleep(time.Millisecond)
+		began := time.Now()
+		gate.Close()
+		time.Sleep(time.Millisecond)
+		for what, contact := range map[string]func(){
+			"an answer to what was sent before": func() { gate.Touch(sent) },
+			"a look that began before":          func() { gate.open(began, time.Now()) },
+		} {
+			if contact(); gate.isOpen(w.now()) {
+				t.Errorf("opened by %s", what)
+			}
+		}
+		time.Sleep(time.Millisecond)
+		if gate.open(time.Now(), time.Now()); !gate.isOpen(w.now()) {
+			t.Error("closed after a look")
+		}
+	})
+}
+
+// TestRequestAfterTheEnd: a request that comes when the Watch has ended does not
+// wait for it.
+func TestRequestAfterTheEnd(t *testing.T) {
+	w := New(Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.Run(ctx)
+	w.NewGate().Pass()
 }
 
 // TestContactOpensNoGate: pongs keep a gate open. Once contact was lost for a
@@ -171,4 +251,13 @@ func TestOwnLoader(t *testing.T) {
 	s.net.Stop()
 	s.run(t)
 	natstest.Eventually(t, "the floor is learned", func() bool { return s.floor.Load() == 3000 })
+}
+
+// TestOpenGateAllocatesNothing: each request passes a gate.
+func TestOpenGateAllocatesNothing(t *testing.T) {
+	gate := New(Config{}).NewGate()
+	gate.open(time.Now(), time.Now().Add(time.Hour))
+	if n := testing.AllocsPerRun(1000, gate.Pass); n != 0 {
+		t.Errorf("%v allocations per request", n)
+	}
 }

@@ -238,8 +238,9 @@ func TestAnswersOfLoaders(t *testing.T) {
 	}
 }
 
-// TestWhatCountsAsAnAnswer: every answer of a loader counts, but not messages
-// for another process, or of another installation.
+// TestWhatCountsAsAnAnswer: every answer of a loader counts, and brings the
+// loader's decision, but not messages for another process, or of another
+// installation.
 func TestWhatCountsAsAnAnswer(t *testing.T) {
 	for what, c := range map[string]struct {
 		grant loadmsg.Grant
@@ -255,6 +256,7 @@ func TestWhatCountsAsAnAnswer(t *testing.T) {
 	} {
 		s := New(config(&nats.Conn{}))
 		s.unanswered.requested(time.Now(), loadmsg.Event{Tag: "order"})
+		c.grant.Floor = 1000
 		done := make(chan struct{})
 		go func() { defer close(done); s.receive(&nats.Msg{Data: c.grant.Encode()}) }()
 		select {
@@ -265,6 +267,9 @@ func TestWhatCountsAsAnAnswer(t *testing.T) {
 		<-done
 		if got := s.unanswered.since.IsZero(); got != c.want {
 			t.Errorf("%s counts as an answer: %t, want %t", what, got, c.want)
+		}
+		if got := s.Floor() == 1000; got != c.want {
+			t.Errorf("%s brings a decision: %t, want %t", what, got, c.want)
 		}
 	}
 }
