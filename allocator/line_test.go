@@ -84,6 +84,9 @@ func TestGrantFromBeforeDecision(t *testing.T) {
 			t.Fatalf("%s: of the decision: %+v", order, v)
 		}
 		r.want(t, seg(1000, 1500))
+		if v := h.grantUnder(1, now, seg(2000, 2500)); v != (allocator.Verdict{}) {
+			t.Errorf("%s: late, and higher: %+v, want it burnt", order, v)
+		}
 	}
 }
 
@@ -117,6 +120,9 @@ func TestGrantsOfOlderLoaders(t *testing.T) {
 			t.Errorf("%s: requested after: %+v", order, v)
 		}
 		r.want(t, seg(1000, 1500))
+		if v := h.grantUnder(0, old, seg(2000, 2500)); v != (allocator.Verdict{}) {
+			t.Errorf("%s: requested before, and higher: %+v, want it burnt", order, v)
+		}
 	}
 }
 
@@ -174,17 +180,22 @@ func TestDecisionAsksForWhatIsNeeded(t *testing.T) {
 }
 
 // TestVoid: after a decision about another installation, nothing that was
-// granted is handed out. Its floor is not that of this one's loaders.
+// granted, or requested, before is handed out. Its floor is not that of this
+// one's loaders.
 func TestVoid(t *testing.T) {
 	h := raised(store.Trend)
+	r := h.request("order", 500)
+	old := h.latest().Seq
 	h.Void()
 	h.drain()
-	r := h.request("order", 1)
 	r.wantNone(t)
-	if v := h.grantUnder(1, h.latest().Seq, seg(101, 201)); v.Outcome != allocator.Used {
+	if v := h.grantUnder(1, h.latest().Seq, seg(101, 601)); v.Outcome != allocator.Used {
 		t.Errorf("%+v", v)
 	}
-	r.want(t, seg(101, 102))
+	r.want(t, seg(101, 601))
+	if v := h.grantUnder(1, old, seg(1000, 1500)); v != (allocator.Verdict{}) {
+		t.Errorf("requested before: %+v, want it burnt", v)
+	}
 }
 
 // TestNoTakeAfterLearn: requests that run while a decision is learned get

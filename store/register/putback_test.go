@@ -145,6 +145,46 @@ func TestPutBackBesideTable(t *testing.T) {
 	}
 }
 
+// TestPutBackHeld: tags that workers hold come back if the register has
+// forgotten them. Other entries stay as they are, with their orders, and so does
+// the marker of a tag that was deleted by hand.
+func TestPutBackHeld(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	admin := handle(s, connect(s, s.srv))
+	for _, name := range []string{"byhand", "known", "order"} {
+		if err := admin.CreateTag(t.Context(), store.Tag{Name: name, Step: 10, Next: 5, Order: store.Trend}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bucket, err := s.js.KeyValue(t.Context(), BucketName(prefix))
+	if err == nil {
+		err = bucket.Delete(t.Context(), "byhand")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = admin.PutBackHeld(t.Context(), []store.Tag{
+		{Name: "byhand", Step: 20, Next: 7, Order: store.Trend},
+		{Name: "known", Step: 20, Next: 9, Order: store.Trend},
+		{Name: "lost", Step: 30, Next: 8, Order: store.Strict},
+		{Name: "order", Step: 40, Next: 6, Order: store.Strict},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]entry{
+		"byhand": {},
+		"known":  {Next: 5, Step: 10},
+		"lost":   {Next: 8, Step: 30, Order: store.Strict},
+		"order":  {Next: 5, Step: 10},
+	} {
+		if found := s.entry(name).entry; found != want {
+			t.Errorf("%s: %+v, want %+v", name, found, want)
+		}
+	}
+}
+
 // TestLostRegisterWaitsForPermits: a loader that has a permit from before the
 // loss, and no entry of a tag, cannot create it in the new register.
 func TestLostRegisterWaitsForPermits(t *testing.T) {

@@ -134,6 +134,78 @@ func TestRaiseInterrupted(t *testing.T) {
 	}
 }
 
+// TestAnnouncement: workers find a decision once it has been made, and not under
+// the mark, when nobody would grant them anything else. A command that ended
+// between the decision and the announcement is completed by the next.
+func TestAnnouncement(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.importTags(1)
+	announced := func() agreement.Decision {
+		t.Helper()
+		d, err := agreement.Decided(t.Context(), s.js, prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	id, err := agreement.LookupID(t.Context(), s.js, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raise := Raise{Target: 5000, Alone: true, Now: func() time.Time { // just before the decision is written
+		if d := announced(); d != (agreement.Decision{}) {
+			t.Errorf("announced before the decision: %+v", d)
+		}
+		return time.Now()
+	}}
+	if _, err := s.admin().RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	want := agreement.Decision{Floor: 5000, Installation: id}
+	if d := announced(); d != want {
+		t.Errorf("announced is %+v, want %+v", d, want)
+	}
+	s.forget(agreement.DecidedKey)
+	if err := Announce(t.Context(), s.js, prefix); err != nil || announced() != want {
+		t.Errorf("announced later: %+v, %v; want %+v", announced(), err, want)
+	}
+}
+
+// forget deletes a key of the installation's config.
+func (s site) forget(key string) {
+	s.Helper()
+	config, err := s.js.KeyValue(s.Context(), agreement.BucketName(prefix))
+	if err == nil {
+		err = config.Delete(s.Context(), key)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestLineOfAGrant: a reservation has the floor of the decision under which it
+// was made, and the sequence of its write.
+func TestLineOfAGrant(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.importTags(1)
+	loader := handle(t, connect(t, s.srv))
+	reserves := func(floor int64) {
+		t.Helper()
+		granted, err := loader.Reserve(t.Context(), "t0000", []store.Want{{Step: 10, Most: 10}})
+		if want := (store.Line{Floor: floor, Sequence: s.entry("t0000").revision}); err != nil || granted.Line != want {
+			t.Errorf("%+v, %v; want %+v", granted.Line, err, want)
+		}
+	}
+	reserves(1)
+	if _, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the loader takes over the decision", func() bool { return loader.poll(t.Context(), true) == nil && loader.Lowest() == 5000 })
+	reserves(5000)
+}
+
 // TestRaisesAtOnce: of several raises one succeeds, none waits for ever, and all
 // tags lie above its target.
 func TestRaisesAtOnce(t *testing.T) {

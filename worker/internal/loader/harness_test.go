@@ -39,6 +39,7 @@ type fakeStore struct {
 	entries  store.Order              // the order in grants
 	left     int64                    // IDs left
 	limit    int64                    // of all tags
+	floor    int64                    // of the latest decision
 	lookups  int
 	probes   int
 	next     map[string]int64
@@ -56,7 +57,11 @@ func newFakeStore() *fakeStore {
 	}
 }
 
-func (s *fakeStore) Lowest() int64 { return 1 }
+func (s *fakeStore) Lowest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(1, s.floor)
+}
 
 func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
 func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
@@ -113,7 +118,7 @@ func (s *fakeStore) write(ctx context.Context, tag string, wants []store.Want) (
 	s.mu.Lock()
 	s.called[tag]++
 	s.at = append(s.at, time.Now())
-	delay := cmp.Or(s.slow[tag], s.delay)
+	delay, floor := cmp.Or(s.slow[tag], s.delay), max(1, s.floor)
 	if errors.Is(s.down, errHangs) || errors.Is(s.bad[tag], errHangs) {
 		delay = time.Hour
 	}
@@ -134,6 +139,7 @@ func (s *fakeStore) write(ctx context.Context, tag string, wants []store.Want) (
 		return granted, err
 	}
 	s.order = append(s.order, tag)
+	granted.Line = store.Line{Floor: floor, Sequence: uint64(len(s.order))}
 	s.next[tag] = granted.End()
 	s.left -= granted.End() - first
 	return granted, nil

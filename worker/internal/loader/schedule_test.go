@@ -628,6 +628,25 @@ func TestOrderIsThatOfTheGrant(t *testing.T) {
 	}
 }
 
+// TestLineIsThatOfTheGrant: a grant has the floor under which its range was
+// reserved. The loader may have taken over another decision since.
+func TestLineIsThatOfTheGrant(t *testing.T) {
+	testLoader(t, 2, func(t *testing.T, l *Loader, s *fakeStore, w *fakeWorker) {
+		answers := make(chan loadmsg.Grant, 2)
+		w.answers[1] = answers
+		l.take(load("order", 1, 0))
+		time.Sleep(s.delay / 2)
+		s.set(func(s *fakeStore) { s.floor = 1000 })
+		if g := <-answers; g.Floor != 1 || g.Sequence != 1 {
+			t.Errorf("a range that was reserved before the decision: %+v", g)
+		}
+		l.take(load("order", 1, 0))
+		if g := <-answers; g.Floor != 1000 || g.Sequence != 2 {
+			t.Errorf("a range of after it: %+v", g)
+		}
+	})
+}
+
 // TestSecondOutage: an outage is detected even if all requested tags failed in
 // the previous outage.
 func TestSecondOutage(t *testing.T) {
