@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/order"
+	"github.com/idworker/idworker/worker/history"
+)
+
+// dataServer is a NATS server of the operator's, whose data may be lost or put
+// back.
+type dataServer struct {
+	net  *natstest.Node
+	data string
+	js   jetstream.JetStream
+}
+
+func startDataServer(t *testing.T) dataServer {
+	t.Helper()
+	s := dataServer{data: t.TempDir()}
+	s.net = natstest.Start(t, func(o *server.Options) { o.StoreDir = s.data })
+	s.js = natstest.JetStream(t, s.net.Connect(t))
+	return s
+}
+
+// copyData copies the server's data while it does not run.
+func (s *dataServer) copyData(t *testing.T, to, from string) {
+	t.Helper()
+	s.net.Stop()
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+		t.Fatal(err)
+	}
+	s.net.Restart()
+}
+
+// raiseSite is a server with a loader and workers, and callers whose answers are
+// judged: once a raise or a restore has succeeded, no request that is sent gets
+// an ID from before its decision. Until then IDs may come twice, because the
+// command is the remedy for that.
+type raiseSite struct {
+	dataServer
+	settings // name the store
+
+	loader *process
+	began  time.Time
+	stop   context.CancelFunc // ends the callers' requests, too
+	asking context.Context
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex
+	calls     []history.Call // that were answered
+	succeeded time.Duration  // the latest command
+	floor     int64          // of its decision
+}
+
+// startRaiseSite starts the server, and a loader without a witness.
+func startRaiseSite(t *testing.T, store settings) *raiseSite {
+	t.Helper()
+	s := &raiseSite{dataServer: startDataServer(t), settings: store, began: time.Now()}
+	s.asking, s.stop = context.WithCancel(context.Background())
+	t.Cleanup(s.finish)
+	s.startLoader(t)
+	return s
+}
+
+func (s *raiseSite) startLoader(t *testing.T) {
+	t.Helper()
+	s.loader = s.startWorker(t, s.net.URL(), "--role", "loader")
+}
+
+// startWorkers starts workers, and returns their instances.
+func (s *raiseSite) startWorkers(t *testing.T, n int) (all []*process) {
+	t.Helper()
+	for range n {
+		all = append(all, startWorker(t, s.net.URL(), "--role", "worker", "--wait", "500ms"))
+	}
+	return all
+}
+
+// ask starts callers of these tags, which ask in a loop until finish.
+func (s *raiseSite) ask(t *testing.T, callers int, tags ...string) {
+	t.Helper()
+	for i := range callers {
+		client, random := s.dial(t), rand.New(rand.NewPCG(uint64(i), 5))
+		s.wg.Go(func() {
+			for s.asking.Err() == nil {
+				s.request(client, tags[random.IntN(len(tags))], count(random, 20), time.Second)
+			}
+		})
+	}
+}
+
+// dial returns a caller, whose connection outlives the server's absence.
+func (s *raiseSite) dial(t *testing.T) requester {
+	t.Helper()
+	return dial(t, s.net.URL(), nats.MaxReconnects(-1))
+}
+
+// request asks once for so many IDs, and records the answer. It fails while the
+// server, the loader or a worker is away.
+func (s *raiseSite) request(client requester, tag string, n int64, within time.Duration) (ranges []messages.Range, err error) {
+	ctx, cancel := context.WithTimeout(s.asking, within)
+	defer cancel()
+	call := history.Call{Kind: history.Batch, Tag: tag, Count: n, Sent: time.Since(s.began)}
+	if call.Ranges, err = client.NextN(ctx, tag, n); err != nil {
+		return nil, err
+	}
+	call.Received = time.Since(s.began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, call)
+	return call.Ranges, nil
+}
+
+// heldByAll waits until these workers have IDs of a tag in memory.
+func (s *raiseSite) heldByAll(t *testing.T, workers []*process, tags ...string) {
+	t.Helper()
+	client := s.dial(t)
+	for _, tag := range tags {
+		natstest.Eventually(t, "all workers have IDs of tag "+tag, func() bool {
+			for range 4 * len(workers) {
+				_, _ = s.request(client, tag, 1, askAgain)
+			}
+			all := askStats(t, client.conn, len(workers))
+			return !slices.ContainsFunc(workers, func(w *process) bool { return !gives(all[w.instance()], tag) })
+		})
+	}
+}
+
+// answer waits until workers answer, though not whether they have IDs.
+func (s *raiseSite) answer(t *testing.T, workers ...*process) {
+	t.Helper()
+	natstest.Eventually(t, "workers answer", func() bool {
+		all := askStats(t, s.js.Conn(), len(workers))
+		return !slices.ContainsFunc(workers, func(w *process) bool { _, answers := all[w.instance()]; return !answers })
+	})
+}
+
+// served waits until tags are served: so often in a row that each worker has
+// most probably answered.
+func (s *raiseSite) served(t *testing.T, tags ...string) {
+	t.Helper()
+	const inARow = 50
+	client := s.dial(t)
+	for _, tag := range tags {
+		n := 0
+		natstest.Eventually(t, fmt.Sprintf("tag %s is served %d times in a row", tag, inARow), func() bool {
+			if _, err := s.request(client, tag, 1, askAgain); err != nil {
+				n = -1
+			}
+			n++
+			return n >= inARow
+		})
+	}
+}
+
+// succeed notes that a raise or a restore has succeeded.
+func (s *raiseSite) succeed(t *testing.T) {
+	t.Helper()
+	floor, err := agreement.Floor(t.Context(), s.js, messages.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.succeeded, s.floor = time.Since(s.began), floor
+}
+
+// repeated is how many answers had an ID of an earlier one.
+func (s *raiseSite) repeated() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[string][]messages.Range)
+	for _, c := range s.calls {
+		all[c.Tag] = append(all[c.Tag], c.Ranges...)
+	}
+	for _, ranges := range all {
+		slices.SortFunc(ranges, func(a, b messages.Range) int { return int(a.First - b.First) })
+		for i, r := range ranges[1:] {
+			if r.First <= ranges[i].Last {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// finish stops the callers, and waits for their last answers.
+func (s *raiseSite) finish() {
+	s.stop()
+	s.wg.Wait()
+}
+
+// check fails the test for requests that were sent after the latest command had
+// succeeded, and got an ID from before its decision, an ID that was handed out
+// before, or one of a strict tag out of order.
+func (s *raiseSite) check(t *testing.T, strict ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var issued order.Ledger
+	var after, ordered []history.Call
+	for _, c := range s.calls {
+		if c.Sent < s.succeeded {
+			issued.Add(c.Tag, c.Count, c.Ranges...)
+		} else {
+			after = append(after, c)
+		}
+	}
+	issued.Forgive()
+	old := make(map[string]int)
+	for _, c := range after {
+		issued.Add(c.Tag, c.Count, c.Ranges...)
+		if c.Ranges[0].First < s.floor {
+			old[c.Tag]++
+		}
+		if slices.Contains(strict, c.Tag) {
+			ordered = append(ordered, c)
+		}
+	}
+	issued.Check(t)
+	for tag, n := range old {
+		t.Errorf("%d requests that were sent after the command had succeeded got IDs of tag %s from before", n, tag)
+	}
+	if err := order.Check(ordered); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d answers, %d of them after the command had succeeded", len(s.calls), len(after))
+}
