@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/order"
+	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/history"
 )
 
@@ -53,6 +54,7 @@ func (s *dataServer) copyData(t *testing.T, to, from string) {
 // an ID from before its decision. Until then IDs may come twice, because the
 // command is the remedy for that.
 type raiseSite struct {
+	t *testing.T // with which its processes end
 	dataServer
 	settings // name the store
 
@@ -71,25 +73,30 @@ type raiseSite struct {
 // startRaiseSite starts the server, and a loader without a witness.
 func startRaiseSite(t *testing.T, store settings) *raiseSite {
 	t.Helper()
-	s := &raiseSite{dataServer: startDataServer(t), settings: store, began: time.Now()}
+	s := &raiseSite{t: t, dataServer: startDataServer(t), settings: store, began: time.Now()}
 	s.asking, s.stop = context.WithCancel(context.Background())
 	t.Cleanup(s.finish)
-	s.startLoader(t)
+	s.startLoader()
 	return s
 }
 
-func (s *raiseSite) startLoader(t *testing.T) {
-	t.Helper()
-	s.loader = s.startWorker(t, s.net.URL(), "--role", "loader")
+func (s *raiseSite) startLoader() {
+	s.t.Helper()
+	s.loader = s.startWorker(s.t, s.net.URL(), "--role", "loader")
 }
 
-// startWorkers starts workers, and returns their instances.
-func (s *raiseSite) startWorkers(t *testing.T, n int) (all []*process) {
-	t.Helper()
+func (s *raiseSite) startWorkers(n int) (all []*process) {
+	s.t.Helper()
 	for range n {
-		all = append(all, startWorker(t, s.net.URL(), "--role", "worker", "--wait", "500ms"))
+		all = append(all, settings{}.startWorkerVia(s.t, s.net.URL()))
 	}
 	return all
+}
+
+// startWorkerVia starts a worker on a server's address, or on that of a proxy.
+func (s settings) startWorkerVia(t *testing.T, url string) *process {
+	t.Helper()
+	return s.startWorker(t, url, "--role", "worker", "--wait", "500ms")
 }
 
 // ask starts callers of these tags, which ask in a loop until finish.
@@ -127,7 +134,28 @@ func (s *raiseSite) request(client requester, tag string, n int64, within time.D
 	return call.Ranges, nil
 }
 
-// heldByAll waits until these workers have IDs of a tag in memory.
+// reports returns the reports of these workers, by instance. Those that do not
+// answer at once are missing.
+func (s *raiseSite) reports(t *testing.T, workers []*process) map[string]worker.Report {
+	t.Helper()
+	var expected []string
+	for _, w := range workers {
+		expected = append(expected, w.instance())
+	}
+	all, err := worker.AskReports(t.Context(), s.js.Conn(), messages.DefaultPrefix, expected)
+	if err != nil && !errors.Is(err, worker.ErrNoReports) {
+		t.Fatal(err)
+	}
+	found := make(map[string]worker.Report)
+	for _, r := range all {
+		if slices.Contains(expected, r.Instance) {
+			found[r.Instance] = r
+		}
+	}
+	return found
+}
+
+// heldByAll waits until these workers have IDs of tags in memory.
 func (s *raiseSite) heldByAll(t *testing.T, workers []*process, tags ...string) {
 	t.Helper()
 	client := s.dial(t)
@@ -136,19 +164,16 @@ func (s *raiseSite) heldByAll(t *testing.T, workers []*process, tags ...string) 
 			for range 4 * len(workers) {
 				_, _ = s.request(client, tag, 1, askAgain)
 			}
-			all := askStats(t, client.conn, len(workers))
-			return !slices.ContainsFunc(workers, func(w *process) bool { return !gives(all[w.instance()], tag) })
+			all := s.reports(t, workers)
+			return !slices.ContainsFunc(workers, func(w *process) bool { return !gives(all[w.instance()].Stats, tag) })
 		})
 	}
 }
 
-// answer waits until workers answer, though not whether they have IDs.
+// answer waits until these workers answer the question for their reports.
 func (s *raiseSite) answer(t *testing.T, workers ...*process) {
 	t.Helper()
-	natstest.Eventually(t, "workers answer", func() bool {
-		all := askStats(t, s.js.Conn(), len(workers))
-		return !slices.ContainsFunc(workers, func(w *process) bool { _, answers := all[w.instance()]; return !answers })
-	})
+	natstest.Eventually(t, "workers answer", func() bool { return len(s.reports(t, workers)) == len(workers) })
 }
 
 // served waits until tags are served: so often in a row that each worker has
@@ -195,6 +220,20 @@ func (s *raiseSite) repeated() (n int) {
 			if r.First <= ranges[i].Last {
 				n++
 			}
+		}
+	}
+	return n
+}
+
+// late is how many requests for IDs of a tag were on their way when the latest
+// command succeeded, and got one from before its decision. A caller has at most
+// one.
+func (s *raiseSite) late(tag string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c.Tag == tag && c.Sent < s.succeeded && c.Received > s.succeeded && c.Ranges[0].First < s.floor {
+			n++
 		}
 	}
 	return n

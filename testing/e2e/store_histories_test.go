@@ -28,7 +28,7 @@ func TestTwoHistories(t *testing.T) {
 	s.ask(t, 6, hot...)
 	backup := filepath.Join(t.TempDir(), "backup")
 	s.copyData(t, backup, s.data)
-	workers := s.startWorkers(t, 2)
+	workers := s.startWorkers(2)
 	s.heldByAll(t, workers, tags...)
 	moreGrants(t, s.js)
 	s.copyData(t, s.data, backup)
@@ -37,8 +37,8 @@ func TestTwoHistories(t *testing.T) {
 	})
 	s.loader.kill()
 
-	s.startLoader(t)
-	s.heldByAll(t, append(workers, s.startWorkers(t, 1)...), tags...)
+	s.startLoader()
+	s.heldByAll(t, append(workers, s.startWorkers(1)...), tags...)
 	moreGrants(t, s.js)
 	if s.repeated() == 0 {
 		t.Fatal("no ID came twice before the raise, so the register has one history")
@@ -61,14 +61,14 @@ func TestRaisePutsBackLostTags(t *testing.T) {
 	must(t, "tag", "create", "--server", s.net.URL(), "kept")
 	backup := filepath.Join(t.TempDir(), "backup")
 	s.copyData(t, backup, s.data)
-	workers := s.startWorkers(t, 2)
+	workers := s.startWorkers(2)
 	must(t, "tag", "create", "--server", s.net.URL(), "lost.trend", "--step", "2000")
 	must(t, "tag", "create", "--server", s.net.URL(), "lost.strict", "--order", "strict")
 	s.heldByAll(t, workers, "lost.trend")
 	s.served(t, "lost.strict")
 	s.loader.kill()
 	s.copyData(t, s.data, backup)
-	s.startLoader(t)
+	s.startLoader()
 	s.answer(t, workers...) // who are not connected yet cannot be asked
 
 	said := settings{}.succeeds(t, "tag", "raise", "--all", "--yes", "--server", s.net.URL()).stdout
@@ -99,7 +99,7 @@ func TestStrictAgain(t *testing.T) {
 	db := databases[0].with(t)
 	s := startRaiseSite(t, on(db.DSN()))
 	near, far := s.net.URL(), proxy.Start(t, s.net.URL())
-	workers := append(s.startWorkers(t, 1), startWorker(t, far.URL(), "--role", "worker", "--wait", "500ms"))
+	workers := append(s.startWorkers(1), settings{}.startWorkerVia(t, far.URL()))
 	admin := proxy.Start(t, near)
 	for _, way := range []struct {
 		name   string
@@ -117,7 +117,7 @@ func TestStrictAgain(t *testing.T) {
 			s.mustRun(t, "backup", backup, "--server", near)
 			s.loader.kill()
 			old.Restore(t, s.js.Conn())
-			s.startLoader(t)
+			s.startLoader()
 			s.heldByAll(t, workers, way.tag)
 
 			if way.killed == "" {
