@@ -11,8 +11,8 @@
 // comes from Config.Clock; [Allocator.Tick] has to be called many times a
 // second, and [Allocator.DropIdle] once a minute.
 //
-// The first request for a name creates its tag here. A tag is unknown until its
-// first grant, which carries its order and its step:
+// The first request for a name creates its tag here. It is unknown until a grant
+// brings its order and its step, and again after [Allocator.Learn]:
 //
 //	trend   a buffer of IDs, filled ahead of need; a worker's IDs ascend
 //	strict  no buffer; an ID is above all that any worker had answered before
@@ -41,9 +41,9 @@
 //  4. Take takes no lock, reads no clock and allocates nothing, except when it
 //     passes another fortieth of the segment or of the buffer.
 //  5. A grant is [Below] only if the store regressed; see grant in load.go.
+//  6. All segments are from after the latest decision that was learned; line.go.
 //
-// Two Takes that overlap in time may be answered in either order. A Take that
-// begins after another has returned gets higher IDs.
+// Of two Takes that overlap in time, either may get the higher IDs.
 //
 // # Files
 //
@@ -52,6 +52,7 @@
 //	tag.go        a tag's buffer: Take, segments, parked requests
 //	load.go       a load: when it begins, is sent, sent again, answered, and
 //	              which grants are used
+//	line.go       what becomes of segments once an operator has decided
 //	strict.go     the requests of a strict or unknown tag's load
 //	sendqueue.go  which load is sent next, and how many at a time
 //	step.go       the level of a buffer, and the step of a load

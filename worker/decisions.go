@@ -26,8 +26,8 @@ func newDecisions(c *Config, self ProcessIdentity, segments *supply.Supply, timi
 	return &decisions{decision.New(cfg), timing.start, goroutines.New()}
 }
 
-// Start returns when the worker knows the latest decision: it counts grants by
-// loaders of version 0.2.0 from then on.
+// Start returns when the worker has learned the latest decision. From then on,
+// grants by loaders of version 0.2.0 count.
 func (d *decisions) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()

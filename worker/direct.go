@@ -42,7 +42,7 @@ func (d *Direct) Segment(ctx context.Context, tag string, count []byte, kept boo
 	if err := d.process.groups.refuses(); err != nil {
 		return nil, d.process.answers.RefuseSegment(tag, traceparent, err)
 	}
-	d.process.gate.Pass()
+	d.process.barrier.Pass()
 	return d.process.answers.Segment(ctx, tag, count, kept, traceparent)
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/idworker/idworker/worker/internal/answer"
 )
 
-// open is a gate that holds nothing.
+// open is a barrier that holds nothing.
 type open struct{}
 
 func (open) Pass() {}
@@ -32,7 +32,7 @@ func TestDirectIsBehindTheGate(t *testing.T) {
 	core, logged := observer.New(zap.InfoLevel)
 	answers := answer.New(answer.Config{Prefix: messages.DefaultPrefix, MaxBatch: 10, Slow: time.Hour, Log: zap.New(core)}, alloc)
 	workerID := &workerID{group: newQueueGroup(zap.NewNop())}
-	d := &Direct{&Process{answers: answers, groups: &queueGroups{segments: group, workerID: workerID}, gate: open{}}}
+	d := &Direct{&Process{answers: answers, groups: &queueGroups{segments: group, workerID: workerID}, barrier: open{}}}
 	segment := func(trace string) ([]byte, error) { return d.Segment(t.Context(), "trend", nil, false, trace) }
 	snowflakes := func(count string) func(string) ([]byte, error) {
 		return func(trace string) ([]byte, error) { return d.Snowflake(t.Context(), []byte(count), trace) }

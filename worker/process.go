@@ -39,7 +39,7 @@ type Process struct {
 	// The next three are nil if the role does not issue segments.
 	supply    *supply.Supply
 	decisions *decisions
-	gate      answer.Gate // of direct requests
+	barrier   answer.Barrier // of direct requests
 	// The next two are nil if the role does not answer.
 	answers *answer.Answerer
 	groups  *queueGroups
@@ -198,7 +198,7 @@ func (p *Process) makeWorker(ctx context.Context) error {
 	}, g.alloc)
 	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, maxBatch: c.MaxBatch, service: p.service}
 	if p.decisions != nil {
-		g.entrance.watch, p.gate = p.decisions.watch, p.decisions.watch
+		g.entrance.watch, p.barrier = p.decisions.watch, p.decisions.watch
 	}
 	p.groups = g
 	var err error

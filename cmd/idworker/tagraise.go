@@ -205,6 +205,9 @@ func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out out
 	if p.Future > 0 {
 		fmt.Fprintf(to, "%s is of %s UTC, %v ahead of the clock (%s UTC)\n", p.NewestOf, newest, p.Future.Round(time.Second), p.Clock.UTC().Format(time.DateTime))
 	}
+	if n := p.Forgotten; n.Count > 0 {
+		fmt.Fprintf(to, "put back: %s that workers hold and the register has forgotten: %s\n", format.Of(int64(n.Count), "tag"), n)
+	}
 	for _, process := range p.Silent {
 		fmt.Fprintf(to, "not asked what it was granted: %s\n", process)
 	}
@@ -218,7 +221,6 @@ func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out out
 	add(p.Past53, "will pass 2^53, inexact in JavaScript")
 	add(p.UsedUp, "will have no IDs left")
 	add(p.Above, "above the target, lifted further by the time since their last grant")
-	add(p.Forgotten, "held by workers, and forgotten by the register; put back")
 	for _, pattern := range p.Unmatched {
 		effects = append(effects, "no tag matches "+pattern)
 	}

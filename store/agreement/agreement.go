@@ -268,7 +268,7 @@ func parseDecision(value string) (d Decision, err error) {
 }
 
 // Announce writes [DecidedKey], unless it has a higher floor of the same
-// installation. An unreadable value is replaced: it says nothing to workers.
+// installation. An unreadable value is replaced, because workers ignore it.
 func (a *Agreement) Announce(ctx context.Context, d Decision) error {
 	_, err := a.bucket.Edit(ctx, DecidedKey, func(e kv.Entry) ([]byte, error) {
 		have, err := parseDecision(string(e.Value))

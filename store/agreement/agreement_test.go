@@ -210,3 +210,33 @@ func TestPeekInstallation(t *testing.T) {
 		t.Errorf("nonsense: %q, %v", id, err)
 	}
 }
+
+// TestAnnounce: the announced floor only rises, except for another installation.
+func TestAnnounce(t *testing.T) {
+	js := openJetStream(t)
+	a := open(t, js)
+	a1, a2, b1 := agreement.Decision{Floor: 10, Installation: "a"}, agreement.Decision{Floor: 20, Installation: "a"}, agreement.Decision{Floor: 5, Installation: "b"}
+	all := agreement.Decision{Floor: 30}
+	for i, step := range []struct{ write, want agreement.Decision }{{a2, a2}, {a1, a2}, {b1, b1}, {a1, a1}, {all, all}} {
+		err := a.Announce(t.Context(), step.write)
+		got, failed := agreement.Decided(t.Context(), js, messages.DefaultPrefix)
+		if err = errors.Join(err, failed); err != nil || got != step.want {
+			t.Errorf("%d: %+v, %v; want %+v", i, got, err, step.want)
+		}
+	}
+	kv, err := js.KeyValue(t.Context(), agreement.BucketName(messages.DefaultPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", "x a", "0 a", "10 a.b"} {
+		if _, err := kv.PutString(t.Context(), agreement.DecidedKey, bad); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := agreement.Decided(t.Context(), js, messages.DefaultPrefix); err == nil {
+			t.Errorf("%q: %+v", bad, got)
+		}
+	}
+	if err := a.Announce(t.Context(), a1); err != nil {
+		t.Errorf("an unreadable value is not replaced: %v", err)
+	}
+}

@@ -24,3 +24,17 @@ func TestFormatOf010(t *testing.T) {
 		}
 	}
 }
+
+// TestFormatOfLines: a grant names the decision, the loader and the write that it
+// comes from.
+func TestFormatOfLines(t *testing.T) {
+	const grant = `{"instance":"W1","tag":"order","seq":7,"first":1000,"end":1101,"step":100,"order":"trend","installation":"a","floor":1000,"loader":"L1","sequence":12}`
+	if g, err := loadmsg.DecodeGrant([]byte(grant)); err != nil || string(g.Encode()) != grant {
+		t.Errorf("grant written as %s, %v, want %s", g.Encode(), err, grant)
+	}
+	for _, bad := range []string{`"floor":-1`, `"loader":"a.b"`, `"sequence":-1`} {
+		if g, err := loadmsg.DecodeGrant([]byte(`{"instance":"W1","tag":"order","seq":7,"refused":404,` + bad + `}`)); err == nil {
+			t.Errorf("%s: %+v", bad, g)
+		}
+	}
+}

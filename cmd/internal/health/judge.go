@@ -49,7 +49,7 @@ func (i *Installation) judge(reports []worker.Report, store bool) {
 		for _, r := range reports {
 			i.found = append(i.found, i.judgeProcess(r, "; "+memoryEnds(reports))...)
 		}
-		i.found = slices.Concat(i.found, judgeFailures(reports), judgeEndings(reports), i.judgeSilent(), i.judgeOthers(),
+		i.found = slices.Concat(i.found, judgeDecisions(reports), judgeFailures(reports), judgeEndings(reports), i.judgeSilent(), i.judgeOthers(),
 			i.judgePayloads(reports), i.judgeTags(), i.judgeNumbers(reports))
 	}
 	i.found = slices.Concat(i.found, i.judgeEnrichments(), i.judgeUnread())
@@ -189,6 +189,29 @@ func clockError(ahead, maxSkew time.Duration) error {
 		return fmt.Errorf("%w: %v ahead of the server's", errClockAhead, ahead)
 	}
 	return nil
+}
+
+// judgeDecisions compares the decisions that workers have learned with those that
+// loaders grant under. A worker with an earlier one learns the other within
+// seconds, unless the command ended between the decision and its announcement.
+func judgeDecisions(reports []worker.Report) (all []Diagnosis) {
+	granting := int64(0)
+	for _, r := range reports {
+		if r.Loads() && r.Stopped == "" {
+			granting = max(granting, r.Floor)
+		}
+	}
+	for _, r := range reports {
+		name := processName(r.Role, r.Host, r.Instance)
+		switch {
+		case granting == 0 || r.BufferFloor == 0 || r.BufferFloor == granting:
+		case r.BufferFloor < granting:
+			all = append(all, trouble(Warning, name, "may hold IDs from before the latest raise of all tags; if that command was interrupted, run it again"))
+		default:
+			all = append(all, trouble(Error, name, "has learned that new tags begin at %d, and loaders grant as if at %d: the register lacks a raise; run %s", r.BufferFloor, granting, raiseAll))
+		}
+	}
+	return all
 }
 
 // judgeFailures names the tags that loaders cannot grant although their store works.

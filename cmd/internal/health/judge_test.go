@@ -328,3 +328,23 @@ func TestForecasts(t *testing.T) {
 		t.Errorf("in 2033: %s", got)
 	}
 }
+
+// TestDecisions: a worker that has missed a raise is shown, and so is a register
+// that lacks the raise of which a worker has learned.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	l := worker.Report{Instance: "l", Role: worker.RoleLoader, Floor: 500}
+	stopped := worker.Report{Instance: "s", Role: worker.RoleLoader, Floor: 900, Stopped: "register regressed"}
+	of := func(floor int64) worker.Report {
+		return worker.Report{Instance: "w", Role: worker.RoleWorker, BufferFloor: floor}
+	}
+	for floor, want := range map[int64]string{0: "", 500: "", 1: "warning worker w: may hold", 900: "error worker w: has learned"} {
+		got := strings.Join(lines(judgeDecisions([]worker.Report{l, stopped, of(floor)})), "; ")
+		if (got == "") != (want == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("floor %d: %q, want %q", floor, got, want)
+		}
+	}
+	if got := judgeDecisions([]worker.Report{stopped, of(1)}); len(got) > 0 {
+		t.Errorf("while no loader grants: %+v", got)
+	}
+}

@@ -33,7 +33,7 @@ type known struct {
 	floor  told[int64]          // the highest floor
 	newest told[time.Time]      // the latest time
 	held   map[string]int64     // ends of segments in workers' buffers, by tag
-	tags   map[string]store.Tag // what workers know of these tags
+	tags   map[string]store.Tag // these tags, as workers report them
 	most   []int64              // highest end that each worker holds, below 2^53
 	silent []string             // processes that did not say
 	// names of the processes that answered, by instance
@@ -173,7 +173,7 @@ func (k *known) heldTags(r *Restored) (held []store.Tag) {
 	return held
 }
 
-// heldStep is the step of a tag of which workers do not know it: a strict tag.
+// heldStep is the step of a tag for which workers report none: a strict tag.
 const heldStep = 1000
 
 // ask returns what buckets and processes report: those of the installation, and of

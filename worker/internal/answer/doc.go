@@ -5,7 +5,7 @@
 // errors and counters.
 //
 //	answers := answer.New(cfg, alloc)
-//	service.AddEndpoint("segment", answers.Segments(late, gate), …)
+//	service.AddEndpoint("segment", answers.Segments(late, barrier), …)
 //	reply, err := answers.Segment(ctx, "order", nil, false, "")
 //
 // A handler never blocks: it replies from a buffer, refuses, or parks the

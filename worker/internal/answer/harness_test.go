@@ -59,7 +59,7 @@ type requester interface {
 	Reply(ids []store.Segment, err error)
 }
 
-// open is a gate that holds nothing.
+// open is a barrier that holds nothing.
 type open struct{}
 
 func (open) Pass() {}

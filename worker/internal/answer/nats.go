@@ -24,14 +24,14 @@ type Endpoint interface {
 	End()
 }
 
-// Gate is where a request for IDs of a tag passes before it is answered. Pass
+// Barrier is what a request for IDs of a tag passes before it is answered. Pass
 // returns once the segments in memory may be handed out.
-type Gate interface{ Pass() }
+type Barrier interface{ Pass() }
 
 // Segments returns an endpoint for IDs of tags. While late is true, it refuses
 // requests with [ErrOverloaded].
-func (a *Answerer) Segments(late *atomic.Bool, gate Gate) Endpoint {
-	return &segmentEndpoint{newEndpoint(a, &a.segments, len(a.cfg.Prefix.Segment("")), late), gate}
+func (a *Answerer) Segments(late *atomic.Bool, barrier Barrier) Endpoint {
+	return &segmentEndpoint{newEndpoint(a, &a.segments, len(a.cfg.Prefix.Segment("")), late), barrier}
 }
 
 // Snowflakes returns an endpoint for snowflake IDs, with late as for Segments.
@@ -43,7 +43,7 @@ func (a *Answerer) Snowflakes(gen *snowflake.Generator, late *atomic.Bool) Endpo
 
 type segmentEndpoint struct {
 	endpoint
-	gate Gate
+	barrier Barrier
 }
 
 // Handle is part of micro.Handler.
@@ -56,7 +56,7 @@ func (e *segmentEndpoint) Handle(req micro.Request) {
 	if !ok {
 		return
 	}
-	e.gate.Pass()
+	e.barrier.Pass()
 	tag := req.Subject()[e.tagAt:]
 	if ids, hit := e.alloc.Take(tag, n); hit {
 		e.buf = messages.AppendRange(e.buf[:0], messages.Range{First: ids.First, Last: ids.End - 1})

@@ -5,8 +5,8 @@
 // before it is handed out any more. Workers learn of it from grants. A worker
 // that gets none may have missed it: it was frozen, cut off from NATS, or needs
 // no segment. So a [Watch] reads the installation's latest decision every few
-// seconds, and a [Gate] holds the requests that reach the worker after a time
-// without contact until the Watch has looked.
+// seconds, and also once contact with NATS was lost for a second and is back. A
+// [Gate] holds requests until then.
 //
 // Without an answer of JetStream there is no evidence of a decision, so requests
 // are answered from memory.
@@ -72,7 +72,8 @@ type Watch struct {
 
 	mu      sync.Mutex
 	pending chan struct{} // closed when the next look to begin ends; or nil
-	conn    *nats.Conn    // over which requests arrive; or nil
+	gate    *Gate         // of the requests over NATS; or nil
+	conn    *nats.Conn    // over which they arrive
 
 	foreign agreement.Decision // the latest about another installation
 }
@@ -103,25 +104,34 @@ func (w *Watch) Run(ctx context.Context) {
 			// The clock of gates stands still in suspend.
 			suspended := clock().Sub(awake) - time.Since(latest)
 			latest, awake = time.Now(), clock()
-			if now := w.now(); w.awake.isOpen(now) && now < next && suspended < trust {
-				w.awake.Touch(latest)
+			if w.awake.Touch(latest); w.awake.isOpen(w.now()) && w.now() < next && suspended < trust {
 				continue
 			}
 		}
-		w.mu.Lock()
-		done := w.pending
-		w.pending = nil
-		w.mu.Unlock()
-		began, every := time.Now(), lookEvery
-		if w.Look(ctx) != nil {
-			every = lookAgain
-		}
-		w.awake.Touch(began)
-		next = w.now() + every*3/4 + rand.N(every/2)
-		if done != nil {
-			close(done)
-		}
+		next = w.now() + w.round(ctx)
 	}
+}
+
+// round looks once, opens the gates, and returns the time until the next round.
+func (w *Watch) round(ctx context.Context) time.Duration {
+	w.mu.Lock()
+	done, gate := w.pending, w.gate
+	w.pending = nil
+	w.mu.Unlock()
+	began, every := time.Now(), lookEvery
+	seen := began
+	err := w.Look(ctx)
+	if err != nil {
+		seen, every = time.Now(), lookAgain
+	}
+	w.awake.open(began, seen)
+	if gate != nil && (err == nil || gate.heardSince(began)) {
+		gate.open(began, seen)
+	}
+	if done != nil {
+		close(done)
+	}
+	return every*3/4 + rand.N(every/2)
 }
 
 // now is the time since the Watch was made.
@@ -153,18 +163,17 @@ func (w *Watch) Look(ctx context.Context) error {
 
 var errAway = errors.New("not connected to NATS")
 
-// reachable returns a JetStream to ask: over the connection of requests if that
-// is up, since it may be back before the other.
+// reachable returns a JetStream to ask. The connection of requests may be back
+// before the other, but there the answer queues behind requests.
 func (w *Watch) reachable() (jetstream.JetStream, error) {
 	w.mu.Lock()
 	conn := w.conn
 	w.mu.Unlock()
 	switch o := w.cfg.JS.Options(); {
-	case conn == nil || !conn.IsConnected():
-		if !w.cfg.JS.Conn().IsConnected() {
-			return nil, errAway
-		}
+	case w.cfg.JS.Conn().IsConnected():
 		return w.cfg.JS, nil
+	case conn == nil || !conn.IsConnected():
+		return nil, errAway
 	case o.Domain != "":
 		return jetstream.NewWithDomain(conn, o.Domain)
 	case o.APIPrefix != "":
@@ -182,13 +191,18 @@ func (w *Watch) await() {
 	}
 	done := w.pending
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default: // it wakes anyway
-	}
+	w.hurry()
 	select {
 	case <-done:
 	case <-w.stopped:
+	}
+}
+
+// hurry makes the Watch look now.
+func (w *Watch) hurry() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it does anyway
 	}
 }
 
@@ -196,32 +210,54 @@ func (w *Watch) await() {
 // while NATS is out of reach, so only a process that was frozen looks first.
 func (w *Watch) Pass() { w.awake.Pass() }
 
-// Gate is where requests pass that come over a connection to NATS.
+// Gate is where requests pass that come over a connection to NATS. It is open
+// while contact lasts. Once contact was lost, only a look opens it.
 type Gate struct {
-	watch  *Watch
-	touch  atomic.Int64 // when there was contact, by the clock of the Watch
+	watch *Watch
+	// The times are by the clock of the Watch.
+	touch  atomic.Int64 // until when contact lasted
 	closed atomic.Int64 // contact from before does not count
+	heard  atomic.Int64 // the latest contact, whether it lasted or not
 }
 
-// NewGate returns a Gate of a way to the worker without contact yet.
+// NewGate returns a closed Gate.
 func (w *Watch) NewGate() *Gate { return &Gate{watch: w} }
 
 // Touch records contact: the server has answered what was sent at that time.
 func (g *Gate) Touch(sent time.Time) {
-	if at := int64(sent.Sub(g.watch.began)); at > g.touch.Load() {
-		g.touch.Store(at)
+	at, touch := int64(sent.Sub(g.watch.began)), g.touch.Load()
+	g.heard.Store(at)
+	switch {
+	case at <= touch:
+	case touch <= g.closed.Load() || at-touch >= int64(trust): // a decision may have been missed
+		g.watch.hurry()
+	default:
+		g.touch.CompareAndSwap(touch, at)
 	}
 }
+
+// open opens the gate after a look that began at a time, unless it was closed
+// since: contact lasts until seen.
+func (g *Gate) open(began, seen time.Time) {
+	if int64(began.Sub(g.watch.began)) > g.closed.Load() {
+		g.touch.Store(max(g.touch.Load(), int64(seen.Sub(g.watch.began))))
+	}
+}
+
+// heardSince reports whether there was contact since a time. Then JetStream could
+// have answered, and its silence is an outage, which must not stop the worker.
+// Without contact, a decision may be made until it is back.
+func (g *Gate) heardSince(t time.Time) bool { return g.heard.Load() > int64(t.Sub(g.watch.began)) }
 
 // Close makes the next request wait for a look. It is called before a connection
 // is made anew.
 func (g *Gate) Close() { g.closed.Store(int64(g.watch.now())) }
 
-// Over has the Watch look over this connection from now on.
+// Over has the Watch open this gate, and look over its connection if need be.
 func (g *Gate) Over(conn *nats.Conn) {
 	g.watch.mu.Lock()
 	defer g.watch.mu.Unlock()
-	g.watch.conn = conn
+	g.watch.gate, g.watch.conn = g, conn
 }
 
 // isOpen reports whether there was contact lately.
@@ -230,13 +266,10 @@ func (g *Gate) isOpen(now time.Duration) bool {
 	return touch > g.closed.Load() && int64(now)-touch < int64(trust)
 }
 
-// Pass returns at once if there was contact within the latest second. Otherwise
-// it returns after a look for decisions, which takes a second at most.
+// Pass returns at once if the gate is open. Otherwise it returns after a look for
+// decisions, which takes a second at most.
 func (g *Gate) Pass() {
-	if g.isOpen(g.watch.now()) {
-		return
+	if !g.isOpen(g.watch.now()) {
+		g.watch.await()
 	}
-	began := time.Now()
-	g.watch.await()
-	g.Touch(began)
 }

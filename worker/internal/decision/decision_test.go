@@ -1,0 +1,174 @@
+package decision
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/testing/natstest"
+)
+
+func TestMain(m *testing.M) { natstest.Main(m) }
+
+// held is what a worker holds: it counts what it is told.
+type held struct{ floor, voided atomic.Int64 }
+
+func (h *held) Learn(floor int64) { h.floor.Store(max(h.floor.Load(), floor)) }
+
+func (h *held) Void(int64) { h.voided.Add(1) }
+
+// site is a Watch of the installation "own".
+type site struct {
+	*Watch
+	*held
+	net    *natstest.Node
+	agreed *agreement.Agreement
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{held: new(held), net: natstest.Start(t)}
+	js := natstest.JetStream(t, s.net.Connect(t))
+	err := agreement.Begin(t.Context(), js, messages.DefaultPrefix, 1, "own")
+	if err == nil {
+		s.agreed, err = agreement.Open(t.Context(), js, messages.DefaultPrefix)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Watch = New(Config{
+		JS: natstest.JetStream(t, s.net.Connect(t, nats.ReconnectBufSize(-1))), Prefix: messages.DefaultPrefix, Installation: "own", Segments: s.held, Log: zap.NewNop(),
+	})
+	return s
+}
+
+// run runs the Watch until the test ends.
+func (s *site) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	go s.Run(ctx)
+	t.Cleanup(func() { cancel(); <-s.stopped })
+}
+
+func (s *site) announce(t *testing.T, d agreement.Decision) {
+	t.Helper()
+	if err := s.agreed.Announce(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRequestWaitsForALook: the first request over a connection passes after the
+// latest decision was learned.
+func TestRequestWaitsForALook(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	gate := s.NewGate()
+	gate.Over(s.net.Connect(t))
+	s.announce(t, agreement.Decision{Floor: 1000, Installation: "own"})
+	s.run(t)
+	for floor := range int64(3) {
+		gate.Pass()
+		if got := s.floor.Load(); got < 1000+floor {
+			t.Fatalf("passed with floor %d, want %d", got, 1000+floor)
+		}
+		gate.Close() // a new connection
+		s.announce(t, agreement.Decision{Floor: 1000 + floor + 1, Installation: "own"})
+	}
+}
+
+// TestContactOpensNoGate: pongs keep a gate open. Once contact was lost for a
+// second, they do not open it, even if no request came since.
+func TestContactOpensNoGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{})
+		gate := w.NewGate()
+		touch := func() {
+			time.Sleep(trust / 10)
+			gate.Touch(time.Now())
+		}
+		if touch(); gate.isOpen(w.now()) {
+			t.Error("opened by contact before any look")
+		}
+		gate.open(time.Now(), time.Now())
+		for range 50 {
+			if touch(); !gate.isOpen(w.now()) {
+				t.Fatal("closed although contact lasts")
+			}
+		}
+		time.Sleep(trust)
+		for range 20 {
+			if touch(); gate.isOpen(w.now()) {
+				t.Fatal("opened by contact after contact was lost")
+			}
+		}
+		gate.open(time.Now(), time.Now())
+		gate.Close()
+		for range 20 {
+			if touch(); gate.isOpen(w.now()) {
+				t.Fatal("opened by contact on a new connection")
+			}
+		}
+	})
+}
+
+// TestSilenceOfJetStream: a look that fails does not hold a request for long. It
+// opens the gate only if there was contact meanwhile: otherwise a decision may
+// be made until the worker is back.
+func TestSilenceOfJetStream(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	gate := s.NewGate()
+	gate.Over(s.net.Connect(t))
+	s.net.Stop()
+	for _, contact := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		gate.heard.Store(0)
+		if contact {
+			gate.heard.Store(int64(time.Hour)) // as if a pong came at any time
+		}
+		s.round(ctx)
+		if open := gate.touch.Load() > gate.closed.Load(); open != contact {
+			t.Errorf("contact %v: open %v", contact, open)
+		}
+		cancel()
+	}
+	s.run(t)
+	gate.Close()
+	gate.Pass() // returns
+}
+
+// TestDecisionAboutAnother: what another installation decided in this place voids
+// everything, once, and its floor counts for nothing else.
+func TestDecisionAboutAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.announce(t, agreement.Decision{Floor: 1000, Installation: "other"})
+	for range 2 {
+		if err := s.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.voided.Load() != 1 || s.floor.Load() != 0 {
+		t.Errorf("voided %d times, floor %d", s.voided.Load(), s.floor.Load())
+	}
+	s.announce(t, agreement.Decision{Floor: 2000, Installation: "own"})
+	if err := s.Look(t.Context()); err != nil || s.floor.Load() != 2000 {
+		t.Errorf("its own again: floor %d, %v", s.floor.Load(), err)
+	}
+}
+
+// TestOwnLoader: what the process's own loader has adopted needs no look.
+func TestOwnLoader(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.cfg.Own = func() int64 { return 3000 }
+	s.net.Stop()
+	s.run(t)
+	natstest.Eventually(t, "the floor is learned", func() bool { return s.floor.Load() == 3000 })
+}
