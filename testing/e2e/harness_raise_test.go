@@ -194,6 +194,19 @@ func (s *raiseSite) served(t *testing.T, tags ...string) {
 	}
 }
 
+// more waits until some more requests are answered, some of them by each worker,
+// if callers ask.
+func (s *raiseSite) more(t *testing.T, answers int) {
+	t.Helper()
+	have := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.calls)
+	}
+	target := have() + answers
+	natstest.Eventually(t, "requests are answered", func() bool { return have() >= target })
+}
+
 // succeed notes that a raise or a restore has succeeded.
 func (s *raiseSite) succeed(t *testing.T) {
 	t.Helper()

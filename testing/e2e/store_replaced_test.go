@@ -126,7 +126,7 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 			id := v.refused(t, restore, " with 6 tags")
 			said := must(t, append(restore, "--replace-installation", id)...).stdout
 			s.succeed(t)
-			s.served(t, laterTags...) // by processes that are to be restarted
+			s.more(t, 10) // by processes that are to be restarted
 			for _, p := range replaced {
 				if name := "restart process " + p.instance(); !strings.Contains(said, name) {
 					t.Errorf("restore does not say %q:\n%s", name, said)
@@ -135,19 +135,19 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 			}
 			s.startLoader()
 			s.startWorkers(1)
-			client := s.dial(t)
 			for _, a := range away {
 				a.back()
-				s.answer(t, a.process)
-				for range 100 { // most of which some other worker gets
-					_, _ = s.request(client, "chat.1", 1, time.Second)
-				}
-				if awayOf == "the other installation" {
-					a.kill() // it cannot serve this installation
-				}
 			}
+			s.ask(t, 8, "chat.1", takenTag)
+			for _, a := range away {
+				s.answer(t, a.process)
+			}
+			s.more(t, 1000)
 			if awayOf == "the other installation" {
 				natstest.Eventually(t, "the caller gets what was taken for it", func() bool { return s.late(takenTag) > 0 })
+				for _, a := range away {
+					a.kill() // it cannot serve the installation that is there now
+				}
 			}
 			s.served(t, append(allTags, takenTag)...)
 			s.finish()
