@@ -7,6 +7,7 @@ import (
 
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/worker/internal/decision"
 	"github.com/idworker/idworker/worker/internal/supply"
 )
@@ -26,12 +27,13 @@ func newDecisions(c *Config, self ProcessIdentity, segments *supply.Supply, timi
 	return &decisions{decision.New(cfg), timing.start, goroutines.New()}
 }
 
-// Start returns when the worker has learned the latest decision. From then on,
-// grants by loaders of version 0.2.0 count.
+// Start returns when the worker has learned the latest decision, unless that is
+// unreadable: then grants bring it. From then on, grants by loaders of version
+// 0.2.0 count.
 func (d *decisions) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	for err := d.watch.Look(ctx); err != nil; err = d.watch.Look(ctx) {
+	for err := d.watch.Look(ctx); err != nil && !errors.Is(err, agreement.ErrDecision); err = d.watch.Look(ctx) {
 		if pause.For(ctx, lookAgain); ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}

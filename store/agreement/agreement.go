@@ -245,6 +245,9 @@ type Decision struct {
 	Installation string // empty if there was none: then it is about all processes
 }
 
+// ErrDecision means that the value of [DecidedKey] cannot be read.
+var ErrDecision = errors.New("not a decision")
+
 // Decided returns the value of [DecidedKey]. A bucket that does not exist has
 // none.
 func Decided(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Decision, error) {
@@ -259,12 +262,16 @@ func Decided(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix
 	return d, nil
 }
 
+// parseDecision ignores what a later version may add.
 func parseDecision(value string) (d Decision, err error) {
-	floor, id, _ := strings.Cut(value, " ")
-	if d.Floor, err = parseFloor(floor); err == nil && id != "" {
-		d.Installation, err = id, CheckID(id)
+	fields := append(strings.Fields(value), "", "")
+	if d.Floor, err = parseFloor(fields[0]); err == nil && fields[1] != "" {
+		d.Installation, err = fields[1], CheckID(fields[1])
 	}
-	return d, err
+	if err != nil {
+		return Decision{}, fmt.Errorf("%w: %w", ErrDecision, err)
+	}
+	return d, nil
 }
 
 // Announce writes [DecidedKey], unless it has a higher floor of the same

@@ -124,9 +124,9 @@ func (s *Register) PutBack(ctx context.Context, list []store.Tag) (err error) {
 	return rows.Wait()
 }
 
-// Forgotten returns the tags of a list that the register lacks, or has lost the
-// strict order of: those of [Register.PutBackHeld]. A tag whose entry was deleted
-// by hand is none, nor is one without a row in the table.
+// Forgotten returns the tags of a list that the register lacks: those of
+// [Register.PutBackHeld]. A tag whose entry was deleted by hand is none, nor is
+// one without a row in the table.
 func (s *Register) Forgotten(c Compared) (tags []store.Tag) {
 	for _, tag := range c.Missing {
 		_, hasRow := c.rows[tag.Name]
@@ -134,32 +134,26 @@ func (s *Register) Forgotten(c Compared) (tags []store.Tag) {
 			tags = append(tags, tag)
 		}
 	}
-	for _, tag := range c.Orders {
-		if tag.Order == store.Strict {
-			tags = append(tags, tag)
-		}
-	}
 	return tags
 }
 
-// PutBackHeld writes the entries of tags that workers hold, sorted by name, which
-// the register has forgotten: for [Raise.First], as PutBack. A snapshot of a
-// running server lacks the busiest tags, and workers are the ones who know them.
+// PutBackHeld writes the entries of tags that workers hold, sorted by name, and
+// that the register has forgotten: for [Raise.First], as PutBack. A snapshot of a
+// running server lacks the busiest tags. An entry that is there keeps its order,
+// whatever a process reports.
 func (s *Register) PutBackHeld(ctx context.Context, held []store.Tag) error {
 	for again := true; again; {
 		c, err := s.CompareList(ctx, held)
 		if err != nil {
 			return err
 		}
-		changes := c.strict
+		var changes []kv.Write
 		for _, tag := range s.Forgotten(c) {
 			e := entry{Next: max(tag.Next, s.Lowest()), Step: tag.Step, Order: stored(tag.Order)}
 			if s.cfg.Table != nil {
 				e.Step = 0
 			}
-			if !slices.ContainsFunc(changes, func(w kv.Write) bool { return w.Key == tag.Name }) {
-				changes = append(changes, kv.Write{Key: tag.Name, Value: e.encode()})
-			}
+			changes = append(changes, kv.Write{Key: tag.Name, Value: e.encode()})
 		}
 		if again, err = s.writeAll(ctx, changes); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -120,7 +119,7 @@ type Plan struct {
 	Past53        Named    // tags lifted above 2^53
 	Above         Named    // tags at or above the target before the raise
 	UsedUp        Named    // tags without IDs left
-	Forgotten     Named    // tags that workers hold, which the register lacks or takes for trend
+	Forgotten     Named    // tags that workers hold, and that the register lacks
 	Unmatched     []string // patterns without a tag
 	Silent        []string // processes that did not say what they know
 
@@ -525,9 +524,7 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	}
 	for _, tag := range segments.Forgotten(found) {
 		plan.Forgotten.Add(tag.Name)
-		if slices.Contains(found.Missing, tag) {
-			plan.count(tag, raise.Lift(tag, time.Time{}), raise)
-		}
+		plan.count(tag, raise.Lift(tag, time.Time{}), raise)
 	}
 	err = segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
 		plan.count(tag, next, raise)

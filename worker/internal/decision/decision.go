@@ -5,7 +5,7 @@
 // before it is handed out any more. Workers learn of it from grants. A worker
 // that gets none may have missed it: it was frozen, cut off from NATS, or needs
 // no segment. So a [Watch] reads the installation's latest decision every few
-// seconds, and also once contact with NATS was lost for a second and is back. A
+// seconds, and also once contact with NATS was lost for some seconds and is back. A
 // [Gate] holds requests until then.
 //
 // Without an answer of JetStream there is no evidence of a decision, so requests
@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/boottime"
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/agreement"
 )
@@ -57,9 +58,10 @@ const (
 	lookWithin = time.Second     // bounds a look, and so what a request waits for
 
 	pulse = 100 * time.Millisecond
-	// trust is the time for which contact is not in doubt. The shortest raise
-	// beside running processes takes longer.
-	trust = time.Second
+	// trust is the time for which contact is not in doubt. Beside running
+	// processes a raise takes 5 s or more, so a process that was away in a shorter
+	// time either was asked before it, and is waited for, or looks anyway.
+	trust = 3 * time.Second
 )
 
 // Watch looks for decisions.
@@ -88,34 +90,46 @@ func New(cfg Config) *Watch {
 // Run looks until ctx ends. It is called once.
 func (w *Watch) Run(ctx context.Context) {
 	defer close(w.stopped)
-	ticker := time.NewTicker(pulse)
-	defer ticker.Stop()
-	latest, clock := time.Now(), boottime.Clock()
-	awake := clock()
-	for next := time.Duration(0); ctx.Err() == nil; {
+	var beats sync.WaitGroup
+	defer beats.Wait()
+	beats.Go(func() { w.beat(ctx) })
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
-		case <-ticker.C:
-			if w.cfg.Own != nil {
-				w.cfg.Segments.Learn(w.cfg.Own())
-			}
-			// The clock of gates stands still in suspend.
-			suspended := clock().Sub(awake) - time.Since(latest)
-			latest, awake = time.Now(), clock()
-			if w.awake.Touch(latest); w.awake.isOpen(w.now()) && w.now() < next && suspended < trust {
-				continue
+		case <-next.C:
+		}
+		next.Reset(w.round(ctx))
+	}
+}
+
+// beat notices when the process has slept, until ctx ends. It takes over what the
+// own loader has adopted.
+func (w *Watch) beat(ctx context.Context) {
+	clock := boottime.Clock()
+	for latest, awake := time.Now(), clock(); ctx.Err() == nil; latest, awake = time.Now(), clock() {
+		pause.For(ctx, pulse)
+		if w.cfg.Own != nil {
+			w.cfg.Segments.Learn(w.cfg.Own())
+		}
+		// The clock of gates stands still in suspend.
+		if clock().Sub(awake)-time.Since(latest) >= trust {
+			w.awake.Close()
+			if gate := w.current(); gate != nil {
+				gate.Close()
 			}
 		}
-		next = w.now() + w.round(ctx)
+		w.awake.Touch(time.Now())
 	}
 }
 
 // round looks once, opens the gates, and returns the time until the next round.
 func (w *Watch) round(ctx context.Context) time.Duration {
 	w.mu.Lock()
-	done, gate := w.pending, w.gate
+	done := w.pending
 	w.pending = nil
 	w.mu.Unlock()
 	began, every := time.Now(), lookEvery
@@ -125,13 +139,20 @@ func (w *Watch) round(ctx context.Context) time.Duration {
 		seen, every = time.Now(), lookAgain
 	}
 	w.awake.open(began, seen)
-	if gate != nil && (err == nil || gate.heardSince(began)) {
+	if gate := w.current(); gate != nil && (err == nil || gate.heardSince(began)) {
 		gate.open(began, seen)
 	}
 	if done != nil {
 		close(done)
 	}
 	return every*3/4 + rand.N(every/2)
+}
+
+// current is the gate of the requests over NATS, or nil.
+func (w *Watch) current() *Gate {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gate
 }
 
 // now is the time since the Watch was made.
