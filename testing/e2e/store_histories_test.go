@@ -53,7 +53,7 @@ func TestTwoHistories(t *testing.T) {
 // TestRaisePutsBackLostTags: a snapshot of a running server lacks the entries
 // that were written while it was taken, which are those of the busiest tags, and
 // an old copy lacks the tags that were made after it. If the loaders have
-// forgotten such a tag, too, the raise puts it back as workers know it, and it
+// forgotten such a tag, too, the raise puts it back as workers hold it, and it
 // is served again.
 func TestRaisePutsBackLostTags(t *testing.T) {
 	t.Parallel()
