@@ -87,6 +87,19 @@ func TestGrantFromBeforeDecision(t *testing.T) {
 	}
 }
 
+// TestGrantFromBeforeDecisionForNewTag: the same for a tag without any grant.
+func TestGrantFromBeforeDecisionForNewTag(t *testing.T) {
+	h := newHarness(allocator.Config{})
+	h.learn(1000)
+	r := h.request("order", 1)
+	if v := h.grantUnder(1, h.latest().Seq, seg(1, 101)); v != (allocator.Verdict{Outcome: allocator.Below, FirstBelow: true}) {
+		t.Errorf("%+v", v)
+	}
+	h.order = store.Trend
+	h.grantUnder(1000, h.latest().Seq, seg(1000, 1100))
+	r.want(t, seg(1000, 1001))
+}
+
 // TestGrantsOfOlderLoaders: a loader of version 0.2.0 sends no floor. Its grant
 // counts if it was requested after the decision was learned.
 func TestGrantsOfOlderLoaders(t *testing.T) {

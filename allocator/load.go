@@ -298,7 +298,8 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 // A grant from before a decision is proof, too, if it answers the open load: that
 // load began after the decision.
 func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdict {
-	current, before := seq != 0 && seq == t.busy.load.seq, a.line.predates(seq, s.Floor)
+	before := a.line.predates(seq, s.Floor)
+	current := seq != 0 && seq == t.busy.load.seq && (!before || seq > a.line.since.Load()) // or it is about to be voided
 	switch {
 	case s.Order != store.Trend && s.Order != store.Strict,
 		!current && (before || t.order != store.Trend || s.Order != t.order || s.First < t.high):
@@ -314,7 +315,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 			// passed.
 			t.busy.load = load{seq: a.seq.Add(1), wanted: now, state: waiting, need: forever, refusals: t.busy.load.refusals}
 		}
-		return Verdict{Below, t.high, t.by.Value(), t.sequence, first}
+		return Verdict{Below, t.high, t.grantedBy(), t.sequence, first}
 	}
 	if t.order == "" {
 		a.setOrder(t, s)
@@ -345,7 +346,7 @@ func (a *Allocator) setOrder(t *tag, s Answer) {
 	if t.isNew() {
 		a.unknown.Add(-1)
 	}
-	t.order, t.configured = s.Order, 0
+	t.order, t.configured, t.step = s.Order, 0, 0
 	if s.Order == store.Trend {
 		t.configured = cmp.Or(max(s.Step, 0), s.Len())
 		t.step = min(t.configured, a.cfg.MaxStep)

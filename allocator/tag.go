@@ -163,6 +163,14 @@ type waiter struct {
 // isNew reports whether the tag was never granted here.
 func (t *tag) isNew() bool { return t.high == 0 }
 
+// grantedBy names the loader that granted the highest segment, if there is one.
+func (t *tag) grantedBy() string {
+	if t.isNew() {
+		return ""
+	}
+	return t.by.Value()
+}
+
 // available is the number of buffered IDs. A concurrent Take may lower it at
 // any time.
 func (t *tag) available() int64 { return t.cur.Load().left() + t.backlog() }

@@ -336,6 +336,9 @@ func (r *raised) End(failed error) error {
 	}
 	name("restart process %s: it belongs to another installation\n", r.restart)
 	name("restart process %s: its version hands out what it holds from before the raise\n", r.Older)
+	if r.Unasked && r.err == nil {
+		_, r.err = fmt.Fprintln(r.out, "this user may not list processes, so whether they follow was not checked")
+	}
 	name("no answer from process %s: it drops what it holds when it is back\n", r.Silent)
 	if r.clock != "" && r.err == nil {
 		_, r.err = fmt.Fprintf(r.out, "no snowflake IDs: %s\n", r.clock)

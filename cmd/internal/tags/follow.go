@@ -22,10 +22,13 @@ import (
 type Raised struct {
 	Target int64 // the lowest first ID of new tags
 
-	// Silent are processes that did not answer. They drop what they hold at their
-	// first contact with NATS. Older are processes of version 0.2.0, which hand it
-	// out until they are restarted.
+	// Silent are processes that did not answer. They drop what they hold once they
+	// are in contact with NATS again. Older are processes of version 0.2.0, which
+	// hand it out until they are restarted.
 	Silent, Older []string
+
+	// Unasked means that the user may not list processes.
+	Unasked bool
 }
 
 const (
@@ -47,15 +50,15 @@ func Follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix)
 	if err != nil || len(state.Decisions) == 0 {
 		return Raised{}, err
 	}
-	return follow(ctx, js, prefix, state.Floor, nil)
+	return follow(ctx, js, prefix, state.Floor, &known{})
 }
 
 // follow waits for a decision's processes. It waits for those that answered
-// before the raise, by instance, even if they do not answer now.
-func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, target int64, before map[string]string) (done Raised, err error) {
+// before the raise even if they do not answer now.
+func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, target int64, k *known) (done Raised, err error) {
+	before := k.answered
 	done.Target = target
-	if !Allowed(ctx, js, worker.AskReportsRights()) {
-		done.Silent = []string{"all processes (this user may not list them)"}
+	if done.Unasked = !Allowed(ctx, js, worker.AskReportsRights()); done.Unasked {
 		return done, nil
 	}
 	installation, err := agreement.LookupID(ctx, js, prefix)
@@ -69,10 +72,12 @@ func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 		}
 		silent := maps.Clone(before)
 		done.Silent, done.Older = nil, nil
+		absent := slices.Clone(k.absent)
 		var behind, stopped []string
 		for _, r := range reports {
 			_, known := before[r.Instance]
 			delete(silent, r.Instance)
+			absent = slices.DeleteFunc(absent, func(instance string) bool { return instance == r.Instance })
 			own := r.Stats.Installation == installation
 			switch {
 			case own && r.RaiseBy > 0:
@@ -90,12 +95,13 @@ func follow(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 				behind = append(behind, nameOf(r))
 			}
 		}
-		done.Silent = slices.Sorted(maps.Values(silent))
+		waiting := len(behind) + len(silent)
+		done.Silent = append(slices.Sorted(maps.Values(silent)), absent...)
 		switch passed := time.Since(began); {
 		case ctx.Err() != nil:
 			return done, ctx.Err()
 		case len(stopped) > 0 && passed < resumeWithin,
-			len(behind)+len(done.Silent) > 0 && passed < followWithin:
+			waiting > 0 && passed < followWithin:
 		case len(stopped) > 0:
 			return done, fmt.Errorf("%w: loader %s", ErrBehind, strings.Join(stopped, "; "))
 		case len(behind) > 0:

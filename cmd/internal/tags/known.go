@@ -36,8 +36,9 @@ type known struct {
 	tags   map[string]store.Tag // these tags, as workers report them
 	most   []int64              // highest end that each worker holds, below 2^53
 	silent []string             // processes that did not say
-	// names of the processes that answered, by instance
+	// names of the processes that answered, by instance, and instances that did not
 	answered map[string]string
+	absent   []string
 	wrong    string // a process that found the register regressed
 
 	clocks []clock
@@ -214,6 +215,7 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ot
 			k.addReport(r, asked)
 		}
 	}
+	k.absent = expected
 	for _, instance := range expected {
 		k.silent = append(k.silent, instance+" (does not answer)")
 	}

@@ -168,10 +168,12 @@ func RaiseAll(ctx context.Context, js jetstream.JetStream, prefix messages.Prefi
 	if err != nil {
 		return done, err
 	}
-	if done.Target, err = r.raise(ctx, js, prefix, source, k, false); err != nil {
-		return done, err
+	target, err := r.raise(ctx, js, prefix, source, k, false)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) { // then the other tags were raised
+		return Raised{Target: target}, err
 	}
-	return follow(ctx, js, prefix, done.Target, k.answered)
+	done, behind := follow(ctx, js, prefix, target, k)
+	return done, errors.Join(err, behind)
 }
 
 // RaiseFolder is [RaiseAll] for the data folder of a stopped embedded server.

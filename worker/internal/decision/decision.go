@@ -55,7 +55,9 @@ type Config struct {
 const (
 	lookEvery  = 4 * time.Second // of a worker that is in contact
 	lookAgain  = time.Second     // after a look that failed
-	lookWithin = time.Second     // bounds a look, and so what a request waits for
+	lookWithin = 2 * time.Second // bounds a look: the longest round trip
+	askAgain   = 250 * time.Millisecond
+	passWithin = time.Second // bounds what a request waits for
 
 	pulse = 100 * time.Millisecond
 	// trust is the time for which contact is not in doubt. Beside running
@@ -162,13 +164,7 @@ func (w *Watch) now() time.Duration { return time.Since(w.began) }
 // decision about another installation everything is dropped, because that took
 // the place of this one; its floor says nothing about grants of this one.
 func (w *Watch) Look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
-	defer cancel()
-	js, err := w.reachable()
-	if err != nil {
-		return err
-	}
-	d, err := agreement.Decided(ctx, js, w.cfg.Prefix)
+	d, err := w.read(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -184,27 +180,81 @@ func (w *Watch) Look(ctx context.Context) error {
 
 var errAway = errors.New("not connected to NATS")
 
-// reachable returns a JetStream to ask. The connection of requests may be back
-// before the other, but there the answer queues behind requests.
-func (w *Watch) reachable() (jetstream.JetStream, error) {
-	w.mu.Lock()
-	conn := w.conn
-	w.mu.Unlock()
-	switch o := w.cfg.JS.Options(); {
-	case w.cfg.JS.Conn().IsConnected():
-		return w.cfg.JS, nil
-	case conn == nil || !conn.IsConnected():
-		return nil, errAway
-	case o.Domain != "":
-		return jetstream.NewWithDomain(conn, o.Domain)
-	case o.APIPrefix != "":
-		return jetstream.NewWithAPIPrefix(conn, o.APIPrefix)
-	default:
-		return jetstream.New(conn)
+// read reads the latest decision over both connections, and again every askAgain:
+// a connection that is lost looks alive until a write to it fails.
+func (w *Watch) read(ctx context.Context) (d agreement.Decision, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	defer cancel()
+	type reply struct {
+		agreement.Decision
+		err error
+	}
+	replies := make(chan reply)
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for err = errAway; ; {
+		connected := w.connected()
+		for _, js := range connected {
+			requests.Go(func() {
+				d, err := agreement.Decided(ctx, js, w.cfg.Prefix)
+				select {
+				case replies <- reply{d, err}:
+				case <-ctx.Done():
+				}
+			})
+		}
+		if len(connected) == 0 {
+			return d, err
+		}
+		for waiting := true; waiting; {
+			select {
+			case r := <-replies:
+				if r.err == nil || errors.Is(r.err, agreement.ErrDecision) {
+					return r.Decision, r.err
+				}
+				err = r.err
+			case <-again.C:
+				waiting = false
+			case <-ctx.Done():
+				return d, errors.Join(err, ctx.Err())
+			}
+		}
 	}
 }
 
-// await returns when a look that began after this call has ended.
+// connected returns JetStream over each connection that is up, or seems to be:
+// that for loads, where the answer does not queue behind requests, and that of
+// the requests.
+func (w *Watch) connected() (all []jetstream.JetStream) {
+	if w.cfg.JS.Conn().IsConnected() {
+		all = append(all, w.cfg.JS)
+	}
+	w.mu.Lock()
+	conn := w.conn
+	w.mu.Unlock()
+	if conn == nil || !conn.IsConnected() {
+		return all
+	}
+	var js jetstream.JetStream
+	var err error
+	switch o := w.cfg.JS.Options(); {
+	case o.Domain != "":
+		js, err = jetstream.NewWithDomain(conn, o.Domain)
+	case o.APIPrefix != "":
+		js, err = jetstream.NewWithAPIPrefix(conn, o.APIPrefix)
+	default:
+		js, err = jetstream.New(conn)
+	}
+	if err == nil { // an invalid domain would have failed before
+		all = append(all, js)
+	}
+	return all
+}
+
+// await returns when a look that began after this call has ended, or after
+// passWithin.
 func (w *Watch) await() {
 	w.mu.Lock()
 	if w.pending == nil {
@@ -213,8 +263,11 @@ func (w *Watch) await() {
 	done := w.pending
 	w.mu.Unlock()
 	w.hurry()
+	patience := time.NewTimer(passWithin)
+	defer patience.Stop()
 	select {
 	case <-done:
+	case <-patience.C: // no evidence
 	case <-w.stopped:
 	}
 }
@@ -228,7 +281,8 @@ func (w *Watch) hurry() {
 }
 
 // Pass is [Gate.Pass] for requests that do not come over NATS. They are answered
-// while NATS is out of reach, so only a process that was frozen looks first.
+// while NATS is out of reach, so they wait only if the process was frozen, or is
+// connected again.
 func (w *Watch) Pass() { w.awake.Pass() }
 
 // Gate is where requests pass that come over a connection to NATS. It is open
@@ -270,9 +324,14 @@ func (g *Gate) open(began, seen time.Time) {
 // Without contact, a decision may be made until it is back.
 func (g *Gate) heardSince(t time.Time) bool { return g.heard.Load() > int64(t.Sub(g.watch.began)) }
 
-// Close makes the next request wait for a look. It is called before a connection
+// Close makes the next requests wait for a look. It is called before a connection
 // is made anew.
-func (g *Gate) Close() { g.closed.Store(int64(g.watch.now())) }
+func (g *Gate) Close() {
+	now := int64(g.watch.now())
+	g.closed.Store(now)
+	g.watch.awake.closed.Store(now)
+	g.watch.hurry()
+}
 
 // Over has the Watch open this gate, and look over its connection if need be.
 func (g *Gate) Over(conn *nats.Conn) {

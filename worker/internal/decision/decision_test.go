@@ -77,8 +77,8 @@ func TestRequestWaitsForALook(t *testing.T) {
 		if got := s.floor.Load(); got < 1000+floor {
 			t.Fatalf("passed with floor %d, want %d", got, 1000+floor)
 		}
-		gate.Close() // a new connection
 		s.announce(t, agreement.Decision{Floor: 1000 + floor + 1, Installation: "own"})
+		gate.Close() // a new connection
 	}
 }
 
