@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -23,9 +21,8 @@ import (
 // registerSite is a NATS server of the operator's, and processes on it, under
 // the load of a trend tag and a strict tag.
 type registerSite struct {
-	net    *natstest.Node
-	data   string // of the server
-	js     jetstream.JetStream
+	dataServer
+
 	load   *callers
 	strict *strictCallers
 	calm   ledger // of a tag that lasts in memory
@@ -66,9 +63,7 @@ func TestRegisterGoesBack(t *testing.T) {
 
 func startRegisterSite(t *testing.T) *registerSite {
 	t.Helper()
-	s := &registerSite{data: t.TempDir(), calm: ledger{tag: "calm"}}
-	s.net = natstest.Start(t, func(o *server.Options) { o.StoreDir = s.data })
-	s.js = natstest.JetStream(t, s.net.Connect(t))
+	s := &registerSite{dataServer: startDataServer(t), calm: ledger{tag: "calm"}}
 	for range 2 {
 		address, witness := freeport.Address(t), filepath.Join(t.TempDir(), "witness")
 		s.status, s.witnesses = append(s.status, address), append(s.witnesses, witness)
@@ -94,16 +89,6 @@ func (s *registerSite) putBack(t *testing.T) {
 	s.copyData(t, s.data, backup)
 	s.stopsGranting(t)
 	raiseAll(t, "--server", s.net.URL())
-}
-
-// copyData copies the server's data while it does not run.
-func (s *registerSite) copyData(t *testing.T, to, from string) {
-	t.Helper()
-	s.net.Stop()
-	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
-		t.Fatal(err)
-	}
-	s.net.Restart()
 }
 
 func (s *registerSite) deleted(t *testing.T) {

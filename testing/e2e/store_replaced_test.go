@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -76,53 +74,90 @@ func (v *lostVolume) refused(t *testing.T, at []string, tags string) (id string)
 
 // TestRestoreAfterVolumeWasLost: the NATS server is back without its data, and
 // before anyone notices, processes and a deployment job have made a new
-// installation. The backup takes its place, and from then on no ID comes that
-// either of them had handed out.
+// installation. The backup takes its place. A request that is sent after the
+// restore has succeeded gets no ID that either installation had granted, even
+// from workers that were away meanwhile, each in another way: those of the lost
+// installation find it again, and those of the other one what took its place.
 func TestRestoreAfterVolumeWasLost(t *testing.T) {
 	t.Parallel()
-	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
-	net := natstest.Start(t, func(o *server.Options) { o.StoreDir = data })
-	v := newLostVolume(net.URL())
-	serve := func() (all []*process) {
-		for range 2 {
-			all = append(all, startWorker(t, v.url, folderSteps...))
-		}
-		return all
-	}
-	processes := serve()
-	v.deploy(t)
-	v.take(t, volumeTags, 1)
-	must(t, "backup", backup, "--server", v.url)
-	v.take(t, volumeTags, 1)
-	net.Stop()
-	if err := errors.Join(os.RemoveAll(data), os.Mkdir(data, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	net.Restart()
-	for _, p := range processes {
-		p.kill()
-	}
-	v.deploy(t, "later")
-	processes = serve()
-	v.take(t, laterTags, 2)
+	for _, awayOf := range []string{"the lost installation", "the other installation"} {
+		t.Run("workers of "+awayOf+" are away", func(t *testing.T) {
+			t.Parallel()
+			s := startRaiseSite(t, settings{})
+			v := newLostVolume(s.net.URL())
+			backup := filepath.Join(t.TempDir(), "backup")
+			var away []absent
+			serve := func(installation string, more ...string) (running []*process) {
+				t.Helper()
+				v.deploy(t, append(more, takenTag)...)
+				held := s.startWorkers(1)
+				if running = append(held, s.loader); installation == awayOf {
+					var workers []*process
+					workers, away = s.startAbsent()
+					held = append(held, workers...)
+				}
+				s.heldByAll(t, held, "chat.1", takenTag)
+				s.served(t, volumeTags...)
+				return running
+			}
+			lost := serve("the lost installation")
+			s.ask(t, 4, volumeTags...)
+			must(t, "backup", backup, "--server", v.url)
+			s.served(t, volumeTags...)
+			leave := func() {
+				for _, a := range away {
+					a.leave(t)
+				}
+			}
+			leave()
+			empty := t.TempDir()
+			s.copyData(t, s.data, empty)
+			for _, p := range lost {
+				p.kill()
+			}
+			s.startLoader()
+			replaced := serve("the other installation", "later")
+			s.served(t, laterTags...)
+			if awayOf == "the other installation" {
+				leave()
+			}
 
-	restore := []string{"restore", backup, "--yes", "--server", v.url}
-	id := v.refused(t, restore, " with 5 tags")
-	r := must(t, append(restore, "--replace-installation", id)...)
-	v.take(t, laterTags, 1) // of processes that are to be restarted
-	for _, p := range processes {
-		if name := "restart process " + p.instance(); !strings.Contains(r.stdout, name) {
-			t.Errorf("restore does not say %q:\n%s", name, r.stdout)
-		}
-		p.stop(syscall.SIGTERM)
+			restore := []string{"restore", backup, "--yes", "--server", v.url}
+			id := v.refused(t, restore, " with 6 tags")
+			said := must(t, append(restore, "--replace-installation", id)...).stdout
+			s.succeed(t)
+			s.more(t, 10) // by processes that are to be restarted
+			for _, p := range replaced {
+				if name := "restart process " + p.instance(); !strings.Contains(said, name) {
+					t.Errorf("restore does not say %q:\n%s", name, said)
+				}
+				p.stop(syscall.SIGTERM)
+			}
+			s.startLoader()
+			s.startWorkers(1)
+			for _, a := range away {
+				a.back()
+			}
+			s.ask(t, 8, "chat.1", takenTag)
+			for _, a := range away {
+				s.answer(t, a.process)
+			}
+			s.more(t, 1000)
+			if awayOf == "the other installation" {
+				natstest.Eventually(t, "the caller gets what was taken for it", func() bool { return s.late(takenTag) > 0 })
+				for _, a := range away {
+					a.kill() // it cannot serve the installation that is there now
+				}
+			}
+			s.served(t, append(allTags, takenTag)...)
+			s.finish()
+			s.check(t, "invoice")
+			if r := must(t, "restore", backup, "--server", v.url); !strings.Contains(r.stdout, "nothing is missing") {
+				t.Errorf("restored again:\n%s", r.stdout)
+			}
+			must(t, append(restore, "--replace-installation", id)...)
+		})
 	}
-	serve()
-	v.take(t, allTags, 1)
-	if r := must(t, "restore", backup, "--server", v.url); !strings.Contains(r.stdout, "nothing is missing") {
-		t.Errorf("restored again:\n%s", r.stdout)
-	}
-	must(t, append(restore, "--replace-installation", id)...)
-	v.take(t, allTags, 1)
 }
 
 // TestRestoreAfterRaiseWasLost: the data is lost after a raise. All that is left

@@ -321,6 +321,32 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+// TestDecisionIsAnnouncedAgain: a restore that ended between its decision and the
+// announcement leaves nothing that is missing, and workers that hold what was
+// granted before. Repeated, it makes up for the announcement.
+func TestDecisionIsAnnouncedAgain(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	from := i.backup()
+	i.lose(register.BucketName(prefix))
+	must(t, i.restore(from))
+	want := i.entry(agreement.DecidedKey)
+	bucket, err := i.js.KeyValue(t.Context(), agreement.BucketName(prefix))
+	must(t, err)
+	must(t, bucket.Delete(t.Context(), agreement.DecidedKey))
+	must(t, i.restore(from, func(r *backup.Restoring) {
+		r.Confirm = func(p backup.RestorePlan) error {
+			if !p.Nothing() {
+				t.Errorf("something is missing: %+v", p)
+			}
+			return backup.ErrNothing
+		}
+	}))
+	if got := i.entry(agreement.DecidedKey); string(got.Value) != string(want.Value) || len(want.Value) == 0 {
+		t.Errorf("announced: %q, want %q", got.Value, want.Value)
+	}
+}
+
 // TestRestoreRefused: another installation, or the backup of another prefix, is
 // refused before any prompt or write. The other installation is named
 // with its age and its tags.
