@@ -25,19 +25,6 @@ type line struct {
 	since, replaced atomic.Uint64
 }
 
-// predates reports whether a grant for a load was made before the latest
-// decision that was learned. A loader of version 0.2.0 sends no floor; what is
-// requested after the decision, it reserves under that decision.
-func (l *line) predates(seq uint64, floor int64) bool {
-	switch {
-	case seq < l.replaced.Load():
-		return true
-	case floor == 0:
-		return seq < l.since.Load()
-	}
-	return floor != l.floor.Load()
-}
-
 // Floor is the highest floor that was learned, 0 if none was. All that was
 // granted before has been voided.
 func (a *Allocator) Floor() int64 { return a.line.voided.Load() }

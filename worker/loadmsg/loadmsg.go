@@ -82,7 +82,7 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	if err := checkAddress(e.Instance, e.Tag); err != nil {
 		return e, err
 	}
-	if err := checkInstallation(e.Installation); err != nil {
+	if err := checkName("installation", e.Installation); err != nil {
 		return e, err
 	}
 	if e.Runway < 0 || e.Runway > maxRunway {
@@ -162,14 +162,14 @@ func DecodeGrant(data []byte) (Grant, error) {
 	if err := checkAddress(g.Instance, g.Tag); err != nil {
 		return g, err
 	}
-	if err := checkInstallation(g.Installation); err != nil {
+	if err := errors.Join(checkName("installation", g.Installation), checkName("loader", g.Loader)); err != nil {
 		return g, err
 	}
 	if len(g.Reason) > maxReasonLen || strings.ContainsAny(g.Reason, "\r\n") {
 		return g, fmt.Errorf("%w: reason %.40q, allowed is one line of %d bytes", ErrMalformed, g.Reason, maxReasonLen)
 	}
-	if g.Floor < 0 || g.Loader != "" && !isInstance(g.Loader) {
-		return g, fmt.Errorf("%w: floor %d, loader %.40q", ErrMalformed, g.Floor, g.Loader)
+	if g.Floor < 0 {
+		return g, fmt.Errorf("%w: floor %d", ErrMalformed, g.Floor)
 	}
 	if g.Pause < 0 || g.Pause > maxPause || g.Pause > 0 && g.Refused != messages.CodeBusy {
 		return g, fmt.Errorf("%w: pause of %d ms", ErrMalformed, g.Pause)
@@ -216,7 +216,7 @@ const maxInstanceLen = 32
 // checkAddress checks the fields that become part of a subject, so that no
 // event can make a loader publish elsewhere.
 func checkAddress(instance, tag string) error {
-	if !isInstance(instance) {
+	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || messages.CheckTag(instance) != nil {
 		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrMalformed, instance, maxInstanceLen)
 	}
 	if err := messages.CheckTag(tag); err != nil {
@@ -225,15 +225,10 @@ func checkAddress(instance, tag string) error {
 	return nil
 }
 
-// isInstance reports whether a name is one token of bounded length.
-func isInstance(name string) bool {
-	return len(name) <= maxInstanceLen && !strings.Contains(name, ".") && messages.CheckTag(name) == nil
-}
-
-// checkInstallation checks an installation's ID, which may be missing.
-func checkInstallation(id string) error {
-	if id != "" && !isInstance(id) {
-		return fmt.Errorf("%w: installation %.40q is not one token of at most %d bytes", ErrMalformed, id, maxInstanceLen)
+// checkName checks the name of an installation or a loader, which may be missing.
+func checkName(what, name string) error {
+	if name != "" && (len(name) > maxInstanceLen || strings.Contains(name, ".") || messages.CheckTag(name) != nil) {
+		return fmt.Errorf("%w: %s %.40q is not one token of at most %d bytes", ErrMalformed, what, name, maxInstanceLen)
 	}
 	return nil
 }

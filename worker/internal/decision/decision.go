@@ -349,7 +349,7 @@ func (g *Gate) isOpen(now time.Duration) bool {
 // Pass returns at once if the gate is open. Otherwise it returns after a look for
 // decisions, which takes a second at most.
 func (g *Gate) Pass() {
-	if !g.isOpen(g.watch.now()) {
+	if !g.isOpen(time.Since(g.watch.began)) {
 		g.watch.await()
 	}
 }
