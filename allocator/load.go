@@ -298,8 +298,8 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 // A grant from before a decision is proof, too, if it answers the open load: that
 // load began after the decision.
 func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdict {
-	// A loader of version 0.2.0 sends no floor. What is requested after a decision,
-	// it reserves under that decision.
+	// A loader of version 0.2.0 sends no floor. It reserves under a decision what is
+	// requested after it.
 	before := seq < a.line.replaced.Load() ||
 		s.Floor == 0 && seq < a.line.since.Load() ||
 		s.Floor != 0 && s.Floor != a.line.floor.Load()
