@@ -73,7 +73,7 @@ func TestRaisePutsBackLostTags(t *testing.T) {
 
 	said := settings{}.succeeds(t, "tag", "raise", "--all", "--yes", "--server", s.net.URL()).stdout
 	s.succeed(t)
-	if want := "2 tags held by workers, and forgotten by the register; put back: lost.strict, lost.trend\n"; !strings.Contains(said, want) {
+	if want := "put back: 2 tags that workers hold and the register has forgotten: lost.strict, lost.trend\n"; !strings.Contains(said, want) {
 		t.Errorf("the command does not say %q:\n%s", want, said)
 	}
 	s.served(t, "kept", "lost.trend", "lost.strict")
