@@ -33,7 +33,7 @@ func (a *Allocator) Floor() int64 { return a.line.voided.Load() }
 // all earlier ones. If so, the segments of all tags are voided: nothing of them
 // is handed out once Learn has returned. A voided tag keeps its highest number,
 // and is unknown until its next grant, because it may be strict by now. Its
-// parked requests wait for that grant.
+// parked requests wait for that grant. If it had a buffer, that is filled again.
 //
 // Learn comes before the [Allocator.Answer] that brings the floor.
 func (a *Allocator) Learn(floor int64) bool {

@@ -154,9 +154,10 @@ func TestStrictAfterDecision(t *testing.T) {
 	}
 }
 
-// TestDecisionAsksForWhatIsNeeded: after a decision only tags with requests load.
-// Voided tags are no new names, of which there may be few.
-func TestDecisionAsksForWhatIsNeeded(t *testing.T) {
+// TestBuffersFillAfterDecision: after a decision, tags that had a buffer load, and
+// those with requests first. Voided tags are no new names, of which there may be
+// few.
+func TestBuffersFillAfterDecision(t *testing.T) {
 	h := newHarness(allocator.Config{MaxUnknown: 1})
 	h.step = 100
 	names := []string{"a", "b", "c", "d"}
@@ -164,19 +165,57 @@ func TestDecisionAsksForWhatIsNeeded(t *testing.T) {
 		h.request(name, 1)
 		h.grantAll()
 	}
+	h.order = store.Strict
+	h.request("strict", 1)
+	h.grantAll()
+	h.order, h.held = store.Trend, true
 	h.learn(1000)
-	if len(h.asked) != 0 {
-		t.Fatalf("asked for %+v without a request", h.asked)
+	r := h.request("c", 1)
+	h.sendOne() // one place is kept for buffers
+	h.sendOne()
+	if h.asked[0].Tag != "c" && h.asked[1].Tag != "c" {
+		t.Errorf("asked for %+v first, want the tag with a request", h.asked)
 	}
 	h.request("new", 1)
-	r := h.request("b", 1)
-	if len(h.asked) != 2 || h.asked[1].Tag != "b" {
-		t.Fatalf("asked for %+v", h.asked)
+	for h.sendOne() {
+	}
+	loads := make(map[string]int)
+	for _, l := range h.asked {
+		loads[l.Tag]++
 	}
 	h.grantAll()
-	if h.Tags() != len(names)+1 || r.answered != 1 || r.err != nil {
+	for _, f := range h.Figures() {
+		if isTrend := f.Order == store.Trend; isTrend && f.Left < 99 || isTrend != (loads[f.Tag] == 1) {
+			t.Errorf("%+v after %d loads", f, loads[f.Tag])
+		}
+	}
+	if h.Tags() != len(names)+2 || r.answered != 1 || r.err != nil {
 		t.Errorf("%d tags, %+v", h.Tags(), r)
 	}
+}
+
+// TestFillForNoRequest: a load that fills the buffer of a voided tag serves no
+// request that came after it was sent, not even if it is sent again, because the
+// tag may be strict by now.
+func TestFillForNoRequest(t *testing.T) {
+	h := raised(store.Trend)
+	h.learn(1000)
+	fill := h.latest()
+	if fill.Want != 0 || fill.Step < 100 {
+		t.Fatalf("asked for %+v, want a load that fills the buffer", fill)
+	}
+	h.now += allocator.DefaultReAsk
+	h.Tick()
+	r := h.request("order", 1)
+	mine := h.latest()
+	if mine.Seq == fill.Seq || mine.Want != 1 {
+		t.Fatalf("asked for %+v, want another load", mine)
+	}
+	h.order = store.Strict
+	h.grantUnder(1000, fill.Seq, seg(1000, 1100)) // reserved before the request
+	r.wantNone(t)
+	h.grantUnder(1000, mine.Seq, seg(1100, 1101))
+	r.want(t, seg(1100, 1101))
 }
 
 // TestVoid: after a decision about another installation, nothing that was

@@ -104,7 +104,7 @@ func (t *tag) wantsLoad(now time.Duration, ceiling int64) bool {
 	switch l := &t.busy.load; {
 	case t.underfilled(): // requests that are parked in spite of a refusal want less
 		return l.refusal.current(now) == nil || l.refusal.least > 0
-	case t.order != store.Trend || now < l.due: // no buffer, or postponed
+	case !t.fills() || now < l.due: // no buffer, or postponed
 		return false
 	}
 	return t.isLow(now, ceiling)
@@ -131,9 +131,13 @@ func (a *Allocator) advanceLoad(t *tag, now time.Duration) {
 		return
 	}
 	// Parked requests cannot wait at all. A buffer should outlast the wait, even
-	// if parked requests of other tags go first.
+	// if parked requests of other tags go first. All that were voided are empty.
 	need := now + l.behind
-	if t.busy.demand == 0 {
+	switch {
+	case t.busy.demand > 0:
+	case t.order == "":
+		need += maxBehind
+	default:
 		need += t.runway(now) / 2
 	}
 	// The load moves forward only, until no request waits for it any more.
@@ -172,7 +176,7 @@ func (t *tag) isSecondDue(now, reAsk time.Duration) bool {
 	switch {
 	case l.rests > 0:
 		return false
-	case t.order == store.Trend:
+	case t.order == store.Trend || l.want == noRequests:
 		return !l.parked && t.underfilled()
 	}
 	return now-l.sent >= reAsk/secondTry
@@ -202,7 +206,7 @@ func (t *tag) lane() lane {
 	switch {
 	case t.isNew():
 		return unknown
-	case t.busy.demand > 0 || t.available() == 0:
+	case t.busy.demand > 0 || t.available() == 0 && t.order == store.Trend:
 		return urgent
 	}
 	return refill

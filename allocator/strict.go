@@ -26,8 +26,12 @@ import "github.com/idworker/idworker/store"
 // first always fits. It returns the sum.
 func (t *tag) fixRequests(ceiling int64) (want int64) {
 	l := &t.busy.load
-	if l.want > 0 {
-		return l.want
+	if l.want != 0 {
+		return max(l.want, 0)
+	}
+	if len(t.busy.parked) == 0 {
+		l.want = noRequests
+		return 0
 	}
 	for i := range t.busy.parked {
 		w := &t.busy.parked[i]
@@ -63,11 +67,18 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 	return s.Len()
 }
 
-// giveUpLoad ends the open load of a strict or unknown tag if all its requests
-// are gone. Otherwise the next request would wait until that load is sent again.
+// noRequests is the want of a load that was sent for none, to fill the buffer of a
+// voided tag. A request that comes later may not get IDs of it, because the tag
+// may be strict.
+const noRequests = -1
+
+// giveUpLoad ends the load of a strict or unknown tag if all its requests are
+// gone, or if it was sent for none and requests wait. Otherwise they would wait
+// until that load is sent again.
 func (t *tag) giveUpLoad() {
-	l := &t.busy.load
-	if len(t.busy.parked) == 0 || l.want > 0 && t.busy.parked[0].load != l.seq {
+	l, waits := &t.busy.load, len(t.busy.parked) > 0
+	gone := l.want > 0 && (!waits || t.busy.parked[0].load != l.seq)
+	if gone || waits && l.want == noRequests || !waits && !t.fills() {
 		*l = load{due: l.due, rests: l.rests, refusal: l.refusal, refusals: l.refusals}
 	}
 }

@@ -163,6 +163,9 @@ type waiter struct {
 // isNew reports whether the tag was never granted here.
 func (t *tag) isNew() bool { return t.high == 0 }
 
+// fills reports whether the tag has a buffer, or had one until it was voided.
+func (t *tag) fills() bool { return t.order == store.Trend || t.order == "" && t.configured > 0 }
+
 // grantedBy names the loader that granted the highest segment, if there is one.
 func (t *tag) grantedBy() string {
 	if t.isNew() {

@@ -106,7 +106,7 @@ func (s *raiseSite) ask(t *testing.T, callers int, tags ...string) {
 		client, random := s.dial(t), rand.New(rand.NewPCG(uint64(i), 5))
 		s.wg.Go(func() {
 			for s.asking.Err() == nil {
-				s.request(client, tags[random.IntN(len(tags))], count(random, 20), time.Second)
+				_, _ = s.request(client, tags[random.IntN(len(tags))], count(random, 20), time.Second) // it may be lost
 			}
 		})
 	}

@@ -214,8 +214,7 @@ func (s *registerSite) granted(t *testing.T) (n float64) {
 	return n
 }
 
-// resumes waits until the processes grant again, and workers hold IDs of the calm
-// tag, whose buffers the raise has voided.
+// resumes waits until the processes grant again.
 func (s *registerSite) resumes(t *testing.T) {
 	t.Helper()
 	s.load.more(2000)
@@ -226,7 +225,6 @@ func (s *registerSite) resumes(t *testing.T) {
 			return code == http.StatusOK
 		})
 	}
-	heldByAll(t, s.net.URL(), "calm", 2)
 	s.load.ledgers.check(t)
 	s.calm.check(t)
 }

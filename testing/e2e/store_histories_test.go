@@ -78,8 +78,8 @@ func TestRaisePutsBackLostTags(t *testing.T) {
 	}
 	s.served(t, "kept", "lost.trend", "lost.strict")
 	for _, tag := range []string{"lost.trend", "lost.strict"} {
-		step, kind, _ := strings.Cut(tag, ".")
-		step = map[string]string{"trend": " 2000 ", "strict": " 1000 "}[kind]
+		_, kind, _ := strings.Cut(tag, ".")
+		step := map[string]string{"trend": " 2000 ", "strict": " 1000 "}[kind]
 		if line := strings.Join(must(t, "tag", "ls", "--server", s.net.URL(), tag).lines()[1:], "\n"); !strings.Contains(line, step) || !strings.Contains(line, kind) {
 			t.Errorf("tag %s is listed as %q, want step%sand the order %s", tag, line, step, kind)
 		}
