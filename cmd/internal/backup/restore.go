@@ -143,6 +143,7 @@ func (r Restoring) Restore(ctx context.Context, js jetstream.JetStream, prefix m
 	}
 	done.Wanted = under.Replicas
 	done.Restart, err = r.others(ctx, js, prefix)
+	done.Restart = append(done.Restart, done.Strangers...)
 	return done, errors.Join(behind, err)
 }
 

@@ -27,6 +27,9 @@ type Raised struct {
 	// hand it out until they are restarted.
 	Silent, Older []string
 
+	// Strangers are silent, too, but belong to an installation that was replaced.
+	Strangers []string
+
 	// Unasked means that the user may not list processes.
 	Unasked bool
 }
@@ -75,7 +78,7 @@ func (f followers) follow(ctx context.Context, js jetstream.JetStream, prefix me
 			return done, err
 		}
 		silent := maps.Clone(before)
-		done.Silent, done.Older = nil, nil
+		done.Silent, done.Strangers, done.Older = nil, nil, nil
 		absent := slices.Clone(k.absent)
 		var behind, stopped []string
 		for _, r := range reports {
@@ -100,7 +103,14 @@ func (f followers) follow(ctx context.Context, js jetstream.JetStream, prefix me
 			}
 		}
 		waiting := len(behind) + len(silent)
-		done.Silent = append(slices.Sorted(maps.Values(silent)), absent...)
+		for _, instance := range slices.Sorted(maps.Keys(silent)) {
+			if p := silent[instance]; p.Stats.Installation == installation {
+				done.Silent = append(done.Silent, nameOf(p))
+			} else {
+				done.Strangers = append(done.Strangers, nameOf(p))
+			}
+		}
+		done.Silent = append(done.Silent, absent...)
 		switch passed := time.Since(began); {
 		case ctx.Err() != nil:
 			return done, ctx.Err()

@@ -35,14 +35,15 @@ func TestFollow(t *testing.T) {
 		r.Floor = floor
 		return r
 	}
-	asked := map[string]string{"w": "w on w1"}
+	asked := map[string]worker.Report{"w": process("w", worker.RoleWorker, 5)}
 	for name, test := range map[string]struct {
-		before  map[string]string
+		before  map[string]worker.Report
 		absent  []string          // before, too
 		answers [][]worker.Report // round by round; the last one again and again
 		give    bool              // up at once
 		silent  []string
 		older   []string
+		theirs  []string // silent ones of another installation
 		failed  error
 		text    string
 	}{
@@ -54,6 +55,7 @@ func TestFollow(t *testing.T) {
 			{loader(target)}, {loader(target)}, {loader(target), process("w", worker.RoleWorker, target)},
 		}},
 		"a worker that is away":          {before: asked, answers: [][]worker.Report{{loader(target)}}, give: true, silent: []string{"w on w1"}},
+		"another one's that is away":     {before: map[string]worker.Report{"w": theirs}, answers: [][]worker.Report{nil}, give: true, theirs: []string{"w on w1"}},
 		"workers that were away before":  {absent: []string{"v", "w"}, answers: [][]worker.Report{{process("w", worker.RoleWorker, target)}}, silent: []string{"v"}},
 		"nobody":                         {answers: [][]worker.Report{nil}},
 		"another installation":           {answers: [][]worker.Report{{theirs}}},
@@ -87,8 +89,8 @@ func TestFollow(t *testing.T) {
 			if n := int(rounds.Load()); n < len(test.answers) {
 				t.Errorf("ended after %d rounds, want %d", n, len(test.answers))
 			}
-			if err == nil && (done.Target != target || !slices.Equal(done.Silent, test.silent) || !slices.Equal(done.Older, test.older)) {
-				t.Errorf("%+v; want silent %v, older %v", done, test.silent, test.older)
+			if err == nil && (done.Target != target || !slices.Equal(done.Silent, test.silent) || !slices.Equal(done.Older, test.older) || !slices.Equal(done.Strangers, test.theirs)) {
+				t.Errorf("%+v; want silent %v, older %v, strangers %v", done, test.silent, test.older, test.theirs)
 			}
 		})
 	}

@@ -36,8 +36,8 @@ type known struct {
 	tags   map[string]store.Tag // these tags, as workers report them
 	most   []int64              // highest end that each worker holds, below 2^53
 	silent []string             // processes that did not say
-	// names of the processes that answered, by instance, and instances that did not
-	answered map[string]string
+	// the processes that answered, by instance, and instances that did not
+	answered map[string]worker.Report
 	absent   []string
 	wrong    string // a process that found the register regressed
 
@@ -228,9 +228,9 @@ func (k *known) addReport(r worker.Report, asked time.Time) {
 	k.found = true
 	of := "process " + nameOf(r)
 	if k.answered == nil {
-		k.answered = make(map[string]string)
+		k.answered = make(map[string]worker.Report)
 	}
-	k.answered[r.Instance] = nameOf(r)
+	k.answered[r.Instance] = r
 	if r.Stopped != "" {
 		k.wrong = of + " grants nothing: " + r.Stopped
 	}
