@@ -310,11 +310,12 @@ func (r *raised) End(failed error) error {
 			Changes []tags.Change `json:"changes"`
 			Floor   int64         `json:"floor,omitempty,string"` // lowest first ID of new tags
 			Restart []string      `json:"restart,omitempty"`
-			Silent  []string      `json:"silent,omitempty"` // did not answer
-			Older   []string      `json:"older,omitempty"`  // to restart, of version 0.2.0
+			Silent  []string      `json:"silent,omitempty"`  // did not answer
+			Older   []string      `json:"older,omitempty"`   // to restart, of version 0.2.0
+			Unasked bool          `json:"unasked,omitempty"` // the user may not list processes
 			Clock   string        `json:"clock,omitempty"`
 			Fewer   []string      `json:"too_few_replicas,omitempty"`
-		}{r.changes, r.Target, r.restart, r.Silent, r.Older, r.clock, r.fewer}))
+		}{r.changes, r.Target, r.restart, r.Silent, r.Older, r.Unasked, r.clock, r.fewer}))
 	}
 	for _, c := range r.changes {
 		if r.err == nil {
@@ -337,7 +338,7 @@ func (r *raised) End(failed error) error {
 	name("restart process %s: it belongs to another installation\n", r.restart)
 	name("restart process %s: its version hands out what it holds from before the raise\n", r.Older)
 	if r.Unasked && r.err == nil {
-		_, r.err = fmt.Fprintln(r.out, "this user may not list processes, so whether they follow was not checked")
+		_, r.err = fmt.Fprintln(r.out, "this user may not list processes, so whether they follow was not checked; run it again as a user that may")
 	}
 	name("no answer from process %s: it drops what it holds when it is back\n", r.Silent)
 	if r.clock != "" && r.err == nil {

@@ -74,6 +74,10 @@ func (f followers) follow(ctx context.Context, js jetstream.JetStream, prefix me
 	}
 	for began := time.Now(); ; pause.For(ctx, f.pause) {
 		reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
+		if ctx.Err() != nil { // what did not answer proves nothing
+			done.Silent, done.Strangers, done.Older = nil, nil, nil
+			return done, fmt.Errorf("all tags were raised, but it was not seen that all processes follow; run it again: %w", ctx.Err())
+		}
 		if err != nil && !errors.Is(err, worker.ErrNoReports) {
 			return done, err
 		}
@@ -112,8 +116,6 @@ func (f followers) follow(ctx context.Context, js jetstream.JetStream, prefix me
 		}
 		done.Silent = append(done.Silent, absent...)
 		switch passed := time.Since(began); {
-		case ctx.Err() != nil:
-			return done, ctx.Err()
 		case len(stopped) > 0 && passed < f.loaders,
 			waiting > 0 && passed < f.workers:
 		case len(stopped) > 0:
