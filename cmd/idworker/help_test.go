@@ -7,23 +7,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/alecthomas/kong"
 )
 
-var model = sync.OnceValue(func() *kong.Application { return newParser(&cli{}, io.Discard, io.Discard, func(int) {}).Model })
+// newModel returns the model of all commands. Tests that run in parallel do not
+// share it, because kong writes to its nodes when it lists their flags.
+func newModel() *kong.Application {
+	return newParser(&cli{}, io.Discard, io.Discard, func(int) {}).Model
+}
 
 // TestManualHasAll: the page names every command, argument and flag that is not hidden.
 func TestManualHasAll(t *testing.T) {
 	t.Parallel()
+	model := newModel()
 	var page bytes.Buffer
-	if err := writeManual(&page, model(), version); err != nil {
+	if err := writeManual(&page, model, version); err != nil {
 		t.Fatal(err)
 	}
 	plain := strings.ReplaceAll(page.String(), `\-`, "-")
-	for _, command := range model().Leaves(true) {
+	for _, command := range model.Leaves(true) {
 		if !strings.Contains(plain, ".SS "+command.FullPath()+"\n") {
 			t.Errorf("no section about %s", command.FullPath())
 		}
@@ -43,8 +47,9 @@ func TestManualHasAll(t *testing.T) {
 // TestCandidates: what a shell is offered, word by word.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
+	model := newModel()
 	var commands []string
-	for _, c := range model().Children {
+	for _, c := range model.Children {
 		if !c.Hidden {
 			commands = append(commands, c.Name)
 		}
@@ -76,7 +81,7 @@ func TestCandidates(t *testing.T) {
 	} {
 		words := strings.Split(line, " ")
 		var found []string
-		for _, c := range candidates(model(), words) {
+		for _, c := range candidates(model, words) {
 			found = append(found, c.word)
 		}
 		if got := strings.Join(found, " "); got != want {
@@ -117,13 +122,14 @@ func TestHelp(t *testing.T) {
 // that begins otherwise has all commands.
 func TestGrammar(t *testing.T) {
 	t.Parallel()
+	model := newModel()
 	parsed := func(words ...string) (leaves []string) {
 		for _, command := range newParser(grammar(words), io.Discard, io.Discard, func(int) {}).Model.Leaves(false) {
 			leaves = append(leaves, command.FullPath()+" "+summaries(command))
 		}
 		return leaves
 	}
-	for _, command := range model().Leaves(false) {
+	for _, command := range model.Leaves(false) {
 		words := strings.Fields(command.FullPath())[1:]
 		want := command.FullPath() + " " + summaries(command)
 		if found := parsed(append(words, "more", "--json")...); !slices.Equal(found, []string{want}) {
@@ -131,7 +137,7 @@ func TestGrammar(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"", "--help", "nix", "--version get"} {
-		if found := parsed(strings.Fields(line)...); len(found) != len(model().Leaves(false)) {
+		if found := parsed(strings.Fields(line)...); len(found) != len(model.Leaves(false)) {
 			t.Errorf("%q has %d commands, want all", line, len(found))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 func TestManualIsWellFormed(t *testing.T) {
 	t.Parallel()
 	var page, complaints bytes.Buffer
-	if err := writeManual(&page, model(), version); err != nil {
+	if err := writeManual(&page, newModel(), version); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := exec.LookPath("groff"); err != nil {
