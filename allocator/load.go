@@ -104,7 +104,7 @@ func (t *tag) wantsLoad(now time.Duration, ceiling int64) bool {
 	switch l := &t.busy.load; {
 	case t.underfilled(): // requests that are parked in spite of a refusal want less
 		return l.refusal.current(now) == nil || l.refusal.least > 0
-	case !t.fills() || now < l.due: // no buffer, or postponed
+	case t.configured == 0 || now < l.due: // no buffer, or postponed
 		return false
 	}
 	return t.isLow(now, ceiling)

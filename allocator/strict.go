@@ -78,7 +78,7 @@ const noRequests = -1
 func (t *tag) giveUpLoad() {
 	l, waits := &t.busy.load, len(t.busy.parked) > 0
 	gone := l.want > 0 && (!waits || t.busy.parked[0].load != l.seq)
-	if gone || waits && l.want == noRequests || !waits && !t.fills() {
+	if gone || waits && l.want == noRequests || !waits && t.configured == 0 {
 		*l = load{due: l.due, rests: l.rests, refusal: l.refusal, refusals: l.refusals}
 	}
 }

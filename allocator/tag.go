@@ -102,7 +102,7 @@ type tag struct {
 	high       int64
 	by         unique.Handle[string]
 	sequence   uint64
-	configured int64 // the configured step of a tag that is or was trend, else 0
+	configured int64 // the configured step of a tag that has a buffer, or had one until it was voided; else 0
 	step       int64 // of the latest load; 0 unless it is a trend tag
 
 	idleTotal int64 // the IDs that had been handed out at the latest DropIdle
@@ -162,9 +162,6 @@ type waiter struct {
 
 // isNew reports whether the tag was never granted here.
 func (t *tag) isNew() bool { return t.high == 0 }
-
-// fills reports whether the tag has a buffer, or had one until it was voided.
-func (t *tag) fills() bool { return t.order == store.Trend || t.order == "" && t.configured > 0 }
 
 // grantedBy names the loader that granted the highest segment, if there is one.
 func (t *tag) grantedBy() string {
