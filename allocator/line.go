@@ -55,7 +55,9 @@ func (a *Allocator) Learn(floor int64) bool {
 func (a *Allocator) Void() {
 	a.line.learning.Lock()
 	defer a.line.learning.Unlock()
-	a.line.replaced.Store(a.seq.Add(1))
+	now := a.seq.Add(1)
+	a.line.since.Store(now)
+	a.line.replaced.Store(now)
 	a.voidAll()
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/store"
@@ -216,6 +217,80 @@ func TestFillForNoRequest(t *testing.T) {
 	r.wantNone(t)
 	h.grantUnder(1000, mine.Seq, seg(1100, 1101))
 	r.want(t, seg(1100, 1101))
+}
+
+// TestLateGrantAfterDecision: while loaders take longer than requests wait, each
+// grant answers a load that was given up. A voided tag that is trend still uses
+// it, and one that is strict does not.
+func TestLateGrantAfterDecision(t *testing.T) {
+	for _, order := range []store.Order{store.Trend, store.Strict} {
+		h := raised(store.Trend)
+		h.learn(1000)
+		h.request("order", 1)
+		slow := h.latest().Seq
+		h.now += allocator.DefaultWait
+		h.Tick()
+		r := h.request("order", 1)
+		h.order = order
+		v := h.grantUnder(1000, slow, seg(1000, 1100))
+		if used := v.Outcome == allocator.Used; used != (order == store.Trend) || r.answered == 1 != used {
+			t.Errorf("%s: %+v, request answered %d times", order, v, r.answered)
+		}
+	}
+}
+
+// TestRequestsBeforeVoidedBuffers: if it takes minutes to fill the buffers of many
+// voided tags, a strict tag does not wait for that.
+func TestRequestsBeforeVoidedBuffers(t *testing.T) {
+	h := newHarness(allocator.Config{})
+	for _, name := range []string{"a", "b", "c"} {
+		h.request(name, 1)
+		h.grantAll()
+	}
+	h.order = store.Strict
+	h.request("strict", 1)
+	h.grantAll()
+	h.held = true
+	h.learn(1000)
+	h.now += 10 * time.Minute
+	h.request("strict", 1)
+	h.sendOne() // one place is kept for buffers
+	h.sendOne()
+	if len(h.asked) != 2 || h.asked[1].Tag != "strict" {
+		t.Errorf("sent %+v, want the load for the request to be the second", h.asked)
+	}
+}
+
+// TestVoidIsNoProof: while one tag is being voided, the grant of another one is no
+// proof that the store regressed.
+func TestVoidIsNoProof(t *testing.T) {
+	during := func() {}
+	a := allocator.New(allocator.Config{Clock: func() time.Duration { during(); return 0 }})
+	a.Learn(1)
+	verdicts := make(chan allocator.Verdict, 2)
+	seqs := make(map[string]uint64)
+	for _, name := range []string{"a", "b"} {
+		_, _ = a.TakeOrPark(allocator.Request{Tag: name, N: 1, From: name})
+		l, _ := a.Send()
+		a.Answer(name, l.Seq, allocator.Answer{Segment: seg(1, 2), Order: store.Trend, Line: store.Line{Floor: 1}})
+		l, _ = a.Send()
+		seqs[name] = l.Seq
+	}
+	during = sync.OnceFunc(func() {
+		during = func() {}
+		for name, seq := range seqs {
+			go func() {
+				verdicts <- a.Answer(name, seq, allocator.Answer{Segment: seg(2, 101), Order: store.Trend, Line: store.Line{Floor: 1}})
+			}()
+		}
+		verdicts <- <-verdicts // of the one that is not being voided
+	})
+	a.Void()
+	for range seqs {
+		if v := <-verdicts; v.Outcome != allocator.Burnt {
+			t.Errorf("%+v, want it burnt", v)
+		}
+	}
 }
 
 // TestVoid: after a decision about another installation, nothing that was

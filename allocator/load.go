@@ -131,12 +131,13 @@ func (a *Allocator) advanceLoad(t *tag, now time.Duration) {
 		return
 	}
 	// Parked requests cannot wait at all. A buffer should outlast the wait, even
-	// if parked requests of other tags go first. All that were voided are empty.
+	// if parked requests of other tags go first. Voided buffers may be many, so
+	// they wait for all others.
 	need := now + l.behind
 	switch {
 	case t.busy.demand > 0:
 	case t.order == "":
-		need += maxBehind
+		need += MaxRunway
 	default:
 		need += t.runway(now) / 2
 	}
@@ -310,7 +311,7 @@ func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdi
 	current := seq != 0 && seq == t.busy.load.seq && (!before || seq > a.line.since.Load()) // or it is about to be voided
 	switch {
 	case s.Order != store.Trend && s.Order != store.Strict,
-		!current && (before || t.order != store.Trend || s.Order != t.order || s.First < t.high):
+		!current && (before || t.configured == 0 || s.Order != store.Trend || s.First < t.high):
 		return Verdict{Outcome: Burnt}
 	case t.order != "" && t.order != s.Order && !before:
 		a.drop(t, ErrDropped)

@@ -18,7 +18,9 @@ import (
 // world is several workers, two loaders and a register, in virtual time. All
 // that happens is chosen by the seed: loads and grants are lost, doubled,
 // delayed and reordered, loads are sent again, requests expire and are
-// withdrawn, workers and loaders crash.
+// withdrawn, workers and loaders crash. In some worlds operators decide: the
+// tag goes on above all that was granted, and perhaps in another order. Before
+// that, the register may have gone back. Workers learn of it at any time.
 type world struct {
 	*testing.T
 
@@ -30,6 +32,12 @@ type world struct {
 	workers []*member
 	loaders [2]worldLoader
 	next    int64 // the register
+	decides bool  // there are decisions
+	floor   int64 // of the latest decision in the register
+	decided int64 // of the latest decision
+	went    bool  // the register went back since
+	doubted int64 // IDs below it may have been granted twice
+	loose   bool  // some workers may take a strict tag for trend
 	flying  []flight
 	grants  []flight
 	handed  map[int64]bool
@@ -63,19 +71,26 @@ type worldRequest struct {
 
 // flight is a load or a grant on its way.
 type flight struct {
-	to   *member
-	load allocator.Load
-	s    store.Segment
+	to    *member
+	load  allocator.Load
+	s     store.Segment
+	order store.Order
+	floor int64
+	back  bool // it was reserved after the register went back
 }
 
 // worldLoader has no loads, or has sent a compare-and-set for their sum.
 type worldLoader struct {
 	loads   []flight
 	expects int64 // of the register
+	old     bool  // its grants carry no floor
 }
 
 func newWorld(t *testing.T, seed uint64, order store.Order) *world {
 	w := &world{T: t, seed: seed, lazy: seed%3 == 0, random: rand.New(rand.NewPCG(seed, 0)), order: order, step: 4, next: 1, handed: map[int64]bool{}}
+	if w.decides = seed%8 < 4; w.decides {
+		w.floor, w.loaders[0].old = 1, w.chance(30)
+	}
 	for range 3 {
 		w.workers = append(w.workers, w.newMember())
 	}
@@ -86,7 +101,65 @@ func (w *world) newMember() *member {
 	m := &member{harness: newHarness(allocator.Config{MaxStep: 8}), wants: map[uint64]int64{}}
 	m.name = fmt.Sprint("worker ", w.random.IntN(1000))
 	m.now, m.order, m.step, m.lazy, m.held = w.now, w.order, w.step, w.lazy, true
+	w.learn(m, w.floor)
 	return m
+}
+
+// learn has a worker learn of a decision. The replies that were due are sent.
+func (w *world) learn(m *member, floor int64) {
+	if floor > m.Floor() {
+		w.note("%s learns %d", m.name, floor)
+		m.perform()
+		m.Learn(floor)
+		m.drain()
+	}
+	behind := func(m *member) bool { return m.Floor() < w.decided }
+	w.loose = w.loose && slices.ContainsFunc(w.workers, behind)
+}
+
+// decide is what an operator does.
+func (w *world) decide() {
+	was := w.order
+	if w.chance(30) {
+		w.order = map[store.Order]store.Order{store.Trend: store.Strict, store.Strict: store.Trend}[was]
+	}
+	w.loose = w.loose || was == store.Trend
+	w.next = max(w.next, w.doubted) + w.random.Int64N(50) + 1
+	w.floor, w.decided, w.went = w.next, w.next, false
+	w.note("a decision: %s from %d on", w.order, w.floor)
+	for _, m := range w.workers {
+		for _, r := range m.requests {
+			if w.order == store.Trend {
+				r.floor = min(r.floor, m.highest)
+			}
+		}
+	}
+}
+
+// goBack has the register forget grants, and perhaps decisions.
+func (w *world) goBack() {
+	w.went, w.doubted = true, max(w.doubted, w.next)
+	if !w.loaders[0].old && w.chance(50) {
+		w.floor = 1
+	}
+	w.next = w.floor + w.random.Int64N(w.next-w.floor+1)
+	w.note("the register goes back to %d, under %d", w.next, w.floor)
+	for _, m := range w.workers {
+		for _, r := range m.requests {
+			r.floor = 0
+		}
+	}
+}
+
+// promised is the number above which a request is answered that is sent now.
+func (w *world) promised(m *member) int64 {
+	switch {
+	case w.went, w.doubted > 0 && m.Floor() < w.floor:
+		return 0
+	case w.order == store.Strict && !w.loose:
+		return w.highest
+	}
+	return m.highest
 }
 
 func (w *world) note(format string, args ...any) {
@@ -108,11 +181,8 @@ func (w *world) anyone() *member { return w.workers[w.random.IntN(len(w.workers)
 
 // request makes a request, which may be answered at once.
 func (w *world) request(m *member, n int64, kept bool) *worldRequest {
-	r := &worldRequest{Request: allocator.Request{Tag: "order", N: n, Kept: kept}, world: w, at: m, wanted: true, floor: w.highest}
+	r := &worldRequest{Request: allocator.Request{Tag: "order", N: n, Kept: kept}, world: w, at: m, wanted: true, floor: w.promised(m)}
 	r.From = r
-	if w.order == store.Trend {
-		r.floor = m.highest
-	}
 	w.note("%s: request for %d, kept %t, above %d", m.name, n, kept, r.floor)
 	if s, ok := m.Take("order", n); ok {
 		w.answer(m, r, []store.Segment{s}, nil)
@@ -136,8 +206,11 @@ func (w *world) answer(m *member, r *worldRequest, ids []store.Segment, err erro
 	total := int64(0)
 	for _, s := range ids {
 		for id := s.First; id < s.End; id++ {
-			if total++; w.handed[id] {
+			if total++; w.handed[id] && id >= w.doubted {
 				w.fail("%d was handed out twice", id)
+			}
+			if id < m.Floor() {
+				w.fail("%d was handed out by a worker that has learned %d", id, m.Floor())
 			}
 			w.handed[id] = true
 			if id <= r.floor {
@@ -151,9 +224,9 @@ func (w *world) answer(m *member, r *worldRequest, ids []store.Segment, err erro
 		w.fail("answered %d times, wanted %t", r.answered, r.wanted)
 	case err == nil && total != r.N, err != nil && total > 0:
 		w.fail("%v, %v for a request for %d", ids, err, r.N)
-	case r.Kept && w.order == store.Strict && err == nil:
+	case r.Kept && w.order == store.Strict && !w.loose && err == nil:
 		w.fail("%v of a strict tag for a caller that keeps them", ids)
-	case errors.Is(err, allocator.ErrStrict) && (!r.Kept || w.order == store.Trend):
+	case errors.Is(err, allocator.ErrStrict) && (!r.Kept || w.order == store.Trend && !w.decides):
 		w.fail("%v", err)
 	}
 }
@@ -203,14 +276,14 @@ func (w *world) work(l *worldLoader) {
 		return
 	}
 	for _, f := range l.loads {
-		n := max(f.load.Want, f.load.Step)
-		switch {
-		case w.order == store.Trend && f.load.First:
-			n = max(n, w.step)
-		case w.chance(5) && !w.quiet:
+		n := w.size(f.load)
+		if w.chance(5) && !w.quiet {
 			n = max(1, n-1) // a loader that has a bound of its own
 		}
-		f.s = store.Segment{First: w.next, End: w.next + n}
+		f.s, f.order, f.floor, f.back = store.Segment{First: w.next, End: w.next + n}, w.order, w.floor, w.went
+		if l.old {
+			f.floor = 0
+		}
 		w.next = f.s.End
 		w.note("reserved %v for load %d of %s", f.s, f.load.Seq, f.to.name)
 		w.grants = append(w.grants, f)
@@ -218,15 +291,23 @@ func (w *world) work(l *worldLoader) {
 	l.loads, l.expects = nil, w.next
 }
 
+// size is how many IDs a loader reserves for a load.
+func (w *world) size(l allocator.Load) int64 {
+	return store.Want{Step: l.Step, Waiting: l.Want, Most: 1 << 40}.Size(w.order, w.step)
+}
+
 // deliver brings a grant to its worker.
 func (w *world) deliver(f flight) {
 	if !slices.Contains(w.workers, f.to) {
 		return // it has crashed
 	}
-	w.note("%s: grant %v of load %d arrives", f.to.name, f.s, f.load.Seq)
-	if v := f.to.Grant("order", f.load.Seq, f.s); v.Outcome == allocator.Below {
+	w.learn(f.to, f.floor)
+	v := f.to.Answer("order", f.load.Seq, allocator.Answer{Segment: f.s, Step: w.step, Order: f.order, Line: store.Line{Floor: f.floor}})
+	w.note("%s: grant %v of load %d, %s, under %d: %+v", f.to.name, f.s, f.load.Seq, f.order, f.floor, v)
+	if v.Outcome == allocator.Below && !f.back {
 		w.fail("%v of load %d is taken for proof that the store went back", f.s, f.load.Seq)
 	}
+	f.to.drain()
 }
 
 // pass lets time pass at all workers.
@@ -242,6 +323,20 @@ func (w *world) pass(by time.Duration) {
 func (w *world) happen() {
 	w.anyone().perform()
 	m := w.anyone()
+	if n := w.random.IntN(1000); w.decides && n < 50 {
+		switch {
+		case n < 8:
+			w.decide()
+		case n < 12:
+			w.goBack()
+		case n < 15:
+			m.perform()
+			m.Void()
+		default:
+			w.learn(m, w.floor)
+		}
+		return
+	}
 	switch n := w.random.IntN(1000); {
 	case n < 200:
 		w.request(m, w.random.Int64N(3)+1, w.chance(10))
@@ -271,7 +366,7 @@ func (w *world) happen() {
 		l := &w.loaders[w.random.IntN(len(w.loaders))]
 		if w.chance(50) { // its write was done, but its grants are lost
 			for _, f := range l.loads {
-				w.next += max(f.load.Want, f.load.Step)
+				w.next += w.size(f.load)
 			}
 		}
 		l.loads = nil
@@ -288,7 +383,8 @@ func (w *world) happen() {
 		if f, ok := w.pick(&w.flying); ok && slices.Contains(w.workers, f.to) {
 			if w.chance(50) {
 				w.note("%s: load %d is put off", f.to.name, f.load.Seq)
-				f.to.NotNow("order", f.load.Seq)
+				f.to.Answer("order", f.load.Seq, allocator.Answer{Later: allocator.Later(w.random.IntN(4) + 1)})
+				f.to.drain()
 				return
 			}
 			w.note("%s: load %d is refused", f.to.name, f.load.Seq)
@@ -322,7 +418,15 @@ func (w *world) calm() {
 			}
 		}
 	}
-	w.loaders = [2]worldLoader{}
+	w.loaders = [2]worldLoader{{old: w.loaders[0].old}}
+	if w.went {
+		w.decide()
+	}
+	for _, m := range w.workers {
+		if w.loaders[0].old || w.chance(50) { // the others learn of it from grants
+			w.learn(m, w.floor)
+		}
+	}
 	settle(20 * time.Second) // the longest pause before a load is sent again
 	var last []*worldRequest
 	for _, m := range w.workers {
@@ -332,6 +436,9 @@ func (w *world) calm() {
 	for i, m := range w.workers {
 		if r := last[i]; r.answered != 1 || r.err != nil || m.Parked() > 0 || w.order == store.Strict && m.Loading() > 0 {
 			w.fail("%s: at the end answered %d times, %v, %d parked, %d loading", m.name, r.answered, r.err, m.Parked(), m.Loading())
+		}
+		if f := m.Figures()[0]; m.Floor() == w.floor && (f.Order != w.order || (f.Left > 0) != (w.order == store.Trend)) {
+			w.fail("%s: at the end %+v", m.name, f)
 		}
 	}
 }
