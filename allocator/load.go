@@ -300,6 +300,10 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 // to s lies at or above high, even if s is sent and answered several times, in
 // any order. Any other grant below high may have been overtaken.
 //
+// A voided tag that had a buffer uses a late grant, too, if that shows that the tag
+// is trend. Otherwise it would never recover while loaders take longer than
+// requests wait.
+//
 // A grant from before a decision is proof, too, if it answers the open load: that
 // load began after the decision.
 func (a *Allocator) grant(t *tag, seq uint64, s Answer, now time.Duration) Verdict {
