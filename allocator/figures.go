@@ -68,7 +68,7 @@ func (t *tag) figures(now time.Duration) Figures {
 		High:       t.high,
 	}
 	if t.order != store.Trend {
-		f.Runway = MaxRunway // it needs no buffer, or the next request fills it
+		f.Runway = MaxRunway // it needs no buffer, or is about to be filled
 	}
 	if t.order == "" { // it was voided
 		f.Order = store.Strict

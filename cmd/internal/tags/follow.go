@@ -79,7 +79,7 @@ func (f followers) follow(ctx context.Context, js jetstream.JetStream, prefix me
 			return done, fmt.Errorf("all tags were raised, but it was not seen that all processes follow; run it again: %w", ctx.Err())
 		}
 		if err != nil && !errors.Is(err, worker.ErrNoReports) {
-			return done, err
+			return done, fmt.Errorf("all tags were raised, but it was not seen that all processes follow; run it again: %w", err)
 		}
 		silent := maps.Clone(before)
 		done.Silent, done.Strangers, done.Older = nil, nil, nil

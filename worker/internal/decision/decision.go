@@ -15,6 +15,7 @@ package decision
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -137,6 +138,9 @@ func (w *Watch) round(ctx context.Context) time.Duration {
 	began, every := time.Now(), lookEvery
 	seen := began
 	err := w.Look(ctx)
+	if errors.Is(err, agreement.ErrDecision) { // JetStream has answered
+		err = nil
+	}
 	if err != nil {
 		seen, every = time.Now(), lookAgain
 	}
@@ -327,9 +331,10 @@ func (g *Gate) heardSince(t time.Time) bool { return g.heard.Load() > int64(t.Su
 // Close makes the next requests wait for a look. It is called before a connection
 // is made anew.
 func (g *Gate) Close() {
-	now := int64(g.watch.now())
-	g.closed.Store(now)
-	g.watch.awake.closed.Store(now)
+	for _, gate := range []*Gate{g, g.watch.awake} {
+		gate.closed.Store(math.MaxInt64) // no look that has begun opens it
+		gate.closed.Store(int64(g.watch.now()))
+	}
 	g.watch.hurry()
 }
 
