@@ -254,9 +254,35 @@ func (s *mixedSite) raiseAll(command *version) {
 		return
 	}
 	for i, p := range s.workers {
+		s.awaitSnowflakes()
 		s.workers[i] = s.replace(p, s.worker.binary, "worker")
 	}
 	s.allFollow()
+}
+
+// awaitSnowflakes returns when all workers answer requests for snowflake IDs. On a
+// busy machine a worker may serve before it has a worker ID, and if the next one
+// were stopped then, nobody would answer.
+func (s *mixedSite) awaitSnowflakes() {
+	s.Helper()
+	conn := s.connect("admin", "_INBOX_admin")
+	natstest.Eventually(s, "all workers have a worker ID", func() bool {
+		inbox := conn.NewInbox()
+		replies, err := conn.SubscribeSync(inbox)
+		if err == nil {
+			err = conn.PublishRequest("$SRV.PING.idworker-snowflake", inbox, nil)
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer func() { _ = replies.Unsubscribe() }()
+		for range s.workers {
+			if m, err := replies.NextMsg(time.Second); err != nil || len(m.Data) == 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // killLoaders kills loaders that hold load events, while callers request IDs.
