@@ -13,6 +13,7 @@
 //	internal/answer  a request: answered, parked, or refused
 //	internal/supply  a worker's loads and the grants that answer them
 //	internal/loader  a loader: queues, slots, the store's health, look-ups
+//	internal/decision  the operator's decisions: looks for them, gates until then
 //	groups.go        the queue groups of a worker: entering, leaving, overload
 //	endpointconn.go  a queue group member on its own connection (dial.go), and
 //	                 the delay of requests in queues

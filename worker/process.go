@@ -386,11 +386,10 @@ func (p *Process) Supplied() bool {
 	return g.Installed+g.Burnt+g.Below+g.Refused > 0
 }
 
-// DropTags makes the reachable workers of an installation drop the buffers of
-// tags: those that were removed from the store, or whose IDs another
-// installation may have issued.
-func DropTags(ctx context.Context, conn *nats.Conn, prefix messages.Prefix, tags ...string) error {
-	return supply.Drop(ctx, conn, prefix, tags...)
+// DropTag makes the reachable workers of an installation drop the buffer of a tag
+// that was removed from the store.
+func DropTag(ctx context.Context, conn *nats.Conn, prefix messages.Prefix, tag string) error {
+	return supply.Drop(ctx, conn, prefix, tag)
 }
 
 // Resources are the load stream and the loaders' consumer. Leases and stores

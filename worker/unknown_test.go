@@ -86,7 +86,7 @@ func TestRemovedTag(t *testing.T) {
 	f.client.must("order")
 	remove := func(tag string) {
 		t.Helper()
-		if err := errors.Join(s.RemoveTag(t.Context(), tag), worker.DropTags(t.Context(), f.client.conn, messages.DefaultPrefix, tag)); err != nil {
+		if err := errors.Join(s.RemoveTag(t.Context(), tag), worker.DropTag(t.Context(), f.client.conn, messages.DefaultPrefix, tag)); err != nil {
 			t.Fatal(err)
 		}
 	}

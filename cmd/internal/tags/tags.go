@@ -273,7 +273,7 @@ func (t *Tags) Remove(ctx context.Context, name string) error {
 	// here.
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	failed := worker.DropTags(ctx, t.JetStream.Conn(), t.Prefix, name)
+	failed := worker.DropTag(ctx, t.JetStream.Conn(), t.Prefix, name)
 	if err == nil && failed != nil {
 		return fmt.Errorf("%w: %w", ErrNotNotified, failed)
 	}

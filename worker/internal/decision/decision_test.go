@@ -162,8 +162,8 @@ func TestRequestAfterTheEnd(t *testing.T) {
 	w.NewGate().Pass()
 }
 
-// TestContactOpensNoGate: pongs keep a gate open. Once contact was lost for a
-// second, they do not open it, even if no request came since.
+// TestContactOpensNoGate: pongs keep a gate open. Once contact was lost for the
+// time of trust, they do not open it, even if no request came since.
 func TestContactOpensNoGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := New(Config{})
