@@ -119,10 +119,6 @@ func (a *Allocator) Tags() int { return a.tags.Size() }
 // discarded as a whole are not counted.
 func (a *Allocator) Burnt() int64 { return a.burnt.Load() }
 
-// Floor is the highest floor that was learned, 0 if none was. All that was
-// granted before has been voided.
-func (a *Allocator) Floor() int64 { return a.line.voided.Load() }
-
 // update is the frame of every change to a tag. It runs change under the tag's
 // lock, moves the tag's load on, and brings the queue in line. So a tag's
 // replies are in the order of its changes. It does nothing, and returns false,

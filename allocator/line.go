@@ -25,6 +25,10 @@ type line struct {
 	since, replaced atomic.Uint64
 }
 
+// Floor is the highest floor that was learned, 0 if none was. All that was
+// granted before has been voided.
+func (a *Allocator) Floor() int64 { return a.line.voided.Load() }
+
 // Learn takes in the floor of a decision, and reports whether it is higher than
 // all earlier ones. If so, the segments of all tags are voided: nothing of them
 // is handed out once Learn has returned. A voided tag keeps its highest number,

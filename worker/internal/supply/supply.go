@@ -50,6 +50,7 @@ type Supply struct {
 	cfg        Config
 	alloc      *allocator.Allocator
 	goroutines *goroutines.Group
+	learned    atomic.Int64         // a floor that the allocator has learned; it may have learned a higher one
 	voided     atomic.Int64         // the floor of the latest decision about another installation
 	stopped    <-chan struct{}      // closed by Stop
 	subs       []*nats.Subscription // from Start on
@@ -332,6 +333,7 @@ func (s *Supply) Learn(floor int64) {
 	if s.alloc.Learn(floor) && before > 0 { // the first is learned before anything is granted
 		s.cfg.Log.Warn("tags were raised; segments from before are dropped", zap.Int64("floor", floor), zap.Int64("before", before))
 	}
+	s.learned.Store(max(floor, s.learned.Load()))
 }
 
 // Void drops everything, after a decision with that floor about another
@@ -347,7 +349,7 @@ func (s *Supply) Floor() int64 { return max(s.alloc.Floor(), s.voided.Load()) }
 
 // handle hands a loader's answer to the allocator.
 func (s *Supply) handle(g loadmsg.Grant) {
-	if g.Floor > s.alloc.Floor() {
+	if g.Floor > s.learned.Load() { // each grant comes here
 		s.Learn(g.Floor)
 	}
 	s.unanswered.answered(time.Now(), g)
