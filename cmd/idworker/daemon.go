@@ -53,7 +53,7 @@ const startTimeout = 30 * time.Second
 
 func newDaemon(cfg serverConfig) *daemon {
 	return &daemon{
-		cfg: cfg, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
+		cfg: cfg, gone: make(chan error, 1), metrics: newRegistry(cfg.errs), background: goroutines.New(),
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/progress"
@@ -44,26 +43,25 @@ type enrichCmd struct {
 
 	httpFlags `embed:""`
 
-	LogLevel zapcore.Level `help:"Log level: debug, info, warn or error." default:"info"`
+	logFlags `embed:""`
 }
 
 // Run enriches until ctx ends.
-func (c *enrichCmd) Run(ctx context.Context, out output) error {
-	log := newLogger(c.LogLevel)
+func (c *enrichCmd) Run(ctx context.Context, out output, errs *journal) error {
+	log := c.open(errs)
 	if c.ResumeAfter != nil {
-		defer func() { _ = log.Sync() }() // some systems cannot sync stderr
-		return c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		return c.end(log, c.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 			return c.resume(ctx, js, out, log)
-		})
+		}))
 	}
 	files := &secretfile.Set{Log: log}
-	return serveUntilStopped(ctx, files, func(ctx context.Context) error { return c.enrich(ctx, files) })
+	return c.end(log, serveUntilStopped(ctx, files, func(ctx context.Context) error { return c.enrich(ctx, files, errs) }))
 }
 
 // enrich enriches until ctx ends.
-func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set) error {
+func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set, errs *journal) error {
 	log := files.Log
-	registry := newRegistry()
+	registry := newRegistry(errs)
 	var running atomic.Pointer[enrich.Enricher]
 	stopHTTP, err := c.serveHTTP(ctx, registry, func() httpState {
 		if e := running.Load(); e != nil {
@@ -84,7 +82,7 @@ func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set) error {
 		return err
 	}
 	defer conn.Close()
-	enricher, err := c.open(ctx, js, log)
+	enricher, err := c.openEnricher(ctx, js, log)
 	if err != nil {
 		return err
 	}
@@ -100,14 +98,14 @@ func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set) error {
 		case <-stopped.Done():
 		}
 	})
-	runEnricher(ctx, enricher)
+	runEnricher(ctx, enricher, errs.terminal)
 	log.Info("stopped", enrichedFields(enricher.Figures())...)
 	return nil
 }
 
-// open opens the enrichment. It retries while a server starts or its cluster
+// openEnricher opens the enrichment. It retries while a server starts or its cluster
 // has no leader.
-func (c *enrichCmd) open(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (enricher *enrich.Enricher, err error) {
+func (c *enrichCmd) openEnricher(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (enricher *enrich.Enricher, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, js.Conn())
@@ -145,9 +143,9 @@ func (c *enrichCmd) config(ctx context.Context, js jetstream.JetStream, log *zap
 }
 
 // runEnricher enriches until ctx ends.
-func runEnricher(ctx context.Context, e *enrich.Enricher) {
+func runEnricher(ctx context.Context, e *enrich.Enricher, terminal io.Writer) {
 	var before int64
-	progress.Show(func() { e.Run(ctx) }, func() string {
+	progress.ShowOn(terminal, func() { e.Run(ctx) }, func() string {
 		f := e.Figures()
 		rate := f.Events - before
 		before = f.Events

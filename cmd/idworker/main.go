@@ -84,6 +84,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	command.Bind(input{os.Stdin})
+	stdout, stderr, flush := unblock(command, stdout, stderr)
+	defer flush()
 	json := isSet(command, "json")
 	// Runs until stopped, or prints at once or repeatedly.
 	if boolFlag(command, "json") == nil || isSet(command, "watch") {
@@ -162,7 +164,7 @@ const (
 // end prints a command's error, and returns the exit code.
 func end(err error, to output) int {
 	code := exitCode(err)
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) && !isLogged(err) {
 		// There is no other place to report this.
 		_ = to.Print(errorReport{Message: explain(err), ExitCode: code})
 	}

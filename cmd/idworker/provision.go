@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -57,8 +58,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	if err := cmp.Or(p.resourceFlags.check(p.Prefix), p.checkPin(), p.checkNew()); err != nil {
 		return err
 	}
-	log := newLogger(zapcore.WarnLevel)
-	defer func() { _ = log.Sync() }() // some systems cannot sync stderr
+	log := newLogger(os.Stderr, zapcore.WarnLevel, "console")
 	done := newList[provisioned](out, "resources")
 	if p.Part != partAll {
 		return done.End(p.provision(ctx, log, p.Part, done.Add))

@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
@@ -61,25 +60,27 @@ type serveCmd struct {
 	httpFlags   `embed:""`
 	MetricsTags int `help:"Busiest tags with their own metrics, 0 to 100000." default:"1000"`
 
-	Demo     bool          `help:"Create a tag, print IDs, and show examples."`
-	LogLevel zapcore.Level `help:"Log level: debug, info, warn or error." default:"info"`
+	Demo     bool `help:"Create a tag, print IDs, and show examples."`
+	logFlags `embed:""`
 }
 
 // Run serves until ctx ends.
-func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output) error {
-	files := &secretfile.Set{Log: newLogger(s.LogLevel)}
-	return serveUntilStopped(ctx, files, func(ctx context.Context) error {
+func (s *serveCmd) Run(ctx context.Context, command *kong.Context, out output, errs *journal) error {
+	log := s.open(errs)
+	files := &secretfile.Set{Log: log}
+	return s.end(log, serveUntilStopped(ctx, files, func(ctx context.Context) error {
 		cfg, err := s.config(ctx, command, files)
 		if err != nil {
 			return err
 		}
+		cfg.errs = errs
 		d := newDaemon(cfg)
 		defer d.close()
 		if err := d.start(ctx); err != nil {
 			return err
 		}
 		return d.run(ctx, out)
-	})
+	}))
 }
 
 // serverConfig configures a [daemon].
@@ -103,6 +104,7 @@ type serverConfig struct {
 	examined      health.Collector // without connections
 	demo          bool
 	log           *zap.Logger
+	errs          *journal
 }
 
 // maxMetricsTags bounds the size of a scrape.
@@ -194,26 +196,12 @@ func isLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// newLogger logs to stderr, with a line per event.
-func newLogger(level zapcore.Level) *zap.Logger {
-	cfg := zap.NewProductionConfig()
-	cfg.Level.SetLevel(level)
-	cfg.Encoding = "console"
-	cfg.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
-	cfg.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
-	cfg.DisableCaller = true
-	cfg.DisableStacktrace = true
-	cfg.Sampling = nil
-	return zap.Must(cfg.Build())
-}
-
 // serveUntilStopped runs a command that serves. At SIGHUP it rereads the files,
 // which show in the log if they changed or cannot be used. SIGTERM and Ctrl-C
 // end ctx, and with it the command, at any time: that is success, whatever
 // could not be finished.
 func serveUntilStopped(ctx context.Context, files *secretfile.Set, serve func(context.Context) error) error {
 	log := files.Log
-	defer func() { _ = log.Sync() }() // some systems cannot sync stderr
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	defer signal.Stop(hangUps)

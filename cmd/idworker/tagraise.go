@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -61,7 +62,7 @@ func (f dataFlags) checkData(named bool) error {
 
 // folder configures the server that opens the folder.
 func (f dataFlags) folder() embedded.Config {
-	return embedded.Config{Folder: f.Data, Witness: f.Witness, Log: newLogger(zapcore.WarnLevel)}
+	return embedded.Config{Folder: f.Data, Witness: f.Witness, Log: newLogger(os.Stderr, zapcore.WarnLevel, "console")}
 }
 
 // check rejects conflicting arguments.

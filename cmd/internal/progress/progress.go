@@ -82,9 +82,14 @@ func Show(work func(), text func() string) {
 		work()
 		return
 	}
+	ShowOn(os.Stderr, work, text)
+}
+
+// ShowOn is [Show] on another writer, which may be nil.
+func ShowOn(terminal io.Writer, work func(), text func() string) {
 	working.Add(1)
 	defer working.Add(-1)
-	l := start(os.Stderr, text)
+	l := start(terminal, text)
 	defer l.Stop()
 	work()
 }
