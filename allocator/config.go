@@ -67,6 +67,9 @@ type Load struct {
 	Step int64
 	// The IDs that parked requests wait for, usually at most Config.MaxStep.
 	Want int64
+	// Of Want, the IDs that are kept for later. A strict tag reserves none for
+	// them, and refuses the load with store.ErrStrict if it wants no others.
+	TrendOnly int64
 
 	// The time that the buffer lasts at the present rate, at most MaxRunway.
 	Runway time.Duration

@@ -173,7 +173,7 @@ type use struct {
 	samples [3]sample
 	made    int // how many of them there are
 	gaps    [5]float32
-	seen    int // number of gaps so far; the latest are kept
+	seen    int64 // number of gaps so far; the latest are kept
 }
 
 const (
@@ -219,7 +219,7 @@ func (u *use) rate(now sample) (perSecond float64, over time.Duration) {
 // gap is the usual number of IDs that others are granted for each ID granted to
 // this worker.
 func (u *use) gap() float64 {
-	latest := slices.Sorted(slices.Values(u.gaps[:min(u.seen, len(u.gaps))]))
+	latest := slices.Sorted(slices.Values(u.gaps[:min(u.seen, int64(len(u.gaps)))]))
 	return float64(latest[(len(latest)-1)/2])
 }
 
@@ -232,6 +232,6 @@ func (t *tag) recordGap(s store.Segment) {
 	if t.use == nil {
 		t.use = new(use)
 	}
-	t.use.gaps[t.use.seen%len(t.use.gaps)] = float32(gap) / float32(s.Len())
+	t.use.gaps[t.use.seen%int64(len(t.use.gaps))] = float32(gap) / float32(s.Len())
 	t.use.seen++
 }

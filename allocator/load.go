@@ -28,13 +28,14 @@ import (
 // store regressed → waiting, with a new number. A strict load whose last
 // request leaves → idle.
 type load struct {
-	state  loadState
-	seq    uint64        // its number; 0 if idle
-	wanted time.Duration // since when
-	need   time.Duration // while it waits, its order in the queue
-	behind time.Duration // for how long it lets others go first
-	sent   time.Duration // when, the latest time
-	want   int64         // the IDs of a strict load's requests; 0: not sent yet
+	state     loadState
+	seq       uint64        // its number; 0 if idle
+	wanted    time.Duration // since when
+	need      time.Duration // while it waits, its order in the queue
+	behind    time.Duration // for how long it lets others go first
+	sent      time.Duration // when, the latest time
+	want      int64         // the IDs of a strict load's requests; 0: not sent yet
+	trendOnly int64         // of want, those that only a trend tag has
 
 	parked bool   // requests were, when it was sent
 	second bool   // it was sent once more since
@@ -254,7 +255,7 @@ func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool)
 	}
 	hurry := l.queued >= enoughQueued && runway/2 < shortRunway
 	return Load{
-		Tag: t.name, Seq: l.seq, Step: t.step, Want: want, Runway: runway, First: t.isNew(),
+		Tag: t.name, Seq: l.seq, Step: t.step, Want: want, TrendOnly: l.trendOnly, Runway: runway, First: t.isNew(),
 		Direct: want > 0 || t.step == 0 || l.direct || hurry,
 	}, true
 }
@@ -274,6 +275,8 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 		case answer.Valid():
 			v = a.grant(t, seq, answer, now)
 		case !current:
+		case errors.Is(answer.Refused, store.ErrStrict):
+			t.refuseTrendOnly(seq)
 		case answer.Refused != nil:
 			a.refuse(t, now, answer.Refused)
 		case answer.Later == TagFails:

@@ -40,6 +40,9 @@ func (t *tag) fixRequests(ceiling int64) (want int64) {
 		}
 		w.load = l.seq
 		l.want += w.N
+		if w.Kept {
+			l.trendOnly += w.N
+		}
 	}
 	return l.want
 }
@@ -65,6 +68,14 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 		}
 	}
 	return s.Len()
+}
+
+// refuseTrendOnly ends a load whose requests are for trend tags only: the tag is
+// strict, and nothing was reserved. The requests behind it get the next load.
+func (t *tag) refuseTrendOnly(seq uint64) {
+	l := &t.busy.load
+	*l = load{due: l.due, refusal: l.refusal, refusals: l.refusals}
+	t.serveLoad(seq, store.Segment{})
 }
 
 // noRequests is the want of a load that was sent for none, to fill the buffer of a

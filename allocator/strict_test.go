@@ -177,6 +177,46 @@ func TestUnknownTag(t *testing.T) {
 	}
 }
 
+// TestStrictTagRefusesBeforeItReserves: the loader that finds an unknown tag
+// strict reserves nothing for requests that a strict tag refuses. A request that
+// came later gets the tag's first ID.
+func TestStrictTagRefusesBeforeItReserves(t *testing.T) {
+	h := newHarness(allocator.Config{})
+	h.order, h.held = store.Strict, true
+	kept := h.park(allocator.Request{Tag: "order", N: 2, Kept: true})
+	sent := h.send(t)
+	if sent.Want != 2 || sent.TrendOnly != 2 {
+		t.Errorf("sent %+v, want it for 2 IDs, both for a trend tag only", sent)
+	}
+	later := h.request("order", 1)
+	h.Refuse("order", sent.Seq, store.ErrStrict)
+	kept.wantErr(t, allocator.ErrStrict)
+	later.wantNone(t)
+	if next := h.send(t); next.Want != 1 || next.TrendOnly != 0 {
+		t.Errorf("sent %+v, want it for the later request", next)
+	}
+	h.grantAll()
+	later.want(t, seg(1, 2))
+	if h.Burnt() != 0 || h.Loading() != 0 || h.Parked() != 0 {
+		t.Errorf("%d IDs burnt, %d loads, %d parked, want none", h.Burnt(), h.Loading(), h.Parked())
+	}
+}
+
+// TestMixedRequestsOfAnUnknownTag: of requests that are sent together, only those
+// count that a strict tag serves.
+func TestMixedRequestsOfAnUnknownTag(t *testing.T) {
+	h := newHarness(allocator.Config{})
+	h.order, h.held = store.Strict, true
+	kept, plain := h.park(allocator.Request{Tag: "order", N: 2, Kept: true}), h.request("order", 3)
+	sent := h.send(t)
+	if sent.Want != 5 || sent.TrendOnly != 2 {
+		t.Errorf("sent %+v, want it for 5, of which 2 for a trend tag only", sent)
+	}
+	h.Grant("order", sent.Seq, h.reserve(3))
+	kept.wantErr(t, allocator.ErrStrict)
+	plain.want(t, seg(1, 4))
+}
+
 // TestFirstGrantWithoutAStep: the size of the grant becomes a trend tag's step.
 func TestFirstGrantWithoutAStep(t *testing.T) {
 	h := order(0)

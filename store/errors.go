@@ -22,6 +22,10 @@ var (
 	// or fewer than a call needs. Nothing was reserved.
 	ErrExhausted = errors.New("tag is exhausted")
 
+	// ErrStrict: the tag is strict, and a call's requests are for trend tags only.
+	// Nothing was reserved.
+	ErrStrict = errors.New("a strict tag refuses such requests")
+
 	// ErrBadTag: the tag's definition is out of bounds, see Tag.Check.
 	ErrBadTag = problem.New(problem.Invalid, "bad tag definition")
 

@@ -56,17 +56,35 @@ type Want struct {
 	Step    int64 // of a trend tag; 0: the tag's configured step
 	Waiting int64 // IDs that requests wait for
 	Most    int64 // that the load may get, at least 1
+
+	// TrendOnly is how many of Waiting are for requests that a strict tag refuses,
+	// such as those of prefetchers. A worker sends them because it has not learned
+	// the tag's order yet. A strict tag reserves nothing for them.
+	TrendOnly int64
 }
 
 // Size is the number of IDs to reserve. A strict tag gets only the IDs that
 // requests wait for, because workers buffer none of its IDs. A trend tag gets
 // the step, or the IDs that requests wait for if that is more.
 func (w Want) Size(o Order, configured int64) int64 {
-	size := max(1, w.Waiting)
-	if o != Strict {
+	size := w.Waiting
+	if o == Strict {
+		size -= w.TrendOnly
+	} else {
 		size = max(size, cmp.Or(w.Step, configured))
 	}
-	return min(size, w.Most)
+	return min(max(1, size), w.Most)
+}
+
+// Admit returns ErrStrict if a tag of that order has nothing to reserve for one of
+// the wants.
+func (o Order) Admit(wants []Want) error {
+	for _, w := range wants {
+		if o == Strict && w.TrendOnly > 0 && w.TrendOnly == w.Waiting {
+			return ErrStrict
+		}
+	}
+	return nil
 }
 
 // Total is the number of IDs that wants reserve together, at most the largest
@@ -109,10 +127,13 @@ func (r Reservation) End() int64 { return r.Parts[len(r.Parts)-1].End }
 // Divide reserves numbers of a segment that is free: each want gets a part, the
 // first want from the beginning. A strict tag gets all or nothing, because
 // workers understand a shorter part as a refusal of a larger request. A trend
-// tag gets what fits. The error wraps ErrExhausted; then the reservation has
-// only the order and the step.
+// tag gets what fits. The error wraps ErrExhausted or is ErrStrict; then the
+// reservation has only the order and the step.
 func (s Segment) Divide(o Order, step int64, wants []Want) (Reservation, error) {
 	r := Reservation{Order: o, Step: step}
+	if err := o.Admit(wants); err != nil {
+		return r, err
+	}
 	rest := s
 	for _, w := range wants {
 		var part Segment

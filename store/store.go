@@ -28,7 +28,8 @@ type Reserver interface {
 	//
 	// Errors: ErrNoTag, also for a removed tag; ErrExhausted, with the order
 	// and the step of the tag, if no number is left, or a strict tag has too
-	// few for all wants; ErrCorrupt, ErrSetup, ErrRegressed, and ErrBadTag for
+	// few for all wants; ErrStrict, if the tag is strict and one of the wants is
+	// for trend tags only; ErrCorrupt, ErrSetup, ErrRegressed, and ErrBadTag for
 	// a malformed tag, no want, or a want of less than 1. After any other error
 	// the call may be retried.
 	Reserve(ctx context.Context, tag string, wants []Want) (Reservation, error)

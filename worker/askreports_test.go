@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func TestMostTagsOfAReport(t *testing.T) {
 	var r worker.Report
 	for n := range worker.MaxReportTags + 10 {
 		name := fmt.Sprintf("%0*d", messages.MaxTagLen, n)
-		r.Stats.Tags = append(r.Stats.Tags, worker.TagStats{Tag: name, Order: "strict", Step: 1 << 62, Left: 1 << 62, Rate: 1e-300 / 3, Runway: 1e300 / 3, Parked: 1 << 62, Granted: 1 << 62, Issued: 1 << 62})
+		r.Stats.Tags = append(r.Stats.Tags, worker.TagStats{Tag: name, Order: "strict", Step: 1 << 62, Left: 1 << 62, Rate: 1e-300 / 3, Runway: 1e300 / 3, Parked: math.MaxInt, Granted: 1 << 62, Issued: 1 << 62})
 	}
 	service, err := micro.AddService(net.Connect(t), micro.Config{
 		Name: worker.ProcessServiceName, Version: "0.1.0",

@@ -2,11 +2,14 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/tier"
 	"github.com/idworker/idworker/worker"
@@ -82,6 +85,33 @@ func (r *risingCalls) run(t testing.TB, tag string, done <-chan struct{}, caller
 		})
 	}
 	return &all
+}
+
+// TestRefusedPrefetchCostsNoNumber: a strict tag begins at its first number,
+// although a prefetcher was the first to use it, and was refused. That also holds
+// for a tag that a template creates.
+func TestRefusedPrefetchCostsNoNumber(t *testing.T) {
+	t.Parallel()
+	f := newFirstUses(t)
+	f.template(templates.Template{Pattern: "invoice.*", Order: store.Strict})
+	s := newStore(t, f.net, 1)
+	createStrict(t, s, 10, "order")
+	startWorker(t, f.net, worker.Config{Store: s, StoreName: "test"})
+	for _, tag := range []string{"order", "invoice.2026"} {
+		prefetcher, err := messages.NewClient(f.client.conn, messages.DefaultPrefix).Prefetch(tag, messages.PrefetchConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prefetcher.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+		defer cancel()
+		if id, err := prefetcher.Next(ctx); !errors.Is(err, messages.ErrStrict) {
+			t.Errorf("prefetched %d of %s, %v, want %v", id, tag, err, messages.ErrStrict)
+		}
+		if id := f.client.must(tag); id != 1 {
+			t.Errorf("%s begins at %d", tag, id)
+		}
+	}
 }
 
 // TestStrictOrderAcrossWorkers: on any of the workers, by NATS or by HTTP's way

@@ -64,7 +64,7 @@ type Raise struct {
 // raise: what tags may have been granted beyond that, in a burst. At a million
 // IDs a second, the rate that targets by time assume at most, it lasts 2.8
 // hours.
-const Slack = 10_000_000_000
+const Slack int64 = 10_000_000_000
 
 // Lift returns the next ID of a tag after the raise. The tag's entry was
 // written at that time; zero means unknown.

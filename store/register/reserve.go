@@ -39,7 +39,7 @@ func checkReserve(tag string, wants []store.Want) error {
 		return fmt.Errorf("%w: no IDs wanted", store.ErrBadTag)
 	}
 	for _, w := range wants {
-		if w.Step < 0 || w.Waiting < 0 || w.Most < 1 {
+		if w.Step < 0 || w.TrendOnly < 0 || w.Waiting < w.TrendOnly || w.Most < 1 {
 			return fmt.Errorf("%w: %+v, allowed are a step and waiting IDs of 0 or more, and 1 ID or more", store.ErrBadTag, w)
 		}
 	}

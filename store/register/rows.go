@@ -30,6 +30,9 @@ func (s *Register) reserveRow(ctx context.Context, tag string, wants []store.Wan
 		if err != nil {
 			return store.Reservation{}, err
 		}
+		if err := before.order().Admit(wants); err != nil { // before the row moves
+			return store.Reservation{Order: before.order(), Step: step}, err
+		}
 		n := store.Total(wants, before.order(), step)
 		seg, err := s.cfg.Table.Reserve(ctx, tag, n)
 		if errors.Is(err, store.ErrExhausted) && before.Order != store.Strict {
@@ -122,7 +125,7 @@ func (s *Register) raiseRow(ctx context.Context, tag string, seg store.Segment, 
 
 // createRow inserts a row whose first range is already reserved.
 func (s *Register) createRow(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
-	err := s.announce(ctx, tag, func(r storedEntry) error { return s.mayCreate(tag, r) })
+	err := s.announce(ctx, tag, func(r storedEntry) error { return cmp.Or(s.mayCreate(tag, r), tag.Order.Admit(wants)) })
 	if errors.Is(err, store.ErrTagExists) { // unless its row is missing
 		_, err = s.cfg.Table.Find(ctx, tag.Name)
 		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)

@@ -28,7 +28,7 @@ func TestVersions(t *testing.T) {
 		},
 		"Python": {
 			versionIn(t, filepath.Join(Python, "pyproject.toml"), `(?m)^version = "(.*)"$`), ".dev0",
-			[]string{versionIn(t, filepath.Join(Python, "src/idworker/__init__.py"), `(?m)^__version__ = "(.*)"$`)},
+			[]string{versionIn(t, filepath.Join(Python, "src/idworker_client/__init__.py"), `(?m)^__version__ = "(.*)"$`)},
 		},
 	} {
 		next, isOnTheWay := strings.CutSuffix(of.version, of.suffix)

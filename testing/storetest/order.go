@@ -157,6 +157,32 @@ func testOrderRace(t *testing.T, open func() store.Store) {
 	}
 }
 
+// What only a trend tag may have costs a strict tag no number, and creates none.
+func testTrendOnly(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	only := store.Want{Step: 0, Waiting: 3, TrendOnly: 3, Most: 10}
+	some := store.Want{Step: 0, Waiting: 3, TrendOnly: 2, Most: 10}
+	createAs(t, other, "strict", 1, store.Strict)
+	createAs(t, other, "trend", 1, store.Trend)
+	for range 2 { // at first the entry is unknown to this handle
+		if granted, err := s.Reserve(patient(t), "strict", []store.Want{some, only}); !errors.Is(err, store.ErrStrict) {
+			t.Errorf("Reserve of a strict tag: %+v, %v, want ErrStrict", granted, err)
+		}
+	}
+	if granted, err := s.ReserveFirst(patient(t), store.Tag{Name: "new", Step: 10, Next: 1, Order: store.Strict}, []store.Want{only}); !errors.Is(err, store.ErrStrict) {
+		t.Errorf("ReserveFirst of a strict tag: %+v, %v, want ErrStrict", granted, err)
+	}
+	if _, exists := tags(t, other)["new"]; exists {
+		t.Error("a refused reservation created the tag")
+	}
+	for tag, want := range map[string]store.Segment{"strict": {First: 1, End: 2}, "trend": {First: 1, End: 11}} {
+		granted, err := s.Reserve(patient(t), tag, []store.Want{some})
+		if err != nil || granted.Parts[0] != want {
+			t.Errorf("Reserve(%s): %+v, %v, want %v", tag, granted, err, want)
+		}
+	}
+}
+
 func testLookup(t *testing.T, open func() store.Store) {
 	s := open()
 	for _, name := range []string{"missing", "order"} {

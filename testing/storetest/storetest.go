@@ -63,6 +63,7 @@ func Run(t *testing.T, backend Opener) {
 		{"OrderOfFirst", testOrderOfFirst},
 		{"OrderOfRemovedTag", testOrderOfRemoved},
 		{"OrderRaceHasOneWinner", testOrderRace},
+		{"TrendOnly", testTrendOnly},
 		{"Lookup", testLookup},
 
 		{"Raise", testRaise},

@@ -44,6 +44,11 @@ type Event struct {
 	// Want is the number of IDs that parked requests wait for.
 	Want int64 `json:"want"`
 
+	// TrendOnly is how many of Want are for requests that a strict tag refuses. If
+	// that is all of them, a loader refuses the event of a strict tag with
+	// CodeStrict, and reserves nothing. Version 0.2.0 sends none, and ignores it.
+	TrendOnly int64 `json:"trend_only,omitempty"`
+
 	// Seq numbers the worker's loads. A repeated load keeps its number.
 	Seq uint64 `json:"seq"`
 
@@ -91,6 +96,9 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	if most := max(e.Step, e.Want); e.Step < 0 || e.Want < 0 || most < 1 || most > limit {
 		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrMalformed, e.Step, e.Want, limit)
 	}
+	if e.TrendOnly < 0 || e.TrendOnly > e.Want {
+		return e, fmt.Errorf("%w: %d of %d IDs for trend tags only", ErrMalformed, e.TrendOnly, e.Want)
+	}
 	return e, nil
 }
 
@@ -123,7 +131,8 @@ type Grant struct {
 	Sequence uint64 `json:"sequence,omitempty"`
 
 	// Refused is the code of a refusal, or 0: CodeNoTag or CodeExhausted from
-	// the store; CodeBusy if no new tag is looked up or created for now;
+	// the store; CodeStrict if a strict tag has nothing to reserve for an event
+	// (see Event.TrendOnly); CodeBusy if no new tag is looked up or created for now;
 	// CodeUnavailable if the tag's stored data cannot be used.
 	Refused messages.Code `json:"refused,omitempty"`
 
@@ -188,12 +197,12 @@ func DecodeGrant(data []byte) (Grant, error) {
 		if g.Step < 1 || g.Order != store.Trend && g.Order != store.Strict {
 			return g, fmt.Errorf("%w: step %d, order %.20q", ErrMalformed, g.Step, string(g.Order))
 		}
-	case messages.CodeNoTag, messages.CodeExhausted, messages.CodeBusy, messages.CodeUnavailable:
+	case messages.CodeNoTag, messages.CodeStrict, messages.CodeExhausted, messages.CodeBusy, messages.CodeUnavailable:
 		if g.First != 0 || g.End != 0 || g.NotNow != "" {
 			return g, fmt.Errorf("%w: refused together with a range or not_now", ErrMalformed)
 		}
 	default:
-		return g, fmt.Errorf("%w: refused with %d, allowed are %d, %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted)
+		return g, fmt.Errorf("%w: refused with %d, allowed are %d, %d, %d, %d or %d", ErrMalformed, g.Refused, messages.CodeNoTag, messages.CodeStrict, messages.CodeBusy, messages.CodeUnavailable, messages.CodeExhausted)
 	}
 	return g, nil
 }

@@ -58,7 +58,7 @@ func TestComplete(t *testing.T) {
 		"idworker_*_windows_amd64.cdx.json", "idworker_*_windows_arm64.cdx.json",
 		"idworker_*_amd64.deb", "idworker_*_arm64.deb", "idworker-*.x86_64.rpm", "idworker-*.aarch64.rpm",
 		"idworker_*_image.tar", "idworker-[0-9]*.tgz", "idworker_*_deploy.tar.gz",
-		"idworker-*-py3-none-any.whl", "idworker-[0-9]*.tar.gz",
+		"idworker_client-*-py3-none-any.whl", "idworker_client-[0-9]*.tar.gz",
 	} {
 		if name := filepath.Base(one(t, pattern)); !listed[name] {
 			t.Errorf("%s has no checksum", name)

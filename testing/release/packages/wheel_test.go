@@ -19,7 +19,7 @@ import (
 // the same wheel.
 func TestWheel(t *testing.T) {
 	tier.Release(t)
-	wheel := one(t, "idworker-*-py3-none-any.whl")
+	wheel := one(t, "idworker_client-*-py3-none-any.whl")
 	archive, err := zip.OpenReader(wheel)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestWheelInstalled(t *testing.T) {
 	environment := filepath.Join(t.TempDir(), "environment")
 	output(t, environment, clientPython, "-m", "venv", ".")
 	python := filepath.Join(environment, "bin", "python")
-	output(t, environment, python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", absolute(t, one(t, "idworker-*.whl")))
+	output(t, environment, python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", absolute(t, one(t, "idworker_client-*.whl")))
 
 	// Packages of the client's own environment need no network.
 	const packages = `import sysconfig; print(sysconfig.get_path("purelib"))`
@@ -78,12 +78,12 @@ func TestWheelInstalled(t *testing.T) {
 	if err := os.Symlink(filepath.Join(from, "nats"), filepath.Join(to, "nats")); err != nil {
 		t.Fatal(err)
 	}
-	output(t, environment, python, "-c", "from idworker import Idworker, SyncIdworker, number")
-	cmd := exec.CommandContext(t.Context(), python, "-c", "import idworker.opaque")
+	output(t, environment, python, "-c", "from idworker_client import Idworker, SyncIdworker, number")
+	cmd := exec.CommandContext(t.Context(), python, "-c", "import idworker_client.opaque")
 	cmd.Dir = environment
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.HasSuffix(string(out), "\nImportError: idworker.opaque needs cryptography: pip install 'idworker[opaque]'\n") {
-		t.Errorf("idworker.opaque without its extra: %v\n%s", err, out)
+	if err == nil || !strings.HasSuffix(string(out), "\nImportError: idworker_client.opaque needs cryptography: pip install 'idworker-client[opaque]'\n") {
+		t.Errorf("idworker_client.opaque without its extra: %v\n%s", err, out)
 	}
 }
 
@@ -93,13 +93,13 @@ var clientPython = filepath.Join(clients.Python, ".venv", "bin", "python")
 // moduleFiles are the files of the package.
 func moduleFiles(t *testing.T) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(clients.Python, "src", "idworker", "*"))
+	files, err := filepath.Glob(filepath.Join(clients.Python, "src", "idworker_client", "*"))
 	if err != nil || len(files) < 10 {
 		t.Fatalf("modules: %q, %v", files, err)
 	}
 	for _, file := range files {
 		if name := filepath.Base(file); name != "__pycache__" {
-			names = append(names, "idworker/"+name)
+			names = append(names, "idworker_client/"+name)
 		}
 	}
 	return names

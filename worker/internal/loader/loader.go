@@ -95,7 +95,7 @@ func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loa
 		serving:    serving,
 		stream:     goroutines.New(),
 		background: goroutines.New(),
-		counts:     callCounts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}},
+		counts:     callCounts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}, "strict": {}},
 		endings:    newEndings(cfg.Log),
 		failures:   newFailures(cfg.Log),
 	}
@@ -254,6 +254,7 @@ var results = []callResult{
 	{errNoNewTag, "no_new_tag", read, messages.CodeBusy},
 	{errNotRead, "failed", read, 0},
 	{store.ErrNoTag, "no_tag", read, messages.CodeNoTag},
+	{store.ErrStrict, "strict", read, messages.CodeStrict},
 	{store.ErrExhausted, "exhausted", wrote, messages.CodeExhausted},
 	{store.ErrCorrupt, "failed", wrote, messages.CodeUnavailable},
 }
@@ -309,7 +310,7 @@ func (l *Loader) serve(q *queue) {
 func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job, err error) {
 	wants := make([]store.Want, len(jobs))
 	for i, j := range jobs {
-		wants[i] = store.Want{Step: j.event.Step, Waiting: j.event.Want, Most: l.cfg.MaxStep}
+		wants[i] = store.Want{Step: j.event.Step, Waiting: j.event.Want, Most: l.cfg.MaxStep, TrendOnly: j.event.TrendOnly}
 	}
 	began := time.Now()
 	var granted store.Reservation
@@ -330,8 +331,9 @@ func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job,
 	case err == nil:
 	case result.refusal == 0:
 		return jobs, err
-	case result.refusal == messages.CodeExhausted && len(jobs) > 1:
-		// Strict jobs together want more than is left; a single one may fit.
+	case (result.refusal == messages.CodeExhausted || result.refusal == messages.CodeStrict) && len(jobs) > 1:
+		// Strict jobs together want more than is left, or some of them are for trend
+		// tags only; a single one may fit.
 		for i := range jobs {
 			if left, err = l.load(ctx, name, jobs[i:i+1]); len(left) > 0 {
 				return jobs[i:], err

@@ -71,10 +71,11 @@ func (l *lookup) reserve(ctx context.Context, name string, wants []store.Want) (
 		return store.Reservation{}, errTooManyMisses
 	}
 	granted, err := l.store.Reserve(ctx, name, wants)
-	if errors.Is(err, store.ErrNoTag) {
+	unmade := errors.Is(err, store.ErrNoTag)
+	if unmade {
 		granted, err = l.create(ctx, name, wants)
 	}
-	if errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag) {
+	if errors.Is(err, store.ErrNoTag) || errors.Is(err, errNoNewTag) || unmade && errors.Is(err, store.ErrStrict) {
 		l.misses.Reserve()
 	}
 	return granted, err

@@ -38,7 +38,7 @@ type schedule struct {
 	known   lane
 	unknown lane
 	slow    lane
-	turn    int      // counts calls
+	turn    int64    // counts calls; an int of 32 bits would overflow within weeks
 	waiting int      // jobs
 	running []*queue // in starting order
 	pace    callPace
@@ -51,8 +51,8 @@ type schedule struct {
 // lane is a line of queues.
 type lane struct {
 	priority.Queue[*queue]
-	running int // calls for tags of the lane
-	turn    int // the number of the latest call
+	running int   // calls for tags of the lane
+	turn    int64 // the number of the latest call
 }
 
 // queue holds the jobs of a tag.

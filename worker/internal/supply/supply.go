@@ -179,7 +179,7 @@ func (s *Supply) reply() {
 // send sends a load to a loader: as an event in the load stream, or directly.
 func (s *Supply) send(l allocator.Load) {
 	event := loadmsg.Event{
-		Instance: s.cfg.Instance, Tag: l.Tag, Step: l.Step, Unknown: l.First, Want: l.Want, Seq: l.Seq,
+		Instance: s.cfg.Instance, Tag: l.Tag, Step: l.Step, Unknown: l.First, Want: l.Want, TrendOnly: l.TrendOnly, Seq: l.Seq,
 		Runway: max(1, l.Runway.Milliseconds()), Installation: s.cfg.Installation,
 	}
 	s.unanswered.requested(time.Now(), event)
@@ -372,6 +372,8 @@ func (s *Supply) refuse(g loadmsg.Grant) {
 	switch g.Refused {
 	case messages.CodeNoTag:
 		err = store.ErrNoTag
+	case messages.CodeStrict:
+		err = store.ErrStrict
 	case messages.CodeExhausted:
 		err = store.ErrExhausted
 	case messages.CodeBusy:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 import nats
 from installation import PATIENCE, Installation
 
-from idworker import Idworker, SyncIdworker
+from idworker_client import Idworker, SyncIdworker
 
 ROUNDS = 15
 TAKES = 100_000

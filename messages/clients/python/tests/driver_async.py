@@ -13,8 +13,8 @@ import nats
 from driver_results import Operations, Taken, hello, ranges_of
 from nats.aio.client import Client
 
-from idworker import ConnectFailedError, IdBatch, Idworker, IdworkerError, Prefetcher
-from idworker._buffer import Buffer
+from idworker_client import ConnectFailedError, IdBatch, Idworker, IdworkerError, Prefetcher
+from idworker_client._buffer import Buffer
 
 T = TypeVar("T")
 Call = Callable[[Idworker, "float | None"], Coroutine[Any, Any, T]]

@@ -11,8 +11,8 @@ from typing import Any
 
 from driver_results import Operations
 
-from idworker import _clock
-from idworker._buffer import Buffer, PrefetchConfig
+from idworker_client import _clock
+from idworker_client._buffer import Buffer, PrefetchConfig
 
 
 class _Wall:

@@ -8,8 +8,8 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import idworker
-from idworker import IdworkerError
+import idworker_client
+from idworker_client import IdworkerError
 
 Operations = Mapping[str, Callable[..., Any]]
 """Functions by the names of operations. Their keyword parameters are the fields; they
@@ -17,31 +17,31 @@ return the fields of ok, or None, and raise the error."""
 
 # The kinds of errors. A class comes after its subclasses.
 _KINDS: dict[type[BaseException], str] = {
-    idworker.BadPrefixError: "prefix",
-    idworker.BadTagError: "tag",
-    idworker.BadCountError: "count",
-    idworker.BadConfigError: "config",
-    idworker.MalformedRequestError: "malformed",
-    idworker.NoSuchTagError: "no_tag",
-    idworker.StrictTagError: "strict",
-    idworker.ExhaustedError: "exhausted",
-    idworker.BusyError: "busy",
-    idworker.UnavailableError: "unavailable",
-    idworker.ErrorReplyError: "code",
-    idworker.BadReplyError: "bad_reply",
-    idworker.PermissionDeniedError: "denied",
-    idworker.ConnectFailedError: "connection",
-    idworker.ConnectionEndedError: "connection",
-    idworker.ClosedError: "closed",
-    idworker.CallTimeoutError: "timeout",
-    idworker.BufferEmptyError: "empty",
+    idworker_client.BadPrefixError: "prefix",
+    idworker_client.BadTagError: "tag",
+    idworker_client.BadCountError: "count",
+    idworker_client.BadConfigError: "config",
+    idworker_client.MalformedRequestError: "malformed",
+    idworker_client.NoSuchTagError: "no_tag",
+    idworker_client.StrictTagError: "strict",
+    idworker_client.ExhaustedError: "exhausted",
+    idworker_client.BusyError: "busy",
+    idworker_client.UnavailableError: "unavailable",
+    idworker_client.ErrorReplyError: "code",
+    idworker_client.BadReplyError: "bad_reply",
+    idworker_client.PermissionDeniedError: "denied",
+    idworker_client.ConnectFailedError: "connection",
+    idworker_client.ConnectionEndedError: "connection",
+    idworker_client.ClosedError: "closed",
+    idworker_client.CallTimeoutError: "timeout",
+    idworker_client.BufferEmptyError: "empty",
     asyncio.CancelledError: "cancelled",
 }
 
 
 def hello(features: list[str]) -> dict[str, Any]:
     """The result of hello."""
-    version = f"{idworker.__version__} on {platform.python_version()}"
+    version = f"{idworker_client.__version__} on {platform.python_version()}"
     return {"language": "Python", "version": version, "features": features}
 
 

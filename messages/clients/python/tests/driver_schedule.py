@@ -11,7 +11,7 @@ from typing import Any, cast
 import virtual
 from virtual import FakeConnection, Request
 
-from idworker._call import Call, Calls
+from idworker_client._call import Call, Calls
 
 
 class Meeting:

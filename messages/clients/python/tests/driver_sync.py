@@ -12,7 +12,7 @@ from typing import Any
 from driver_async import CONNECTION, figures, kill, seconds, traceparent_of
 from driver_results import Operations, Taken, hello, ranges_of
 
-from idworker import IdworkerError, SyncIdworker, SyncPrefetcher
+from idworker_client import IdworkerError, SyncIdworker, SyncPrefetcher
 
 # Calls of threads reach the loop one by one, so how many share a request is left to chance.
 FEATURES = ["threads", "sync", "close", "fork", "statuses", "headerless"]

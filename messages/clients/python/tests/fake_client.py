@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 
-from idworker import (
+from idworker_client import (
     BufferEmptyError,
     IdBatch,
     Idworker,

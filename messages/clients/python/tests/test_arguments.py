@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from virtual import FakeConnection, make, run
 
-from idworker import (
+from idworker_client import (
     BadConfigError,
     BadCountError,
     BadPrefixError,
@@ -20,7 +20,7 @@ from idworker import (
     check_prefix,
     check_tag,
 )
-from idworker._arguments import check_count, check_timeout, check_traceparent, current_trace
+from idworker_client._arguments import check_count, check_timeout, check_traceparent, current_trace
 
 
 class _Sizes(enum.IntEnum):

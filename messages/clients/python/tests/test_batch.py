@@ -1,6 +1,6 @@
 """IdBatch."""
 
-from idworker import IdBatch
+from idworker_client import IdBatch
 
 
 def test_a_batch_yields_the_ids_of_its_ranges() -> None:

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from installation import PATIENCE
 
-from idworker import (
+from idworker_client import (
     BadConfigError,
     CallTimeoutError,
     IdBatch,
@@ -20,7 +20,7 @@ from idworker import (
     _buffer,
     _clock,
 )
-from idworker._buffer import Buffer, LockedIds, PrefetchConfig
+from idworker_client._buffer import Buffer, LockedIds, PrefetchConfig
 
 
 class Clock:

@@ -10,7 +10,7 @@ import pytest
 from nats import errors
 from virtual import Counter, FakeConnection, Request, make, run, settle
 
-from idworker import (
+from idworker_client import (
     BadConfigError,
     BadReplyError,
     BusyError,
@@ -25,7 +25,7 @@ from idworker import (
     PermissionDeniedError,
     StrictTagError,
 )
-from idworker._call import BACKLOG, Call, Calls
+from idworker_client._call import BACKLOG, Call, Calls
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)

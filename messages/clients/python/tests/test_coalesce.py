@@ -9,13 +9,13 @@ import pytest
 from test_call import begin, failure
 from virtual import Counter, FakeConnection, Request, make, run, settle, silent
 
-from idworker import (
+from idworker_client import (
     CallTimeoutError,
     ExhaustedError,
     MalformedRequestError,
     NoSuchTagError,
 )
-from idworker._coalesce import LIMIT_LASTS, MOST_JOINED
+from idworker_client._coalesce import LIMIT_LASTS, MOST_JOINED
 
 
 def sizes(connection: FakeConnection) -> list[int]:

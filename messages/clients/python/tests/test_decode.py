@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 from nats.aio.client import Client
 
-from idworker import (
+from idworker_client import (
     BadCountError,
     BadReplyError,
     BusyError,
@@ -18,7 +18,7 @@ from idworker import (
     UnavailableError,
     decode,
 )
-from idworker._decode import NoRespondersError, decode_reply
+from idworker_client._decode import NoRespondersError, decode_reply
 
 
 def test_bodies_that_python_would_read() -> None:

@@ -1,4 +1,4 @@
-"""idworker.django: each row has an ID of its own, or the migration is refused."""
+"""idworker_client.django: each row has an ID of its own, or the migration is refused."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fake_client import FakeClient, Source
 from shop.begin import new_database
 from shop.models import CustomerOrder, Item, Note, Parcel
 
-import idworker.django
-from idworker import BadConfigError, BadTagError, CallTimeoutError
-from idworker.django import IdworkerField
-from idworker.sqlalchemy import RowIds
+import idworker_client.django
+from idworker_client import BadConfigError, BadTagError, CallTimeoutError
+from idworker_client.django import IdworkerField
+from idworker_client.sqlalchemy import RowIds
 
 NAMES = [f"n{i}" for i in range(7)]
 
@@ -44,7 +44,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     made = Source()
     client = FakeClient(made)
-    monkeypatch.setitem(idworker.django._made, "", (client, RowIds(client)))
+    monkeypatch.setitem(idworker_client.django._made, "", (client, RowIds(client)))
     for model in (Item, Parcel, CustomerOrder, Note):
         model.objects.all().delete()
     return made
@@ -206,7 +206,7 @@ def test_a_retry_after_a_rollback_has_each_id_once(source: Source) -> None:
 
 def test_strict_rows_are_requests(source: Source, caplog: pytest.LogCaptureFixture) -> None:
     source.strict = ("order",)
-    with caplog.at_level(logging.WARNING, "idworker"):
+    with caplog.at_level(logging.WARNING, "idworker_client"):
         CustomerOrder.objects.bulk_create(orders())
     assert source.requests == ["order"] * len(NAMES)
     assert [r.getMessage() for r in caplog.records] == ["tag is strict, each row a request: tag=order"]
@@ -284,10 +284,10 @@ def test_the_settings_have_defaults() -> None:
 
 def test_the_client_is_one_for_all_until_the_setting_changes() -> None:
     with override_settings(IDWORKER={"PREFIX": "shop"}):
-        first = idworker.django.client()
-        assert idworker.django.client() is first
+        first = idworker_client.django.client()
+        assert idworker_client.django.client() is first
         with override_settings(IDWORKER={"PREFIX": "other"}):
-            assert idworker.django.client() is not first
+            assert idworker_client.django.client() is not first
 
 
 # Migrations.
@@ -330,7 +330,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[s
             del sys.modules[name]
         apps.all_models.pop("stock", None)
         (folder / "models.py").write_text(
-            "from django.db import models\nfrom idworker.django import IdworkerField\n"
+            "from django.db import models\nfrom idworker_client.django import IdworkerField\n"
             f"class Part(models.Model):\n    name = models.CharField(max_length=9)\n    {body}\n"
         )
         # Its bytecode may have the same second and size.
@@ -375,7 +375,7 @@ def test_a_field_is_added_with_null_filled_and_made_not_null(
     assert [row[2] for row in parts()] == [None] * len(NAMES)
     assert source.given == []
 
-    client = idworker.django.client()
+    client = idworker_client.django.client()
     for row in model().objects.all():
         row.number = client.next("part")
         row.save()
@@ -399,7 +399,8 @@ def test_a_one_off_default_is_refused_by_makemigrations(
         call_command("makemigrations", "stock", verbosity=0)
     assert str(e.value) == (
         "IdworkerField takes no default, which would be one value for all rows of a table."
-        " Add the field with null=True, give each row an ID of idworker.django.client(), then remove null"
+        " Add the field with null=True, give each row an ID of idworker_client.django.client(),"
+        " then remove null"
     )
 
 
@@ -416,7 +417,8 @@ def test_adding_a_field_without_null_is_refused_by_migrate(nested: bool, app: Ca
         call_command("migrate", verbosity=0)
     assert str(e.value) == (
         "stock.0002_number adds part.number without null, with no ID for its rows."
-        " Add the field with null=True, give each row an ID of idworker.django.client(), then remove null"
+        " Add the field with null=True, give each row an ID of idworker_client.django.client(),"
+        " then remove null"
     )
 
 

@@ -10,10 +10,10 @@ import sys
 import pytest
 from scripted import Server
 
-from idworker import CallTimeoutError, IdworkerError, NoSuchTagError, SyncIdworker
-from idworker.number import DocumentNumberError
-from idworker.opaque import OpaqueIdError
-from idworker.sqlalchemy import RowIdError, RowIds
+from idworker_client import CallTimeoutError, IdworkerError, NoSuchTagError, SyncIdworker
+from idworker_client.number import DocumentNumberError
+from idworker_client.opaque import OpaqueIdError
+from idworker_client.sqlalchemy import RowIdError, RowIds
 
 ROW = CallTimeoutError("no reply", subject="ids.segment.order", tries=3, reason="no_reply")
 
@@ -67,11 +67,14 @@ def test_a_missing_package_is_named_with_its_extra(module: str, package: str, ex
         [
             sys.executable,
             "-c",
-            f"import sys; sys.modules['{package.lower()}'] = None; import idworker.{module}",
+            f"import sys; sys.modules['{package.lower()}'] = None; import idworker_client.{module}",
         ],
         capture_output=True,
         text=True,
         timeout=300,
     )
     last = run.stderr.splitlines()[-1]
-    assert last == f"ImportError: idworker.{module} needs {package}: pip install 'idworker[{extra}]'"
+    assert (
+        last
+        == f"ImportError: idworker_client.{module} needs {package}: pip install 'idworker-client[{extra}]'"
+    )

@@ -20,7 +20,7 @@ from installation import PATIENCE, Installation, eventually
 from scripted import Request, Server
 from virtual import FakeConnection
 
-from idworker import ClosedError, Idworker, SyncIdworker, SyncPrefetcher, _fork, _sync
+from idworker_client import ClosedError, Idworker, SyncIdworker, SyncPrefetcher, _fork, _sync
 
 IDS = list[int]
 

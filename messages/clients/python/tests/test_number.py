@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from idworker import BadArgumentError, IdBatch
-from idworker.number import DocumentNumberError, NumberFormat
+from idworker_client import BadArgumentError, IdBatch
+from idworker_client.number import DocumentNumberError, NumberFormat
 
 FORMAT = NumberFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
 MIDNIGHT = datetime(2026, 11, 26, 16, tzinfo=timezone.utc)  # in Shanghai
@@ -131,13 +131,13 @@ def test_what_is_no_zone_is_refused(zone: str) -> None:
 
 def test_a_machine_without_zones_is_told_of_tzdata() -> None:
     program = (
-        "import sys; sys.modules['tzdata'] = None; from idworker.number import NumberFormat;"
+        "import sys; sys.modules['tzdata'] = None; from idworker_client.number import NumberFormat;"
         "NumberFormat('invoice', '{yyyy}-{seq}', 'Asia/Shanghai')"
     )
     environment = {**os.environ, "PYTHONTZPATH": ""}
     command = [sys.executable, "-c", program]
     failed = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
     assert failed.stderr.splitlines()[-1] == (
-        "idworker.number.DocumentNumberError: bad time zone: "
+        "idworker_client.number.DocumentNumberError: bad time zone: "
         '"Asia/Shanghai" is not in the database of time zones; if no name is, pip install tzdata'
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from idworker import BadArgumentError, BadTagError
-from idworker.opaque import OpaqueIdError, OpaqueKeys
+from idworker_client import BadArgumentError, BadTagError
+from idworker_client.opaque import OpaqueIdError, OpaqueKeys
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 FILE = f"number {KEY}\n1 {KEY}\n"
@@ -77,9 +77,12 @@ def test_no_message_and_no_repr_shows_a_key() -> None:
 
 
 def test_without_cryptography_the_import_names_the_extra() -> None:
-    program = "import sys; sys.modules['cryptography'] = None; import idworker.number; import idworker.opaque"
+    program = (
+        "import sys; sys.modules['cryptography'] = None;"
+        " import idworker_client.number; import idworker_client.opaque"
+    )
     failed = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1] == (
-        "ImportError: idworker.opaque needs cryptography: pip install 'idworker[opaque]'"
+        "ImportError: idworker_client.opaque needs cryptography: pip install 'idworker-client[opaque]'"
     )

@@ -25,7 +25,7 @@ from sqlalchemy import BigInteger, create_engine, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from idworker import (
+from idworker_client import (
     CallTimeoutError,
     ConnectFailedError,
     Idworker,
@@ -33,7 +33,7 @@ from idworker import (
     NoSuchTagError,
     SyncIdworker,
 )
-from idworker.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
+from idworker_client.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
 
 WAIT = 120.0
 """The longest wait for a row, in seconds. Only a hang reaches it."""
@@ -224,7 +224,7 @@ def session_of(ids: RowIds) -> Iterator[Session]:
 
 def test_strict_and_snowflake_rows(running: Installation, caplog: pytest.LogCaptureFixture) -> None:
     with SyncIdworker(running.url) as client, session_of(RowIds(client, wait=WAIT)) as session:
-        with caplog.at_level(logging.WARNING, "idworker"):
+        with caplog.at_level(logging.WARNING, "idworker_client"):
             session.execute(insert(Invoice), [{} for _ in range(BATCH)])
         session.add_all([Event() for _ in range(BATCH)])
         session.commit()

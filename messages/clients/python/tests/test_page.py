@@ -19,10 +19,10 @@ from sqlalchemy import BigInteger, create_engine, select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from idworker import Idworker, SyncIdworker
-from idworker.number import NumberFormat
-from idworker.opaque import OpaqueKeys
-from idworker.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
+from idworker_client import Idworker, SyncIdworker
+from idworker_client.number import NumberFormat
+from idworker_client.opaque import OpaqueKeys
+from idworker_client.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +178,6 @@ def test_the_program_of_the_readme(url: str, tmp_path: Path) -> None:
 
 
 def test_the_core_needs_no_orm() -> None:
-    code = "import sys, idworker; print({'django', 'sqlalchemy', 'cryptography'} & set(sys.modules))"
+    code = "import sys, idworker_client; print({'django', 'sqlalchemy', 'cryptography'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert result.stdout == "set()\n", result.stderr

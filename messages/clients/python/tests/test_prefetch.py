@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from virtual import Counter, FakeConnection, Request, make, run, settle
 
-from idworker import (
+from idworker_client import (
     BadCountError,
     BadTagError,
     BufferEmptyError,

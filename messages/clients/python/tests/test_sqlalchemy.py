@@ -1,4 +1,4 @@
-"""idworker.sqlalchemy: each row has an ID of its own, or the insert is refused."""
+"""idworker_client.sqlalchemy: each row has an ID of its own, or the insert is refused."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
-from idworker import BadConfigError, BadTagError, CallTimeoutError
-from idworker.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
+from idworker_client import BadConfigError, BadTagError, CallTimeoutError
+from idworker_client.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
 
 
 class Base(DeclarativeBase): ...
@@ -267,7 +267,7 @@ def test_the_first_strict_row_is_logged_and_each_is_a_request(
     engine: Engine, source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.strict = ("order",)
-    with caplog.at_level(logging.WARNING, "idworker"), Session(engine) as session, session.begin():
+    with caplog.at_level(logging.WARNING, "idworker_client"), Session(engine) as session, session.begin():
         session.execute(insert(Order), ROWS)
     assert source.requests == ["order"] * len(NAMES)
     assert [r.getMessage() for r in caplog.records] == ["tag is strict, each row a request: tag=order"]
@@ -281,7 +281,7 @@ def test_threads_that_learn_of_a_strict_tag_at_once_log_it_once(
     source.strict = ("order",)
     source.meeting = threading.Barrier(8)
     ids = RowIds(FakeClient(source))
-    with caplog.at_level(logging.WARNING, "idworker"), ThreadPoolExecutor(8) as threads:
+    with caplog.at_level(logging.WARNING, "idworker_client"), ThreadPoolExecutor(8) as threads:
         taken = list(threads.map(ids.next, ["order"] * 8))
     assert sorted(taken) == source.given
     assert len(caplog.records) == 1

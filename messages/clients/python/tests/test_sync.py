@@ -19,7 +19,7 @@ from installation import PATIENCE, eventually
 from nats.aio.client import Client
 from scripted import Server
 
-from idworker import (
+from idworker_client import (
     BadConfigError,
     BadCountError,
     BadPrefixError,
@@ -383,7 +383,7 @@ import atexit, os, sys
 takers = []
 # Python stops threads as they are. This runs after the client's end, which was registered later.
 atexit.register(lambda: [taker.join() for taker in takers])
-from idworker import ClosedError, SyncIdworker
+from idworker_client import ClosedError, SyncIdworker
 ids = SyncIdworker("{server.url}", timeout={PATIENCE})
 orders = ids.prefetch("order")
 """

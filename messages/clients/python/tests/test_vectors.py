@@ -12,12 +12,20 @@ from typing import Any
 import pytest
 from virtual import FakeConnection, make, run, settle
 
-import idworker
-from idworker import BadTagError, ErrorReplyError, IdBatch, IdworkerError, check_prefix, check_tag, decode
-from idworker._arguments import current_trace
-from idworker._decode import NoRespondersError, decode_reply
-from idworker.number import DocumentNumberError, NumberFormat
-from idworker.opaque import OpaqueIdError, OpaqueKeys
+import idworker_client
+from idworker_client import (
+    BadTagError,
+    ErrorReplyError,
+    IdBatch,
+    IdworkerError,
+    check_prefix,
+    check_tag,
+    decode,
+)
+from idworker_client._arguments import current_trace
+from idworker_client._decode import NoRespondersError, decode_reply
+from idworker_client.number import DocumentNumberError, NumberFormat
+from idworker_client.opaque import OpaqueIdError, OpaqueKeys
 
 Case = dict[str, Any]
 
@@ -25,18 +33,18 @@ SECTIONS = json.loads((Path(__file__).resolve().parents[3] / "testdata" / "vecto
 
 # The file's names of errors.
 KINDS: dict[str, type[IdworkerError]] = {
-    "tag": idworker.BadTagError,
-    "prefix": idworker.BadPrefixError,
-    "count": idworker.BadCountError,
-    "bad_reply": idworker.BadReplyError,
+    "tag": idworker_client.BadTagError,
+    "prefix": idworker_client.BadPrefixError,
+    "count": idworker_client.BadCountError,
+    "bad_reply": idworker_client.BadReplyError,
     "no_responders": NoRespondersError,
-    "malformed": idworker.MalformedRequestError,
-    "no_tag": idworker.NoSuchTagError,
-    "strict": idworker.StrictTagError,
-    "exhausted": idworker.ExhaustedError,
-    "busy": idworker.BusyError,
-    "unavailable": idworker.UnavailableError,
-    "code": idworker.ErrorReplyError,
+    "malformed": idworker_client.MalformedRequestError,
+    "no_tag": idworker_client.NoSuchTagError,
+    "strict": idworker_client.StrictTagError,
+    "exhausted": idworker_client.ExhaustedError,
+    "busy": idworker_client.BusyError,
+    "unavailable": idworker_client.UnavailableError,
+    "code": idworker_client.ErrorReplyError,
 }
 
 

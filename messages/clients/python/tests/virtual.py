@@ -12,7 +12,7 @@ from unittest import mock
 
 from nats.aio.msg import Msg
 
-from idworker import Idworker, _clock
+from idworker_client import Idworker, _clock
 
 T = TypeVar("T")
 

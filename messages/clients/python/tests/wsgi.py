@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from idworker import SyncIdworker
+from idworker_client import SyncIdworker
 
 ids = SyncIdworker(os.environ["TEST_NATS_URL"], timeout=120)
 orders = ids.prefetch("order")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from idworker.django import IdworkerField
+from idworker_client.django import IdworkerField
 
 
 class CustomerOrder(models.Model):

@@ -2,7 +2,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import idworker.django
+import idworker_client.django
 
 
 class Migration(migrations.Migration):
@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="CustomerOrder",
             fields=[
-                ("id", idworker.django.IdworkerField(primary_key=True, serialize=False, tag="order")),
+                ("id", idworker_client.django.IdworkerField(primary_key=True, serialize=False, tag="order")),
                 ("name", models.CharField(max_length=100, unique=True)),
             ],
         ),
@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("number", idworker.django.IdworkerField(null=True, tag="note", unique=True)),
+                ("number", idworker_client.django.IdworkerField(null=True, tag="note", unique=True)),
                 ("text", models.TextField()),
             ],
         ),
@@ -52,8 +52,11 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Item",
             fields=[
-                ("id", idworker.django.IdworkerField(primary_key=True, serialize=False, snowflake=True)),
-                ("number", idworker.django.IdworkerField(tag="item", unique=True)),
+                (
+                    "id",
+                    idworker_client.django.IdworkerField(primary_key=True, serialize=False, snowflake=True),
+                ),
+                ("number", idworker_client.django.IdworkerField(tag="item", unique=True)),
                 (
                     "order",
                     models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="shop.customerorder"),

@@ -1,5 +1,6 @@
 package io.github.idworker;
 
+import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,7 +21,7 @@ record Failure(Kind kind, String text, int code, @Nullable String subject, long 
     }
 
     static final Failure NO_REPLY = of(Kind.NO_REPLY, "no reply");
-    static final Failure NO_RESPONDERS = of(Kind.NO_RESPONDERS, "no responders");
+    static final Failure NO_RESPONDERS = of(Kind.NO_RESPONDERS, "no worker answered");
     static final Failure DISCONNECTED = of(Kind.DISCONNECTED, "disconnected");
     static final Failure CONNECTION_CLOSED = of(Kind.CONNECTION, "connection closed");
     static final Failure CONNECTION_DRAINING = of(Kind.CONNECTION, "connection draining");
@@ -31,6 +32,11 @@ record Failure(Kind kind, String text, int code, @Nullable String subject, long 
 
     static Failure of(Kind kind, String text) {
         return new Failure(kind, text, 0, null, 0, null);
+    }
+
+    /** Returns the failure of a request while there is no connection yet, or none any more. */
+    static Failure notConnected(String why) {
+        return of(Kind.DISCONNECTED, "disconnected: " + why);
     }
 
     /** Returns the failure that an error reply is. */
@@ -44,7 +50,7 @@ record Failure(Kind kind, String text, int code, @Nullable String subject, long 
             case 507 -> Kind.EXHAUSTED;
             default -> Kind.CODE;
         };
-        return new Failure(kind, "%s (%03d)".formatted(text, code), code, null, 0, null);
+        return new Failure(kind, String.format(Locale.ROOT, "%s (%03d)", text, code), code, null, 0, null);
     }
 
     /** Returns the failure of a call for which jnats or Java threw what no retry cures. */

@@ -1,5 +1,6 @@
 package io.github.idworker;
 
+import java.util.Arrays;
 import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.PrimitiveIterator;
@@ -28,6 +29,29 @@ public final class IdBatch implements Iterable<Long> {
 
     IdBatch(List<Range> ranges) {
         this.ranges = List.copyOf(ranges);
+    }
+
+    /**
+     * Returns a batch for tests, such as those of an application that replaces {@link
+     * IdClient} with an object of its own. A client makes its batches itself.
+     *
+     * @param ranges at least one, ascending, which do not overlap
+     * @return the batch
+     * @throws IllegalArgumentException if they are not
+     */
+    public static IdBatch of(Range... ranges) {
+        long last = 0;
+        for (Range range : ranges) {
+            if (range.first <= last || range.last < range.first) {
+                throw new IllegalArgumentException("bad ranges: " + Arrays.toString(ranges)
+                        + ", allowed are ascending IDs of 1 or more");
+            }
+            last = range.last;
+        }
+        if (ranges.length == 0) {
+            throw new IllegalArgumentException("bad ranges: none, allowed is at least one");
+        }
+        return new IdBatch(List.of(ranges));
     }
 
     /**

@@ -60,8 +60,36 @@ public interface IdClient extends AutoCloseable {
     }
 
     /**
+     * Returns a client for tests, which counts the IDs of each tag in memory: 1, 2, 3
+     * and so on, and the snowflake IDs likewise. It needs no NATS. Every tag exists,
+     * and none is strict; tags, counts and a closed client are refused as a real
+     * client refuses them.
+     *
+     * @return a client of counters, which it shares with no other client
+     */
+    static IdClient inMemory() {
+        return new InMemoryIdClient();
+    }
+
+    /**
+     * Returns a client at once, which connects in the background, and keeps trying
+     * until a server accepts it. A call that finds no connection waits for it, and
+     * fails with {@link CallTimeoutException} if its time is over before. The log
+     * says why there is no connection yet. The client closes its connection with
+     * itself, and the connection reconnects indefinitely.
+     *
+     * @param options where and how to connect
+     * @return the client
+     * @throws BadConfigException if the options make no connection, such as a URL
+     *     that is none, or a file of credentials that cannot be read
+     */
+    static IdClient connectInBackground(IdClientOptions options) {
+        return NatsIdClient.connectInBackground(options, Environment.real());
+    }
+
+    /**
      * Connects, and returns a client that closes its connection with itself. The
-     * connection reconnects without end.
+     * connection reconnects indefinitely.
      *
      * @param options where and how to connect
      * @return the client

@@ -184,6 +184,11 @@ public final class IdClientOptions {
         return traceparent;
     }
 
+    /** Refuses what {@link #connect} would refuse without asking a server, by {@link BadConfigException}. */
+    void check() {
+        build(new Refusals());
+    }
+
     /**
      * Connects.
      *
@@ -237,7 +242,7 @@ public final class IdClientOptions {
     }
 
     /** Returns a text without the user and the password of a URL in it. */
-    private static String withoutLogin(String text) {
+    static String withoutLogin(String text) {
         return text.contains("://") ? text.replaceAll("://[^/]*@", "://") : text.replaceAll("^[^/]*@", "");
     }
 }

@@ -5,12 +5,12 @@ import io.nats.client.ConnectionListener;
 import io.nats.client.Dispatcher;
 import io.nats.client.Message;
 import io.nats.client.impl.Headers;
-import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.security.SecureRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
@@ -24,9 +24,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Thread-safe.
  */
-final class Link implements Transport {
+final class Link implements Transport, ConnectionListener {
     private static final long RECONNECT_PAUSE_MILLIS = 250;
-    private static final Logger LOGGER = System.getLogger("io.github.idworker");
+    private static final String CONNECTING = "still connecting";
 
     /** Makes the client's own connection. */
     interface Connector {
@@ -44,11 +44,41 @@ final class Link implements Transport {
     private volatile @Nullable Inbox inbox; // null before the first request
     private @Nullable Connection connection; // null while an own one is missing
     private @Nullable Thread connecting;
+    private String problem = CONNECTING; // why there is no own connection
 
-    /** Returns the link of a connection. The connector is null if the connection is the caller's. */
-    Link(Connection connection, @Nullable Connector connector) {
+    /** Whether the log says that the connection is missing, and must say when it is back. */
+    private final AtomicBoolean missed = new AtomicBoolean();
+
+    private Link(@Nullable Connection connection, @Nullable Connector connector) {
         this.connection = connection;
         this.connector = connector;
+    }
+
+    /** Returns the link of a caller's connection. */
+    static Link of(Connection connection) {
+        return listening(new Link(connection, null), connection);
+    }
+
+    /** Returns the link of an own connection, and of those that the connector makes later. */
+    static Link of(Connection connection, Connector connector) {
+        return listening(new Link(connection, connector), connection);
+    }
+
+    private static Link listening(Link link, Connection connection) {
+        connection.addConnectionListener(link);
+        return link;
+    }
+
+    /** Returns a link that makes its own connection in the background. */
+    static Link connecting(Connector connector) {
+        Link link = new Link(null, connector);
+        link.lock.lock();
+        try {
+            link.startConnecting();
+        } finally {
+            link.lock.unlock();
+        }
+        return link;
     }
 
     @Override
@@ -109,7 +139,7 @@ final class Link implements Transport {
         }
         if (connection == null || isGivenUp(connection)) {
             startConnecting();
-            return Failure.DISCONNECTED;
+            return Failure.notConnected(problem);
         }
         Failure problem = check(connection);
         if (problem != null) {
@@ -258,6 +288,9 @@ final class Link implements Transport {
         if (dropped != null) {
             dropped.close();
         }
+        if (state == State.CLOSED && closed != null) {
+            closed.removeConnectionListener(this);
+        }
         boolean interrupted = Thread.interrupted();
         try {
             if (ended != null) {
@@ -286,15 +319,14 @@ final class Link implements Transport {
     }
 
     private void connect() {
-        boolean told = false;
         try {
             while (isWanted()) {
                 try {
                     keep(connector.connect());
                 } catch (RuntimeException e) { // also a bad option: a file may be missing for a while
-                    if (!told && isWanted()) {
-                        LOGGER.log(Level.WARNING, "no connection yet, trying on: {0}", e.getMessage());
-                        told = true;
+                    if (failed(e.getMessage()) && missed.compareAndSet(false, true)) {
+                        Outages.LOGGER.log(Level.WARNING, "no NATS connection yet, retrying: error={0}",
+                                e.getMessage());
                     }
                     Thread.sleep(RECONNECT_PAUSE_MILLIS);
                 }
@@ -313,6 +345,20 @@ final class Link implements Transport {
         }
     }
 
+    /** Lets calls say why there is no connection; returns whether one is still wanted. */
+    private boolean failed(String why) {
+        lock.lock();
+        try {
+            if (connecting != Thread.currentThread()) {
+                return false;
+            }
+            problem = why;
+            return true;
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /** Keeps a new connection, or closes it if it is no longer wanted. */
     private void keep(Connection made) throws InterruptedException {
         boolean wanted;
@@ -322,18 +368,68 @@ final class Link implements Transport {
             if (wanted) {
                 connection = made;
                 connecting = null;
+                problem = CONNECTING;
             }
         } finally {
             lock.unlock();
         }
-        if (!wanted) {
+        if (wanted) {
+            made.addConnectionListener(this);
+            back(made);
+        } else {
             Thread.interrupted(); // or the connection would stay open
             made.close();
         }
     }
 
+    /** The older form, which jnats no longer calls. */
+    @Override
+    @Deprecated
+    public void connectionEvent(Connection changed, Events event) {}
+
+    /** Logs a loss and its end. A caller's connection that is closed ends the calls; an own one is made again. */
+    @Override
+    public void connectionEvent(Connection changed, Events event, Long time, String uri) {
+        if (!isPresent(changed)) {
+            return; // closed by this link
+        }
+        switch (event) {
+            case DISCONNECTED -> lost(changed); // also before jnats gives up, but not before a caller closes its own
+            case CLOSED -> {
+                if (connector == null) {
+                    calls.values().forEach(call -> call.fail(Failure.CONNECTION_CLOSED));
+                }
+            }
+            case CONNECTED, RECONNECTED -> back(changed);
+            default -> {} // of subscriptions and of the servers known
+        }
+    }
+
+    private boolean isPresent(Connection changed) {
+        lock.lock();
+        try {
+            return state == State.OPEN && connection == changed;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void lost(Connection changed) {
+        if (missed.compareAndSet(false, true)) {
+            Outages.LOGGER.log(Level.WARNING, "NATS connection lost: error={0}",
+                    IdClientOptions.withoutLogin(Refusals.why(changed)));
+        }
+    }
+
+    private void back(Connection changed) {
+        if (missed.compareAndSet(true, false)) {
+            Outages.LOGGER.log(Level.INFO, "NATS connection restored: server={0}",
+                    IdClientOptions.withoutLogin(String.valueOf(changed.getConnectedUrl())));
+        }
+    }
+
     /** The subscription, and the subjects below it. */
-    private final class Inbox implements ConnectionListener {
+    private final class Inbox {
         private static final SecureRandom RANDOM = new SecureRandom();
         private static final String ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         private static final int RANDOM_CHARACTERS = 22;
@@ -362,7 +458,6 @@ final class Link implements Transport {
             pattern = base + '*';
             dispatcher = connection.createDispatcher(this::deliver);
             dispatcher.subscribe(pattern);
-            connection.addConnectionListener(this);
         }
 
         @Nullable Failure send(Call call) {
@@ -436,20 +531,7 @@ final class Link implements Transport {
             return deaf;
         }
 
-        /** The older form, which jnats no longer calls. */
-        @Override
-        @Deprecated
-        public void connectionEvent(Connection changed, Events event) {}
-
-        @Override
-        public void connectionEvent(Connection changed, Events event, Long time, String uri) {
-            if (event == Events.CLOSED && inbox == this && connector == null) {
-                calls.values().forEach(call -> call.fail(Failure.CONNECTION_CLOSED));
-            }
-        }
-
         void close() {
-            connection.removeConnectionListener(this);
             try {
                 connection.closeDispatcher(dispatcher);
             } catch (IllegalStateException | IllegalArgumentException e) {

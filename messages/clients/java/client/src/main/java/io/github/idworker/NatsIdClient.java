@@ -21,6 +21,7 @@ final class NatsIdClient implements IdClient {
     private static final class Shared {
         private final Link link;
         private final Environment environment;
+        private final Outages outages;
         private final String prefix;
         private final Supplier<@Nullable String> traceparent;
         private final Set<Prefetcher> sequences = ConcurrentHashMap.newKeySet();
@@ -30,6 +31,7 @@ final class NatsIdClient implements IdClient {
         Shared(Link link, Environment environment, IdClientOptions options) {
             this.link = link;
             this.environment = environment;
+            this.outages = new Outages(environment.timers());
             this.prefix = options.prefix();
             this.traceparent = options.traceparent();
         }
@@ -45,13 +47,19 @@ final class NatsIdClient implements IdClient {
 
     /** Returns a client on a caller's connection. */
     static NatsIdClient of(Connection connection, IdClientOptions options, Environment environment) {
-        return make(new Link(connection, null), options, environment);
+        return make(Link.of(connection), options, environment);
+    }
+
+    /** Returns a client that owns its connection, and makes it in the background. */
+    static NatsIdClient connectInBackground(IdClientOptions options, Environment environment) {
+        options.check();
+        return make(Link.connecting(options::connect), options, environment);
     }
 
     /** Connects, and returns a client that owns its connection. */
     static NatsIdClient connect(IdClientOptions options, Environment environment) {
         try {
-            return make(new Link(options.connect(), options::connect), options, environment);
+            return make(Link.of(options.connect(), options::connect), options, environment);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw Failure.cancelled(null, 0).exception();
@@ -126,7 +134,7 @@ final class NatsIdClient implements IdClient {
     private Prefetcher prefetch(String subject, PrefetchOptions options, boolean snowflake) {
         Prefetcher made = new Prefetcher(subject, options, shared.environment,
                 (n, whenDone) -> call(Call.Request.prefetched(subject, n, snowflake && n > 1), Call.ENDLESS, whenDone),
-                timeout, shared.sequences::remove);
+                timeout, shared.outages, shared.sequences::remove);
         shared.sequences.add(made);
         if (shared.closed) {
             made.close();
@@ -184,7 +192,20 @@ final class NatsIdClient implements IdClient {
         } else {
             call.start();
         }
-        return call.join().get();
+        return ids(subject, call.join());
+    }
+
+    /** Returns the IDs of a call that has ended, or throws. */
+    private List<Range> ids(String subject, Outcome outcome) {
+        List<Range> ids;
+        try {
+            ids = outcome.get();
+        } catch (IdworkerException e) {
+            shared.outages.failed(e);
+            throw e;
+        }
+        shared.outages.succeeded(subject);
+        return ids;
     }
 
     /** As request. Futures end in their default executor: what follows them may block, and must not stop replies. */
@@ -194,7 +215,7 @@ final class NatsIdClient implements IdClient {
             String to = subject.check();
             checkCount(n);
             Call call = call(Call.Request.of(to, n, traceparent()), timeout, outcome ->
-                    future.defaultExecutor().execute(() -> complete(future, outcome, result)));
+                    future.defaultExecutor().execute(() -> complete(future, () -> result.apply(ids(to, outcome)))));
             future.whenComplete((ids, error) -> call.cancel());
             call.start();
         } catch (BadArgumentException e) {
@@ -208,9 +229,9 @@ final class NatsIdClient implements IdClient {
         String check();
     }
 
-    private static <T> void complete(CompletableFuture<T> future, Outcome outcome, Function<List<Range>, T> result) {
+    private static <T> void complete(CompletableFuture<T> future, Supplier<T> result) {
         try {
-            future.complete(result.apply(outcome.get()));
+            future.complete(result.get());
         } catch (IdworkerException e) {
             future.completeExceptionally(e);
         }

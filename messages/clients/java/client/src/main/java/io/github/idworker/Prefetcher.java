@@ -48,6 +48,7 @@ final class Prefetcher implements IdSequence {
     private final Environment environment;
     private final Source source;
     private final long timeout;
+    private final Outages outages;
     private final Consumer<Prefetcher> whenClosed;
 
     private final ReentrantLock lock = new ReentrantLock();
@@ -73,12 +74,13 @@ final class Prefetcher implements IdSequence {
      * @param timeout of {@link #next()}, in nanoseconds
      */
     Prefetcher(String subject, PrefetchOptions options, Environment environment, Source source, long timeout,
-            Consumer<Prefetcher> whenClosed) {
+            Outages outages, Consumer<Prefetcher> whenClosed) {
         this.subject = subject;
         this.options = options;
         this.environment = environment;
         this.source = source;
         this.timeout = timeout;
+        this.outages = outages;
         this.whenClosed = whenClosed;
         pace = pace(options, environment.timers().now());
         maxBatch = options.maxBatch();
@@ -103,6 +105,20 @@ final class Prefetcher implements IdSequence {
     }
 
     private long nextOrWait(long nanos) {
+        long id;
+        try {
+            id = lockedNextOrWait(nanos);
+        } catch (IdworkerException e) {
+            if (nanos > 0) { // else it only looked whether an ID is buffered
+                outages.failed(e);
+            }
+            throw e;
+        }
+        outages.succeeded(subject);
+        return id;
+    }
+
+    private long lockedNextOrWait(long nanos) {
         long end = System.nanoTime() + nanos;
         lock.lock();
         try {

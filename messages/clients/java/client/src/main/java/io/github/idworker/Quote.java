@@ -1,5 +1,7 @@
 package io.github.idworker;
 
+import java.util.Locale;
+
 /** Quotes callers' texts in messages, which are one line whatever the text is. */
 final class Quote {
     private Quote() {}
@@ -14,7 +16,7 @@ final class Quote {
         StringBuilder shown = new StringBuilder();
         text.codePoints().limit(most).forEach(c -> {
             if (isInvisible(c)) {
-                shown.append(String.format("\\u%04x", c));
+                shown.append(String.format(Locale.ROOT, "\\u%04x", c));
             } else {
                 shown.appendCodePoint(c);
             }

@@ -17,6 +17,11 @@ final class Refusals implements ErrorListener {
     private static final String PUBLISH = "Permissions Violation for Publish to ";
     private static final String SUBSCRIBE = "Permissions Violation for Subscription to ";
 
+    /** Names the setting wherever it may be: the client does not know who made its options. */
+    private static final String INBOX_HINT = ": the user may receive replies below another inbox prefix only; set it"
+            + " (IdClientOptions.withInboxPrefix, or inboxPrefix of your own connection; idworker.inbox-prefix in"
+            + " Spring, idworker.inbox_prefix in Hibernate)";
+
     /** The most refusals kept, of as many subjects. */
     private static final int MOST = 1000;
 
@@ -59,7 +64,14 @@ final class Refusals implements ErrorListener {
         lastException = exception;
     }
 
-    /** The library's latest exception: why it could not connect. */
+    /** Returns why a connection was lost, as far as the library tells: a caller's has a listener of the caller's. */
+    static String why(Connection connection) {
+        Exception known = connection.getOptions().getErrorListener() instanceof Refusals own ? own.lastException() : null;
+        String text = known == null ? connection.getLastError() : known.toString();
+        return text == null || text.isEmpty() ? "unknown" : text;
+    }
+
+    /** The library's latest exception: why it could not connect, or lost the connection. */
     synchronized @Nullable Exception lastException() {
         return lastException;
     }
@@ -68,14 +80,14 @@ final class Refusals implements ErrorListener {
     synchronized @Nullable Failure ofPublish(String subject, long since) {
         poll();
         Refusal refusal = latest.get(key(PUBLISH, subject));
-        return refusal == null || refusal.at - since < 0 ? null : failure(refusal);
+        return refusal == null || refusal.at - since < 0 ? null : failure(refusal.text);
     }
 
     /** Returns the refusal of a subscription, whose subject nothing else has. */
     synchronized @Nullable Failure ofSubscription(String pattern) {
         poll();
         Refusal refusal = latest.get(key(SUBSCRIBE, pattern));
-        return refusal == null ? null : failure(refusal);
+        return refusal == null ? null : failure(refusal.text + INBOX_HINT);
     }
 
     /** The number of errors of a connection whose refusals may be missed; of another one always 0. */
@@ -111,7 +123,7 @@ final class Refusals implements ErrorListener {
         return operation + subject.replace("'", "");
     }
 
-    private static Failure failure(Refusal refusal) {
-        return Failure.of(Failure.Kind.DENIED, refusal.text);
+    private static Failure failure(String text) {
+        return Failure.of(Failure.Kind.DENIED, text);
     }
 }

@@ -1,6 +1,5 @@
 package io.github.idworker;
 
-import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Map;
@@ -22,8 +21,6 @@ import java.util.function.Supplier;
 public final class RowIds implements AutoCloseable {
     /** The longest wait by default. */
     public static final Duration DEFAULT_WAIT = Duration.ofSeconds(2);
-
-    private static final Logger LOGGER = System.getLogger("io.github.idworker");
 
     /** The key of the snowflake IDs' sequence: no tag is empty. */
     private static final String SNOWFLAKE = "";
@@ -135,7 +132,7 @@ public final class RowIds implements AutoCloseable {
     /** A tag is strict for its life, so it stays direct for that of the process. */
     private void makeDirect(String tag) {
         if (direct.add(tag)) {
-            LOGGER.log(Level.WARNING, "tag is strict, each row a request: tag={0}", tag);
+            Outages.LOGGER.log(Level.WARNING, "tag is strict, each row a request: tag={0}", tag);
         }
         IdSequence sequence = sequences.remove(tag);
         if (sequence != null) {

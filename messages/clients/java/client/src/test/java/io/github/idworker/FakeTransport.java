@@ -46,7 +46,7 @@ final class FakeTransport implements Transport {
         return new Prefetcher("ids.segment.order", options, environment,
                 (n, whenDone) -> new Call(Call.Request.prefetched("ids.segment.order", n, false), this, environment,
                         Call.ENDLESS, whenDone),
-                Installation.PATIENCE.toNanos(), closed -> {});
+                Installation.PATIENCE.toNanos(), new Outages(environment.timers()), closed -> {});
     }
 
     @Override

@@ -192,7 +192,7 @@ class PrefetcherTest {
         Prefetcher ids = new Prefetcher("ids.snowflake", PrefetchOptions.DEFAULTS, time.environment(),
                 (n, whenDone) -> new Call(Call.Request.prefetched("ids.snowflake", n, n > 1), nats, time.environment(),
                         Call.ENDLESS, whenDone),
-                0, closed -> {});
+                0, new Outages(time), closed -> {});
         nats.script = call -> call.request.n() > 1 ? FakeTransport.error(429, "too far ahead") : nats.grant(call);
         for (int i = 0; i < 20; i++) {
             take(ids);

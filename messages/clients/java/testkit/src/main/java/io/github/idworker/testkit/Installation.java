@@ -57,6 +57,7 @@ public final class Installation implements AutoCloseable {
     private final Path folder;
     private final String url;
     private final List<Process> workers = new ArrayList<>();
+    private List<String> flags = List.of();
     private Process server;
 
     private Installation(Path folder, String url) {
@@ -77,12 +78,23 @@ public final class Installation implements AutoCloseable {
             List<String> flags = new ArrayList<>(List.of("serve", "--listen", "127.0.0.1:" + port,
                     "--data", folder.resolve("data").toString()));
             flags.addAll(List.of(arguments));
-            made.server = made.launch("server", flags);
-            made.awaitWorker(made.server, "server");
+            made.flags = flags;
+            made.restart();
             return made;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
+    }
+
+    /** Kills the process with NATS, loader and worker, as a crash does. {@link #restart} starts it again. */
+    public void stop() {
+        kill(server);
+    }
+
+    /** Starts the process again at the same URL and with its data, and waits until it serves. */
+    public void restart() {
+        server = launch("server", flags);
+        awaitWorker(server, "server");
     }
 
     /** The URL of the NATS server. */

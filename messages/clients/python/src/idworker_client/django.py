@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 try:
     from django.conf import settings
 except ImportError as error:
-    raise ImportError("idworker.django needs Django: pip install 'idworker[django]'") from error
+    raise ImportError("idworker_client.django needs Django: pip install 'idworker-client[django]'") from error
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
@@ -46,7 +46,9 @@ _KEYS_OF_ROWS = {"ROW_WAIT": "wait", "RUNWAY": "runway", "LIMIT": "limit", "MAX_
 _KEYS = (*_KEYS_OF_CLIENT, *_KEYS_OF_ROWS, "OPTIONS")
 
 
-_ADVICE = "Add the field with null=True, give each row an ID of idworker.django.client(), then remove null"
+_ADVICE = (
+    "Add the field with null=True, give each row an ID of idworker_client.django.client(), then remove null"
+)
 _NO_DEFAULT = f"IdworkerField takes no default, which would be one value for all rows of a table. {_ADVICE}"
 
 

@@ -49,7 +49,7 @@ FORK_CHECK = 1.0  # s
 
 _SCHEMES = ("nats", "tls", "ws", "wss")  # nats-py would look for a host of any other name
 
-_logger = logging.getLogger("idworker")
+_logger = logging.getLogger("idworker_client")
 
 
 class SyncIdworker(OfOneProcess):

@@ -18,7 +18,9 @@ from typing import Any
 try:
     from sqlalchemy import BigInteger, Insert, Integer
 except ImportError as error:
-    raise ImportError("idworker.sqlalchemy needs SQLAlchemy: pip install 'idworker[sqlalchemy]'") from error
+    raise ImportError(
+        "idworker_client.sqlalchemy needs SQLAlchemy: pip install 'idworker-client[sqlalchemy]'"
+    ) from error
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.exc import DontWrapMixin
 

@@ -14,7 +14,7 @@ from ._fork import OfOneProcess
 from ._prefetch import Prefetcher
 from ._sync import SyncIdworker, SyncPrefetcher
 
-_logger = logging.getLogger("idworker")
+_logger = logging.getLogger("idworker_client")
 
 Buffer = TypeVar("Buffer")
 Made = TypeVar("Made", covariant=True)
@@ -85,7 +85,7 @@ class _Rows(OfOneProcess, Generic[Buffer]):
 class RowIds(_Rows[SyncPrefetcher]):
     """IDs of all tags for rows, from buffers that are shared by all who ask for a tag.
 
-    A strict tag has no buffer, so each row costs a request; the logger "idworker"
+    A strict tag has no buffer, so each row costs a request; the logger "idworker_client"
     says so once. wait is the longest wait for an ID in seconds, above 0: short by
     default, since a transaction may be open and others wait for its locks. runway,
     limit and max_batch are those of SyncIdworker.prefetch; BadConfigError for those

@@ -30,7 +30,7 @@ from ._errors import (
 from ._prefetch import Prefetcher
 from ._sync import SyncIdworker, SyncPrefetcher
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = [
     "BadArgumentError",

@@ -21,7 +21,7 @@ Opaque IDs are no authorization: every number within the width opens to some ID,
 and so does each 32nd text. Check rights as if the caller had given the ID.
 
 The package messages/opaque of the Go module states the algorithm. Needs the extra
-opaque: pip install 'idworker[opaque]'. Any number of threads may share a codec.
+opaque: pip install 'idworker-client[opaque]'. Any number of threads may share a codec.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ try:
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
     from cryptography.hazmat.primitives.ciphers.modes import ECB
 except ImportError as error:
-    raise ImportError("idworker.opaque needs cryptography: pip install 'idworker[opaque]'") from error
+    raise ImportError(
+        "idworker_client.opaque needs cryptography: pip install 'idworker-client[opaque]'"
+    ) from error
 
 __all__ = ["Fault", "NumberCodec", "OpaqueIdError", "OpaqueKeys", "TextCodec"]
 

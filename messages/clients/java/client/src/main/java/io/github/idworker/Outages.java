@@ -1,0 +1,85 @@
+package io.github.idworker;
+
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Logs the first call of a subject that fails because no worker served it, and the
+ * first one after it that succeeds. What is wrong with the call itself, such as a
+ * tag that does not exist, is no outage: its exception says enough.
+ *
+ * <p>While nothing fails, a call that succeeds costs the read of a field. Takes
+ * from a buffer do not even cost that: where IDs are buffered, nothing is failing.
+ *
+ * <p>Thread-safe.
+ */
+final class Outages {
+    static final Logger LOGGER = System.getLogger("io.github.idworker");
+
+    /** More subjects fail unlogged: who uses a thousand tags needs one line, not a thousand. */
+    private static final int MAX_SUBJECTS = 16;
+
+    private static final class Outage {
+        private final long began;
+        private long calls;
+
+        Outage(long began) {
+            this.began = began;
+        }
+    }
+
+    private final Environment.Timers timers;
+    private final Map<String, Outage> failing = new HashMap<>(); // by subject
+    private volatile boolean any; // whether there is one
+
+    Outages(Environment.Timers timers) {
+        this.timers = timers;
+    }
+
+    /** Counts a call that failed. The caller holds no lock: a log may block. */
+    void failed(IdworkerException failure) {
+        String subject = failure.subject();
+        boolean outage = failure instanceof CallTimeoutException || failure instanceof ConnectionEndedException;
+        if (!outage || subject == null) {
+            return;
+        }
+        synchronized (failing) {
+            Outage known = failing.get(subject);
+            if (known != null) {
+                known.calls++;
+                return;
+            }
+            if (failing.size() == MAX_SUBJECTS) {
+                return;
+            }
+            Outage begun = new Outage(timers.now());
+            begun.calls = 1;
+            failing.put(subject, begun);
+            any = true;
+        }
+        LOGGER.log(Level.WARNING, "ID requests fail: subject={0}, error={1}", subject, failure.getMessage());
+    }
+
+    /** Ends the outage of a subject, if it had one. The caller holds no lock. */
+    void succeeded(String subject) {
+        if (any) {
+            end(subject);
+        }
+    }
+
+    private void end(String subject) {
+        Outage ended;
+        synchronized (failing) {
+            ended = failing.remove(subject);
+            any = !failing.isEmpty();
+        }
+        if (ended != null) {
+            long millis = TimeUnit.NANOSECONDS.toMillis(timers.now() - ended.began);
+            LOGGER.log(Level.INFO, "ID requests succeed again: subject={0}, failed_calls={1}, duration={2}",
+                    subject, Long.toString(ended.calls), millis + "ms");
+        }
+    }
+}
