@@ -6,7 +6,7 @@ ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test deps test-all soak release check-packages check-release nemesis history bench mutants spec site lint
+.PHONY: help run nats example build test deps test-all soak clients release check-packages check-release nemesis history bench mutants spec site lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,20 @@ soak: deps ## Run all tests for longer, with more IDs (RUN=)
 VERSION = $(shell sed -n 's/^const version = "\(.*\)"/\1/p' cmd/idworker/version.go)
 
 MVN = mvn -B -ntp -f messages/clients/java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn
+
+# Jars go into the local Maven repository, the npm package and the wheel into
+# dist/clients. A language whose tools are not installed is left out.
+clients: ## Build the clients for Java, TypeScript and Python, to install them from this clone
+	@mkdir -p dist/clients && rm -f dist/clients/*
+	@if command -v mvn >/dev/null; then $(MVN) -q -DskipTests install && \
+		echo "Java: installed $$(sed -n 's,^  <version>\(.*\)</version>,io.github.idworker \1,p' messages/clients/java/pom.xml) into the local Maven repository"; \
+		else echo "Java: left out, mvn is not installed"; fi
+	@if command -v npm >/dev/null; then (cd messages/clients/typescript && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && \
+		npm pack --loglevel=error --pack-destination $(CURDIR)/dist/clients) >/dev/null && \
+		echo "TypeScript: $$(ls $(CURDIR)/dist/clients/*.tgz)"; else echo "TypeScript: left out, npm is not installed"; fi
+	@if command -v python3 >/dev/null; then python3 -m venv bin/wheel && cp LICENSE messages/clients/python && \
+		bin/wheel/bin/pip wheel -q --disable-pip-version-check --no-deps -w dist/clients messages/clients/python && \
+		echo "Python: $$(ls $(CURDIR)/dist/clients/*.whl)"; else echo "Python: left out, python3 is not installed"; fi
 
 # Maven deploys the jars into a folder, because that leaves out what is not published.
 release: ## Build a release in dist, of a tagged commit (or SNAPSHOT=1)
