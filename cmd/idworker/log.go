@@ -26,7 +26,7 @@ func (logFlags) isServing() {}
 // journal is stderr for a command that serves. Nothing that writes to it waits
 // for its reader.
 type journal struct {
-	*lossy.Writer
+	*lossy.Buffer
 	terminal io.Writer // the same if stderr is a terminal, else nil
 }
 
@@ -43,7 +43,7 @@ func unblock(command *kong.Context, stdout, stderr io.Writer) (out, errs io.Writ
 		return stdout, stderr, func() {}
 	}
 	signal.Ignore(syscall.SIGPIPE)
-	results, log := lossy.New(stdout), &journal{Writer: lossy.New(stderr)}
+	results, log := lossy.New(stdout), &journal{Buffer: lossy.New(stderr)}
 	if terminal(stderr) != nil {
 		log.terminal = log
 	}

@@ -19,8 +19,8 @@ func (s stuck) Write(lines []byte) (int, error) {
 }
 
 // TestOutputThatNobodyReads: with readers of stdout and stderr that have
-// stopped, a process starts, prints its demo, answers what it knows and refuses
-// what it does not, and stops.
+// stopped, a process starts, prints its demo, answers requests, refuses those of
+// unknown tags, and stops.
 func TestOutputThatNobodyReads(t *testing.T) {
 	pipe := stuck{make(chan struct{})}
 	defer close(pipe.read)

@@ -32,8 +32,8 @@ import (
 // shared.
 const startWithin = 2 * time.Minute
 
-// Server is an idworker that runs until its test ends.
-type Server struct {
+// Idworker is a process that serves until its test ends.
+type Idworker struct {
 	t        testing.TB
 	nats     *server.Server
 	register *register.Register
@@ -42,11 +42,11 @@ type Server struct {
 // Start starts an idworker on a port of 127.0.0.1, and creates tags whose first
 // ID is 1. It returns when tag and snowflake IDs can be requested, and fails the
 // test if that is impossible. Everything ends with the test.
-func Start(t testing.TB, tags ...string) *Server {
+func Start(t testing.TB, tags ...string) *Idworker {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
-	s := &Server{t: t}
+	s := &Idworker{t: t}
 	if err := s.start(ctx); err != nil {
 		t.Fatalf("idworkertest: %v", err)
 	}
@@ -57,11 +57,11 @@ func Start(t testing.TB, tags ...string) *Server {
 }
 
 // URL is the address of the NATS server.
-func (s *Server) URL() string { return s.nats.ClientURL() }
+func (s *Idworker) URL() string { return s.nats.ClientURL() }
 
 // Client returns a client with a connection of its own, which is closed when
 // the test ends.
-func (s *Server) Client() *messages.Client {
+func (s *Idworker) Client() *messages.Client {
 	s.t.Helper()
 	conn, err := s.connect()
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Server) Client() *messages.Client {
 }
 
 // CreateTag creates a tag with an order or first ID of its own.
-func (s *Server) CreateTag(tag store.Tag) {
+func (s *Idworker) CreateTag(tag store.Tag) {
 	s.t.Helper()
 	if err := s.register.CreateTag(s.t.Context(), tag); err != nil {
 		s.t.Fatalf("idworkertest: %v", err)
@@ -79,7 +79,7 @@ func (s *Server) CreateTag(tag store.Tag) {
 }
 
 // connect returns a connection that is closed when the test ends.
-func (s *Server) connect(opts ...nats.Option) (*nats.Conn, error) {
+func (s *Idworker) connect(opts ...nats.Option) (*nats.Conn, error) {
 	conn, err := nats.Connect(s.URL(), append(opts, nats.MaxReconnects(-1))...)
 	if err == nil {
 		s.t.Cleanup(conn.Close)
@@ -87,7 +87,7 @@ func (s *Server) connect(opts ...nats.Option) (*nats.Conn, error) {
 	return conn, err
 }
 
-func (s *Server) start(ctx context.Context) (err error) {
+func (s *Idworker) start(ctx context.Context) (err error) {
 	s.nats, err = server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: s.t.TempDir(),
 	})
@@ -116,7 +116,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 }
 
 // serve starts the process, and waits for its worker ID.
-func (s *Server) serve(ctx context.Context, cfg worker.Config) (err error) {
+func (s *Idworker) serve(ctx context.Context, cfg worker.Config) (err error) {
 	if err := worker.Provision(ctx, cfg); err != nil {
 		return err
 	}

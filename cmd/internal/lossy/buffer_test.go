@@ -39,7 +39,7 @@ func (r *reader) Write(lines []byte) (int, error) {
 }
 
 // write writes a line, and fails the test if that blocks or fails.
-func write(t *testing.T, w *lossy.Writer, line string) {
+func write(t *testing.T, w *lossy.Buffer, line string) {
 	t.Helper()
 	if n, err := w.Write([]byte(line)); n != len(line) || err != nil {
 		t.Fatalf("Write returns %d, %v", n, err)
