@@ -235,7 +235,10 @@ func waitReady(ctx context.Context, srv *server.Server, fatal <-chan string) err
 
 // Connect connects this process to its server, without the network.
 func (s *NATS) Connect() (*nats.Conn, jetstream.JetStream, error) {
-	conn, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Name("idworker"), nats.ReconnectBufSize(-1))
+	conn, err := nats.Connect("", nats.InProcessServer(s.nats), nats.Name("idworker"), nats.ReconnectBufSize(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { // by default to stderr
+			s.cfg.Log.Error("NATS error", zap.String("connection", "embedded"), zap.Error(err))
+		}))
 	if err != nil {
 		return nil, nil, err
 	}
