@@ -24,7 +24,7 @@ func TestVersions(t *testing.T) {
 	}{
 		"Java": {reactor.Version, "-SNAPSHOT", nil},
 		"TypeScript": {
-			versionIn(t, filepath.Join(TypeScript, "package.json"), `(?m)^  "version": "(.*)",$`), "-dev", lockedVersions(t),
+			versionIn(t, filepath.Join(TypeScript, "package.json"), `(?m)^  "version": "(.*)",$`), "-dev.0", lockedVersions(t),
 		},
 		"Python": {
 			versionIn(t, filepath.Join(Python, "pyproject.toml"), `(?m)^version = "(.*)"$`), ".dev0",

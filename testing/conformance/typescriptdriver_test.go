@@ -13,7 +13,7 @@ import (
 // client's tests, which reaches clocks and buffers.
 var typescriptClient = client{name: "typescript", start: func(t testing.TB) *exec.Cmd {
 	t.Helper()
-	return exec.Command("node", filepath.Join(typescriptModules.compile(t), "test", "driver.js"))
+	return exec.Command("node", filepath.Join(typescriptModules.compile(t), "test", "driver.mjs"))
 }}
 
 var typescriptModules compiledTypeScript

@@ -18,7 +18,7 @@ import (
 )
 
 // TestNPM: a release has the TypeScript client as npm publishes it. A project
-// that installs it can import all of it, with types.
+// that installs it can import or require all of it, with types.
 func TestNPM(t *testing.T) {
 	tier.Release(t)
 	project := nodeProject(t.TempDir())
@@ -137,15 +137,17 @@ if (typeof next !== "function") throw new Error("no client")
 	for i, module := range modules {
 		program += fmt.Sprintf("import * as m%d from %q\nif (Object.keys(m%d).length === 0) throw new Error(%q)\n", i, module, i, module+" is empty")
 	}
-	for name, text := range map[string]string{"package.json": `{"type":"module"}`, "use.ts": program} {
-		if err := os.WriteFile(filepath.Join(string(p), name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	tsc := filepath.Join(clients.TypeScript, "node_modules", ".bin", "tsc")
-	p.run(t, tsc, "--strict", "--target", "es2023", "--module", "nodenext", "--types", "", "--skipLibCheck", "use.ts")
-	p.run(t, "node", "use.js")
-	t.Logf("a project imports %q", modules)
+	for packageType, module := range map[string]string{"module": "nodenext", "commonjs": "commonjs"} {
+		for name, text := range map[string]string{"package.json": fmt.Sprintf(`{"type":%q}`, packageType), "use.ts": program} {
+			if err := os.WriteFile(filepath.Join(string(p), name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.run(t, tsc, "--strict", "--target", "es2023", "--module", module, "--types", "", "--skipLibCheck", "use.ts")
+		p.run(t, "node", "use.js")
+		t.Logf("a project of the type %s uses %q", packageType, modules)
+	}
 }
 
 // run runs a program, and fails the test if it fails.

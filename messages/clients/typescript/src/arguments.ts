@@ -1,5 +1,6 @@
 import type { CallOptions } from "./client.js"
 import { BadConfigError, BadCountError, BadPrefixError, BadTagError } from "./errors.js"
+import type { Logger } from "./log.js"
 
 const mostTagBytes = 128
 const mostPrefixBytes = 32
@@ -98,6 +99,19 @@ export function checkTimeout(timeout: number): void {
 export function checkTraceparent(traceparent: (() => string | undefined) | undefined): void {
   if (traceparent !== undefined && typeof traceparent !== "function") {
     throw new BadConfigError(`bad traceparent: ${show(traceparent)}, allowed is a function`)
+  }
+}
+
+/**
+ * Checks the option that receives events.
+ *
+ * @throws {BadConfigError}
+ */
+export function checkLogger(log: Logger): void {
+  if (typeof log?.warn !== "function" || typeof log.info !== "function") {
+    throw new BadConfigError(
+      `bad log: ${show(log)}, allowed is an object with warn and info, such as console`,
+    )
   }
 }
 

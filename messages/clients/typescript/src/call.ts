@@ -23,6 +23,7 @@ import {
   type Reason,
   UnavailableError,
 } from "./errors.js"
+import type { Log } from "./log.js"
 
 // Times are in ms.
 
@@ -283,7 +284,12 @@ function nameOf(reason: Transient | undefined): Reason | undefined {
 }
 
 function describe(progress: Progress, reason: Transient): string {
-  return typeof reason === "string" ? inRequest(progress, reason.replace("_", " ")) : reason.message
+  return typeof reason === "string" ? inRequest(progress, textOf(reason)) : reason.message
+}
+
+/** The reason in an error's message. */
+export function textOf(reason: Reason): string {
+  return reason === "no_responders" ? "no worker answered" : reason.replace("_", " ")
 }
 
 function count(tries: number): string {
@@ -305,6 +311,7 @@ const connectionDraining: Ending = { kind: ConnectionEndedError, text: "connecti
 export class Link {
   readonly clock: Clock
   readonly #connection: NatsConnection
+  readonly #log: Log | undefined
   readonly #calls = new Map<string, Call>() // by token
   #made = 0 // tokens
   #inbox: Inbox | undefined
@@ -313,8 +320,9 @@ export class Link {
   #doubtful = false // the server may have ignored the subscription
   #closed = false
 
-  constructor(connection: NatsConnection, clock: Clock = systemClock) {
+  constructor(connection: NatsConnection, clock: Clock = systemClock, log?: Log) {
     this.clock = clock
+    this.#log = log
     this.#connection = connection
     this.#statuses = connection.status()
     this.#lost = connection.info === undefined
@@ -391,9 +399,13 @@ export class Link {
   /** Follows the connection until it is closed, or the client is. */
   async #follow(): Promise<void> {
     for await (const status of this.#statuses) {
-      if (status.type === "disconnect") this.#lost = true
-      else if (status.type === "reconnect") this.#lost = false
-      else if (status.type === "error") this.#failed(status.error)
+      if (status.type === "disconnect") {
+        this.#lost = true
+        this.#log?.connectionLost(status.server)
+      } else if (status.type === "reconnect") {
+        this.#lost = false
+        this.#log?.connectionRestored(status.server)
+      } else if (status.type === "error") this.#failed(status.error)
     }
     this.#endCalls(connectionClosed)
   }
@@ -409,7 +421,8 @@ export class Link {
       this.#endCalls(denied, error.subject)
     } else if (this.#inbox !== undefined && error.subject === `${this.#inbox.base}*`) {
       this.#inbox = undefined // the next call asks again: rights change
-      this.#endCalls(denied)
+      const text = `${error.message}: a user may subscribe only below its own inbox prefix, set inboxPrefix in connect()`
+      this.#endCalls({ ...denied, text })
     }
   }
 

@@ -2,6 +2,7 @@ import type { NatsConnection } from "@nats-io/nats-core"
 import {
   checkCallOptions,
   checkCount,
+  checkLogger,
   checkOptions,
   checkPrefix,
   checkTag,
@@ -12,8 +13,11 @@ import {
 } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
 import { Call, Link } from "./call.js"
+import { clock } from "./clock.js"
 import { Coalescer } from "./coalesce.js"
 import { BadConfigError } from "./errors.js"
+import type { Ids } from "./ids.js"
+import { Log, type Logger, stderrLogger } from "./log.js"
 import { type Fetch, Prefetcher, type PrefetchOptions } from "./prefetch.js"
 
 /** Options of an {@link Idworker}. */
@@ -29,6 +33,12 @@ export interface IdworkerOptions {
    * Joined calls carry the first one's, and prefetchers none. Default: none.
    */
   traceparent?: (() => string | undefined) | undefined
+  /**
+   * Where the client reports outages: `ID requests fail` with the first call for a subject that failed
+   * because no worker answered in time, `ID requests succeed again`, `NATS connection lost` and
+   * `NATS connection restored`. Default: each event is a line on stderr.
+   */
+  log?: Logger | undefined
 }
 
 /** Options of a call. */
@@ -58,8 +68,9 @@ export interface CallOptions {
  * {@link CallTimeoutError} and {@link CancelledError} with the reason why the call
  * was still waiting.
  */
-export class Idworker {
+export class Idworker implements Ids {
   readonly #link: Link
+  readonly #log: Log
   readonly #coalescer: Coalescer
   readonly #prefix: string
   readonly #timeout: number
@@ -79,15 +90,17 @@ export class Idworker {
         `bad connection: ${show(connection)}, allowed is one of @nats-io/nats-core, as await connect() returns`,
       )
     }
-    checkOptions(options, ["prefix", "timeout", "traceparent"])
-    const { prefix = "ids", timeout = 5000, traceparent } = options
+    checkOptions(options, ["prefix", "timeout", "traceparent", "log"])
+    const { prefix = "ids", timeout = 5000, traceparent, log = stderrLogger } = options
     checkPrefix(prefix)
     checkTimeout(timeout)
     checkTraceparent(traceparent)
+    checkLogger(log)
     this.#prefix = prefix
     this.#timeout = timeout
     this.#traceparent = traceparent
-    this.#link = new Link(connection)
+    this.#log = new Log(log, clock)
+    this.#link = new Link(connection, clock, this.#log)
     this.#coalescer = new Coalescer(this.#link)
   }
 
@@ -158,7 +171,20 @@ export class Idworker {
       const to = subject()
       const { deadline, signal } = this.#limits(options)
       const traceparent = this.#currentTrace()
-      this.#coalescer.next({ subject: to, deadline, signal, traceparent, resolve, reject })
+      this.#coalescer.next({
+        subject: to,
+        deadline,
+        signal,
+        traceparent,
+        resolve: (id) => {
+          this.#log.succeeded(to)
+          resolve(id)
+        },
+        reject: (error) => {
+          this.#log.failed(to, error)
+          reject(error)
+        },
+      })
     })
   }
 
@@ -168,7 +194,17 @@ export class Idworker {
       checkCount(n)
       const { deadline, signal } = this.#limits(options)
       const request = { subject: to, n, traceparent: this.#currentTrace() }
-      new Call(this.#link, request, deadline, { signal, served: resolve, failed: reject }).start()
+      new Call(this.#link, request, deadline, {
+        signal,
+        served: (ids) => {
+          this.#log.succeeded(to)
+          resolve(ids)
+        },
+        failed: (error) => {
+          this.#log.failed(to, error)
+          reject(error)
+        },
+      }).start()
     })
   }
 
@@ -199,9 +235,8 @@ export class Idworker {
         const request = { subject, n, prefetched: true, hasty: snowflakes && n > 1 }
         new Call(this.#link, request, Number.POSITIVE_INFINITY, { signal, served, failed, transient }).start()
       })
-    const made = new Prefetcher(subject, fetch, options, this.#timeout, (closed) =>
-      this.#prefetchers.delete(closed),
-    )
+    const remove = (closed: Prefetcher) => this.#prefetchers.delete(closed)
+    const made = new Prefetcher(subject, fetch, options, this.#timeout, remove, this.#log)
     this.#prefetchers.add(made)
     return made
   }

@@ -1,6 +1,7 @@
 import { checkTag, invisible, plain, quote, show } from "./arguments.js"
-import type { CallOptions, Idworker } from "./client.js"
+import type { CallOptions } from "./client.js"
 import { BadArgumentError } from "./errors.js"
+import type { Ids } from "./ids.js"
 
 /** What is wrong with a format, a time zone, a date, an ID or a text. */
 export type DocumentNumberFault = keyof typeof faults
@@ -147,7 +148,7 @@ export class NumberFormat {
    * @throws {DocumentNumberError} of the fault `date`; nothing was sent
    * @throws {IdworkerError} as {@link Idworker.next} does
    */
-  async next(ids: Pick<Idworker, "next">, at: Date, options?: CallOptions): Promise<string> {
+  async next(ids: Pick<Ids, "next">, at: Date, options?: CallOptions): Promise<string> {
     return this.number(at, await ids.next(this.tag(at), options))
   }
 
@@ -159,7 +160,7 @@ export class NumberFormat {
    * @throws {DocumentNumberError} of the fault `date`; nothing was sent
    * @throws {IdworkerError} as {@link Idworker.nextN} does
    */
-  async nextN(ids: Pick<Idworker, "nextN">, at: Date, n: number, options?: CallOptions): Promise<string[]> {
+  async nextN(ids: Pick<Ids, "nextN">, at: Date, n: number, options?: CallOptions): Promise<string[]> {
     return Array.from(await ids.nextN(this.tag(at), n, options), (id) => this.number(at, id))
   }
 

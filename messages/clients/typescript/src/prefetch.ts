@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events"
 import { startupSnapshot } from "node:v8"
 import { checkCallOptions, checkOptions, show } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
-import { onAbort, type Transient } from "./call.js"
+import { onAbort, type Transient, textOf } from "./call.js"
 import type { CallOptions } from "./client.js"
 import { clock } from "./clock.js"
 import {
@@ -18,6 +18,8 @@ import {
   MalformedRequestError,
   type Reason,
 } from "./errors.js"
+import type { IdBuffer } from "./ids.js"
+import type { Log } from "./log.js"
 import { half, Pace } from "./pace.js"
 
 /** Options of a prefetcher. */
@@ -87,13 +89,14 @@ interface Waiter {
  *
  * Invariant: while somebody waits, a request is in flight.
  */
-export class Prefetcher {
+export class Prefetcher implements IdBuffer {
   readonly #subject: string
   readonly #fetch: Fetch
   readonly #timeout: number
   readonly #limit: number
   readonly #largestBatch: number
   readonly #onClose: (closed: Prefetcher) => void
+  readonly #log: Log | undefined
 
   // The range in use: its next ID, how many are left, and how many there were.
   #nextId = 0n
@@ -132,6 +135,7 @@ export class Prefetcher {
     options: PrefetchOptions = {},
     timeout = 5000,
     onClose: (closed: Prefetcher) => void = () => {},
+    log?: Log,
   ) {
     checkOptions(options, ["runway", "limit", "maxBatch"])
     const runway = checked("runway", options.runway ?? 1000, longestRunway)
@@ -146,6 +150,7 @@ export class Prefetcher {
     this.#fetch = fetch
     this.#timeout = timeout
     this.#onClose = onClose
+    this.#log = log
     setMaxListeners(0, this.#end.signal) // or Node takes the calls in flight for a leak
     this.#pace = new Pace(runway, this.#limit, clock.now())
   }
@@ -256,10 +261,12 @@ export class Prefetcher {
     const id = this.#takeBuffered()
     this.#refill()
     if (id !== undefined) return id
-    throw this.#error(BufferEmptyError, "no ID is buffered, await ready(n) before n takes", {
+    const empty = this.#error(BufferEmptyError, "no ID is buffered, await ready(n) before n takes", {
       ...this.#why,
       ...(this.#failure === undefined ? {} : { cause: this.#failure }),
     })
+    this.#log?.failed(this.#subject, empty)
+    throw empty
   }
 
   /** Takes the next ID, if any. A range too old to begin empties the buffer. */
@@ -321,6 +328,7 @@ export class Prefetcher {
         },
         fail: (error) => {
           end()
+          if (error instanceof IdworkerError) this.#log?.failed(this.#subject, error)
           reject(error)
         },
       }
@@ -389,6 +397,7 @@ export class Prefetcher {
     }
     if (n === this.#batch) this.#batch = Math.min(2 * n, this.#largestBatch)
     this.#failure = this.#transient = undefined
+    this.#log?.succeeded(this.#subject)
     this.#startAgeTimer()
     for (const waiter of this.#waiters) waiter.wake()
     this.#refill()
@@ -445,7 +454,7 @@ export class Prefetcher {
 
   #timeoutError(): CallTimeoutError {
     const { reason = "no_reply", cause } = this.#why
-    const why = cause?.message ?? `${this.#about}${reason.replace("_", " ")}`
+    const why = cause?.message ?? this.#about + textOf(reason)
     return new CallTimeoutError(`${why} (deadline exceeded)`, { reason, cause, subject: this.#subject })
   }
 

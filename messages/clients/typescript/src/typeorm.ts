@@ -14,10 +14,10 @@ import type {
   ValueTransformer,
 } from "typeorm"
 import { checkOptions, checkTag, show } from "./arguments.js"
-import type { Idworker } from "./client.js"
 import { clock } from "./clock.js"
 import { BadConfigError, StrictTagError } from "./errors.js"
-import type { Prefetcher, PrefetchOptions } from "./prefetch.js"
+import type { IdBuffer, Ids } from "./ids.js"
+import type { PrefetchOptions } from "./prefetch.js"
 
 /** Where a column's IDs come from: a tag, or the snowflake IDs. */
 export type IdworkerIdSource = string | { readonly snowflake: true }
@@ -44,6 +44,9 @@ export interface AttachOptions {
   /** The buffers of IDs, one a tag. */
   prefetch?: PrefetchOptions
 }
+
+/** What {@link attachIdworker} needs of a client. */
+type RowSource = Pick<Ids, "next" | "prefetch" | "prefetchSnowflake">
 
 /** What {@link IdworkerId} accepts: a property that holds an ID exactly. */
 type IdProperty<Entity, Property> = Property extends keyof Entity
@@ -124,7 +127,7 @@ export const bigintId = {
  * @throws {BadConfigError} if an option or a marked column is not usable, such
  * as one that is read as a number, or if no column is marked
  */
-export function attachIdworker(dataSource: DataSource, ids: Idworker, options: AttachOptions = {}): void {
+export function attachIdworker(dataSource: DataSource, ids: RowSource, options: AttachOptions = {}): void {
   if (!dataSource.isInitialized) {
     throw new BadConfigError("the data source must be initialized before attachIdworker")
   }
@@ -179,17 +182,17 @@ function isSet(column: Column, entity: ObjectLiteral): boolean {
 
 /** One ID for each row: from a buffer, or of a strict tag by a request a row. */
 class RowIds {
-  readonly #prefetchers = new Map<string, Prefetcher>()
+  readonly #prefetchers = new Map<string, IdBuffer>()
   readonly #strict = new Set<string>()
 
   constructor(
-    private readonly client: Idworker,
+    private readonly client: RowSource,
     private readonly wait: number,
     private readonly options: PrefetchOptions,
   ) {}
 
   /** Makes the buffer of a source, or finds it. No tag is empty. */
-  prepare(source: IdworkerIdSource): Prefetcher {
+  prepare(source: IdworkerIdSource): IdBuffer {
     const tag = typeof source === "string" ? source : ""
     let found = this.#prefetchers.get(tag)
     if (!found) {

@@ -24,7 +24,7 @@ import {
 } from "../src/index.js"
 import { DocumentNumberError, NumberFormat } from "../src/number.js"
 import { OpaqueIdError, OpaqueIds } from "../src/opaque.js"
-import { FakeConnection } from "./fake.js"
+import { FakeConnection } from "./fake.mjs"
 
 // The contract as data, whose cases all languages share.
 

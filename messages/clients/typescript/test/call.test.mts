@@ -18,8 +18,8 @@ import {
   StrictTagError,
   UnavailableError,
 } from "../src/errors.js"
-import { FakeConnection, pass } from "./fake.js"
-import { VirtualTime } from "./virtual-time.js"
+import { FakeConnection, pass } from "./fake.mjs"
+import { VirtualTime } from "./virtual-time.mjs"
 
 const subject = "ids.segment.order"
 
@@ -184,6 +184,17 @@ test("a refusal of the server ends the calls of its subject", async () => {
   assert.equal(error.retryable, false)
   connection.serve(connection.sent.at(-1)!, "7")
   assert.deepEqual([...(await other.ids)], [7n])
+})
+
+test("a refusal of the inbox ends all calls, and names the setting", async () => {
+  const denied = [call(), call({ subject: "ids.snowflake" })]
+  await connection.refuse("subscription", connection.subscribed[0]!)
+  for (const each of denied) {
+    assert.match(
+      (await failure(each, PermissionDeniedError)).message,
+      /Permissions Violation for subscription to "_INBOX\..*": a user .* set inboxPrefix in connect\(\)$/,
+    )
+  }
 })
 
 test("after an error of the server a silent call subscribes again, in case its subscription was ignored", async () => {

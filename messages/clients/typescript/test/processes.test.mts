@@ -6,8 +6,8 @@ import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
 import { connect, type NatsConnection } from "@nats-io/transport-node"
 import { Idworker, type Prefetcher } from "../src/index.js"
-import { Installation, patience } from "./installation.js"
-import { type Task, take } from "./taker.js"
+import { Installation, patience } from "./installation.mjs"
+import { type Task, take } from "./taker.mjs"
 
 // Threads and processes take IDs at once, each by a client of its own, beside a
 // parent that had IDs buffered before they began.
@@ -64,7 +64,7 @@ async function takeAtOnce(begin: (task: Task) => Taker): Promise<void> {
   }
 }
 
-const script = new URL("./taker.js", import.meta.url)
+const script = new URL("./taker.mjs", import.meta.url)
 
 test("worker threads take each ID once", () =>
   takeAtOnce((workerData) => {

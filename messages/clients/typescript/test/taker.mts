@@ -3,7 +3,7 @@ import { once } from "node:events"
 import { parentPort, workerData } from "node:worker_threads"
 import { connect } from "@nats-io/transport-node"
 import { Idworker, type Prefetcher } from "../src/index.js"
-import { patience } from "./installation.js"
+import { patience } from "./installation.mjs"
 
 /** What a worker thread or a process of `node:cluster` does with a connection of its own. */
 export interface Task {

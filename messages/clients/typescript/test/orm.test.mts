@@ -6,19 +6,17 @@ import { numeric, sqliteTable, text } from "drizzle-orm/sqlite-core"
 import initSqlJs from "sql.js"
 import { DataSource, EntitySchema } from "typeorm"
 import { Idworker, type IdworkerOptions } from "../src/client.js"
-import { rowId } from "../src/drizzle.js"
 import {
-  BufferEmptyError,
   CallTimeoutError,
   ConnectionEndedError,
   type IdworkerError,
   NoSuchTagError,
   StrictTagError,
 } from "../src/errors.js"
-import type { Prefetcher } from "../src/prefetch.js"
+import { withIds } from "../src/rows.js"
 import { type AttachOptions, attachIdworker, bigintId } from "../src/typeorm.js"
-import { distinct } from "./fake-ids.js"
-import { Installation, patience, until } from "./installation.js"
+import { distinct } from "./fake-ids.mjs"
+import { Installation, patience, until } from "./installation.mjs"
 
 let installation: Installation
 
@@ -60,16 +58,17 @@ async function openTypeOrm(ids: Idworker, tag: string, options: AttachOptions = 
   return source
 }
 
-async function openDrizzle(orders: Prefetcher) {
-  const row = sqliteTable("row", {
-    id: numeric({ mode: "bigint" }).primaryKey().$defaultFn(rowId(orders)),
-    name: text().notNull(),
-  })
+const row = sqliteTable("row", {
+  id: numeric({ mode: "bigint" }).primaryKey(),
+  name: text().notNull(),
+})
+
+async function openDrizzle() {
   const { Database } = await initSqlJs()
   const db = drizzle(
     new Database().run("create table row (id numeric primary key not null, name text not null)"),
   )
-  return { db, row }
+  return db
 }
 
 const names = (n: number) => Array.from({ length: n }, (_, i) => ({ name: `${i}` }))
@@ -82,10 +81,10 @@ const bulk = 50
 test("10,000 rows of each mapper get IDs while a worker is killed and another frozen", async () => {
   const [killed, frozen] = [await installation.startWorker(), await installation.startWorker()]
   let inserted = 0
-  await withClient({}, async (ids) => {
+  await withClient({ timeout: patience }, async (ids) => {
     const source = await openTypeOrm(ids, "order", { prefetch: small })
     const orders = ids.prefetch("order", small)
-    const { db, row } = await openDrizzle(orders)
+    const db = await openDrizzle()
     const entities = async () => {
       for (let i = 0; i < rowsOfEach; i += bulk) {
         await source.getRepository(Row).save(names(bulk))
@@ -94,8 +93,7 @@ test("10,000 rows of each mapper get IDs while a worker is killed and another fr
     }
     const rows = async () => {
       for (let i = 0; i < rowsOfEach / 4; i += bulk) {
-        await orders.ready(bulk, { timeout: patience })
-        await db.insert(row).values(names(bulk))
+        await db.insert(row).values(await withIds(orders, names(bulk)))
         inserted += bulk
       }
     }
@@ -153,11 +151,9 @@ test("errors of TypeORM's rows", async () => {
 })
 
 test("errors of Drizzle's rows", async () => {
-  await withClient({}, async (ids) => {
-    const { db, row } = await openDrizzle(ids.prefetch("order"))
-    await assert.rejects(async () => db.insert(row).values({ name: "a" }), BufferEmptyError)
-    await assert.rejects(ids.prefetch("nosuch").ready(1, { timeout: patience }), NoSuchTagError)
-    await assert.rejects(ids.prefetch("ticket").ready(1, { timeout: patience }), StrictTagError)
+  await withClient({ timeout: patience }, async (ids) => {
+    await assert.rejects(withIds(ids.prefetch("nosuch"), names(1)), NoSuchTagError)
+    await assert.rejects(withIds(ids.prefetch("ticket"), names(1)), StrictTagError)
   })
 })
 

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { connect } from "@nats-io/transport-node"
 import { Idworker } from "../src/index.js"
-import { Installation, patience } from "./installation.js"
+import { Installation, patience } from "./installation.mjs"
 
 // `npm run bench` compares the client with what a program would use instead of
 // it, against the real binary. What is compared takes turns in short rounds, so

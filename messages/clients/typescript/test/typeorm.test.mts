@@ -28,8 +28,8 @@ import {
   IdworkerId,
   type IdworkerIdSource,
 } from "../src/typeorm.js"
-import { distinct, FakeIds } from "./fake-ids.js"
-import { until } from "./installation.js"
+import { distinct, FakeIds } from "./fake-ids.mjs"
+import { until } from "./installation.mjs"
 
 /** The first ID that a JavaScript number cannot hold. */
 const large = 2n ** 53n + 1n

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
 import { connect } from "@nats-io/transport-node"
-import { Installation, patience, until } from "./installation.js"
+import { Installation, patience, until } from "./installation.mjs"
 
 test("an installation serves, also with a worker killed and another paused", async () => {
   const installation = await Installation.start()

@@ -2,9 +2,9 @@ import { setMaxListeners } from "node:events"
 import { readFileSync } from "node:fs"
 import { createInterface } from "node:readline"
 import * as errors from "../src/errors.js"
-import { clients, trace } from "./driver-clients.js"
-import { offline } from "./driver-offline.js"
-import { DriverError, kindOf, type Operations, on } from "./driver-protocol.js"
+import { clients, trace } from "./driver-clients.mjs"
+import { offline } from "./driver-offline.mjs"
+import { DriverError, kindOf, type Operations, on } from "./driver-protocol.mjs"
 
 // This is the driver of testing/conformance for TypeScript, which specifies the
 // operations. It is part of the tests, since it needs clocks and buffers, which

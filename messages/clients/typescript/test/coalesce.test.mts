@@ -11,8 +11,8 @@ import {
   ExhaustedError,
   type IdworkerError,
 } from "../src/errors.js"
-import { FakeConnection, pass, type Sent, settled } from "./fake.js"
-import { VirtualTime } from "./virtual-time.js"
+import { FakeConnection, pass, type Sent, settled } from "./fake.mjs"
+import { VirtualTime } from "./virtual-time.mjs"
 
 const subject = "ids.segment.order"
 

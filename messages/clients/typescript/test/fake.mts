@@ -1,6 +1,6 @@
 import type { Msg, MsgHdrs, NatsConnection, Status } from "@nats-io/nats-core"
 import { headers } from "@nats-io/nats-core"
-import type { VirtualTime } from "./virtual-time.js"
+import type { VirtualTime } from "./virtual-time.mjs"
 
 /** A request that a fake connection was given. */
 export interface Sent {

@@ -23,7 +23,7 @@ import {
   type PrefetchOptions,
   StrictTagError,
 } from "../src/index.js"
-import { randomOf } from "./random.js"
+import { randomOf } from "./random.mjs"
 
 const subject = "ids.segment.order"
 const real = { ...clock }
@@ -493,7 +493,7 @@ test("a wait that ends has the reason why requests are unanswered", async () => 
   const busy = new BusyError(`request ${subject}: too many (429)`, { code: 429 })
   for (const [transient, reason, text] of [
     [busy, "busy", "too many (429)"],
-    ["no_responders", "no_responders", "no responders"],
+    ["no_responders", "no_responders", "no worker answered"],
     ["disconnected", "disconnected", "disconnected"],
   ] as const) {
     source.last.onTransient(transient)

@@ -1,24 +1,20 @@
 /** The code of docs/typescript.md and of the package's README, which import the package by its name. */
 import assert from "node:assert/strict"
 import { execFile } from "node:child_process"
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { after, before, test } from "node:test"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { Idworker } from "@idworker/client"
-import { rowId } from "@idworker/client/drizzle"
 import { NumberFormat } from "@idworker/client/number"
 import { OpaqueIds } from "@idworker/client/opaque"
 import { attachIdworker, bigintId, IdworkerId } from "@idworker/client/typeorm"
 import { connect } from "@nats-io/transport-node"
-import { placeholder } from "drizzle-orm"
-import { bigint, pgTable, text } from "drizzle-orm/pg-core"
-import { drizzle } from "drizzle-orm/pg-proxy"
 import { Column, DataSource, Entity, PrimaryColumn } from "typeorm"
-import { distinct } from "./fake-ids.js"
-import { Installation, patience } from "./installation.js"
+import { distinct } from "./fake-ids.mjs"
+import { Installation, patience } from "./installation.mjs"
 
 let installation: Installation
 
@@ -78,6 +74,31 @@ test("the traces of the page", async () => {
   await nc.close()
 })
 
+test("the log of the page", async () => {
+  const lines: unknown[][] = []
+  const logger = {
+    warn: (...line: unknown[]) => lines.push(line),
+    info: (...line: unknown[]) => lines.push(line),
+  }
+  const nc = await connect({ servers: installation.url })
+
+  const ids = new Idworker(nc, {
+    log: {
+      warn: (event, fields) => logger.warn(fields, event),
+      info: (event, fields) => logger.info(fields, event),
+    },
+  })
+
+  await nc.close()
+  await assert.rejects(ids.next("order"))
+  assert.deepEqual(lines, [
+    [
+      { subject: "ids.segment.order", error: "request ids.segment.order: connection closed" },
+      "ID requests fail",
+    ],
+  ])
+})
+
 @Entity()
 export class CustomerOrder {
   @PrimaryColumn({ type: "bigint", transformer: bigintId })
@@ -116,39 +137,6 @@ async function repeated<Result>(save: () => Promise<Result>): Promise<Result> {
     }
   }
 }
-
-test("Drizzle's rows of the page", async () => {
-  const nc = await connect({ servers: installation.url })
-  const ids = new Idworker(nc, { timeout: patience })
-  const inserted: unknown[] = []
-  const db = drizzle(async (_, parameters) => {
-    inserted.push(...parameters)
-    return { rows: [] }
-  })
-  const rows = [{ name: "a" }, { name: "b" }]
-
-  const orders = ids.prefetch("order")
-
-  const order = pgTable("order", {
-    id: bigint({ mode: "bigint" }).primaryKey().$defaultFn(rowId(orders)),
-    name: text(),
-  })
-
-  await orders.ready(rows.length)
-  await db.insert(order).values(rows)
-
-  const prepared = db
-    .insert(order)
-    .values({ name: placeholder("name") })
-    .prepare("insert_order")
-  for (const name of ["c", "d"]) {
-    await orders.ready(1)
-    await prepared.execute({ name })
-  }
-  assert.equal(distinct(inserted).length, 8)
-  await ids.close()
-  await nc.close()
-})
 
 // Prisma's client is generated, and its generator downloads a program. So this
 // has the types of what $extends takes.
@@ -227,19 +215,47 @@ test("opaque IDs and numbers of the page", async () => {
   await nc.close()
 })
 
-test("the program of the README", async () => {
-  const root = new URL("../../", import.meta.url)
+const root = new URL("../../", import.meta.url)
+const run = promisify(execFile)
+
+/** A project that has installed the packed client, and the NATS client of these tests, so that it needs no network. */
+async function installed(folder: string): Promise<void> {
+  const modules = join(folder, "node_modules")
+  const client = join(modules, "@idworker", "client")
+  await mkdir(client, { recursive: true })
+  await symlink(fileURLToPath(new URL("node_modules/@nats-io", root)), join(modules, "@nats-io"))
+  // The scripts would build the package again, below the tests that run.
+  const { stdout } = await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
+    cwd: fileURLToPath(root),
+  })
+  const { filename } = JSON.parse(stdout)[0]
+  await run("tar", ["-xzf", join(folder, filename), "-C", client, "--strip-components=1"])
+}
+
+test("the program of the README, in projects that installed the package", async () => {
   const [, program] = /```js\n(.*?)```/s.exec(await readFile(new URL("README.md", root), "utf8")) ?? []
-  const folder = await mkdtemp(fileURLToPath(new URL("dist/readme-", root)))
+  const imports = /import (.*) from (".*")/g
+  const folder = await mkdtemp(join(tmpdir(), "readme-"))
   try {
+    await installed(folder)
     await writeFile(join(folder, "first.mjs"), program!)
-    const { stdout } = await promisify(execFile)(process.execPath, ["first.mjs"], {
-      cwd: folder,
-      env: { ...process.env, NATS_URL: installation.url },
-      timeout: patience,
-    })
-    assert.match(stdout, /^\d+n\n\d+n \d+n\n$/)
+    const commonJS = program!.replaceAll(imports, "const $1 = require($2)")
+    await writeFile(join(folder, "first.cjs"), `void (async () => {\n${commonJS}})()`)
+    for (const name of ["first.mjs", "first.cjs"]) {
+      const { stdout } = await run(process.execPath, [name], {
+        cwd: folder,
+        env: { ...process.env, NATS_URL: installation.url },
+        timeout: patience,
+      })
+      assert.match(stdout, /^\d+n\n\d+n \d+n\n$/, name)
+    }
   } finally {
     await rm(folder, { recursive: true })
   }
+})
+
+test("the page names the tarball of this version", async () => {
+  const { version } = JSON.parse(await readFile(new URL("package.json", root), "utf8"))
+  const page = await readFile(new URL("../../../docs/typescript.md", root), "utf8")
+  assert.ok(page.includes(`/dist/clients/idworker-client-${version}.tgz`))
 })

@@ -13,8 +13,8 @@ import {
   type IdworkerError,
   type IdworkerOptions,
 } from "../src/index.js"
-import { FakeConnection, pass, settled } from "./fake.js"
-import { VirtualTime } from "./virtual-time.js"
+import { FakeConnection, pass, settled } from "./fake.mjs"
+import { VirtualTime } from "./virtual-time.mjs"
 
 const real = { ...clock }
 afterEach(() => Object.assign(clock, real))
@@ -119,7 +119,7 @@ test("a bad client is refused when it is made", () => {
   })
   // @ts-expect-error: no such option
   assert.throws(() => new Idworker(nats, { timeuot: 1 }), {
-    message: 'bad options: unknown option "timeuot", allowed are prefix, timeout, traceparent',
+    message: 'bad options: unknown option "timeuot", allowed are prefix, timeout, traceparent, log',
   })
   // @ts-expect-error: no such option
   assert.throws(() => new Idworker(nats).prefetch("order", { max_batch: 5 }), {

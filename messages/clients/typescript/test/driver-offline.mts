@@ -1,9 +1,9 @@
 import { type Msg, type MsgHdrs, headers as newHeaders } from "@nats-io/transport-node"
 import { Call, Link } from "../src/call.js"
 import { Pace } from "../src/pace.js"
-import { DriverError, type Operations, on } from "./driver-protocol.js"
-import { FakeConnection } from "./fake.js"
-import { VirtualTime } from "./virtual-time.js"
+import { DriverError, type Operations, on } from "./driver-protocol.mjs"
+import { FakeConnection } from "./fake.mjs"
+import { VirtualTime } from "./virtual-time.mjs"
 
 // The operations without a server.
 

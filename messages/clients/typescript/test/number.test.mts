@@ -9,7 +9,7 @@ import {
   IdBatch,
 } from "../src/index.js"
 import { DocumentNumberError, type DocumentNumberFault, NumberFormat } from "../src/number.js"
-import { randomOf } from "./random.js"
+import { randomOf } from "./random.mjs"
 
 // The vectors of every language are checked in opaque.test.ts.
 

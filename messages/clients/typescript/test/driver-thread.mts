@@ -1,5 +1,5 @@
 import { parentPort, workerData } from "node:worker_threads"
-import { clientOf, connection, type Got, prefetcherOf, repeat, type ThreadTask } from "./driver-clients.js"
+import { clientOf, connection, type Got, prefetcherOf, repeat, type ThreadTask } from "./driver-clients.mjs"
 
 // A worker thread that takes IDs by a connection, a client and a prefetcher of its own.
 

@@ -6,7 +6,7 @@ import type { IdBatch } from "../src/batch.js"
 import { type CallOptions, Idworker, type IdworkerOptions } from "../src/client.js"
 import { clock } from "../src/clock.js"
 import type { Prefetcher, PrefetchOptions } from "../src/prefetch.js"
-import { DriverError, type Fields, kindOf, type Operations, on, present } from "./driver-protocol.js"
+import { DriverError, type Fields, kindOf, type Operations, on, present } from "./driver-protocol.mjs"
 
 // The operations with clients and prefetchers.
 
@@ -78,7 +78,7 @@ function traceparent(): string | undefined {
 
 export function clientOf(nats: NatsConnection, f: ConnectFields): Idworker {
   const options = { prefix: f.prefix, timeout: f.timeout_ms, traceparent }
-  return new Idworker(nats, present<IdworkerOptions>(options))
+  return new Idworker(nats, present<Omit<IdworkerOptions, "log">>(options))
 }
 
 export function prefetcherOf(ids: Idworker, f: PrefetchFields): Prefetcher {
@@ -181,7 +181,7 @@ export interface ThreadTask {
 
 function inThread(task: ThreadTask): Promise<Got> {
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL("./driver-thread.js", import.meta.url), { workerData: task })
+    const worker = new Worker(new URL("./driver-thread.mjs", import.meta.url), { workerData: task })
     worker.once("message", resolve)
     worker.once("error", reject)
     worker.once("exit", () => reject(new DriverError("a worker thread ended without a result")))

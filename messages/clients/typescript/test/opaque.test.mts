@@ -7,7 +7,7 @@ import { test } from "node:test"
 import { inspect } from "node:util"
 import { BadArgumentError, BadTagError } from "../src/index.js"
 import { OpaqueIdError, type OpaqueIdFault, OpaqueIds } from "../src/opaque.js"
-import { randomOf } from "./random.js"
+import { randomOf } from "./random.mjs"
 
 const key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 const keys = OpaqueIds.parse(`number ${key}\n1 ${key}\n`)

@@ -1,6 +1,6 @@
 import { IdBatch } from "../src/batch.js"
-import type { Idworker } from "../src/client.js"
 import type { IdworkerError } from "../src/errors.js"
+import type { Ids } from "../src/ids.js"
 import { Prefetcher, type PrefetchOptions } from "../src/prefetch.js"
 
 /** A request of a buffer or a call, for n IDs of a tag, which is empty for snowflake IDs. */
@@ -17,7 +17,7 @@ export class FakeIds {
   refusal: (request: FakeRequest) => IdworkerError | undefined = () => undefined
   /** Holds a request until the promise settles. */
   gate: (request: FakeRequest) => Promise<void> | undefined = () => undefined
-  readonly client: Idworker
+  readonly client: Pick<Ids, "next" | "prefetch" | "prefetchSnowflake">
   #next: bigint
 
   constructor(first: bigint) {
@@ -25,12 +25,7 @@ export class FakeIds {
     const prefetch = (tag: string, options?: PrefetchOptions) =>
       new Prefetcher(`ids.segment.${tag}`, (n) => this.#request(true, tag, n), options)
     const next = async (tag: string) => (await this.#request(false, tag, 1)).ranges[0]!.first
-    const fake: Pick<Idworker, "next" | "prefetch" | "prefetchSnowflake"> = {
-      next,
-      prefetch,
-      prefetchSnowflake: (options) => prefetch("", options),
-    }
-    this.client = fake as Idworker
+    this.client = { next, prefetch, prefetchSnowflake: (options) => prefetch("", options) }
   }
 
   async #request(buffered: boolean, tag: string, n: number): Promise<IdBatch> {
