@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestReactor: the tests of all modules pass, with the real binary.
-func TestReactor(t *testing.T) { Maven(t, "verify") }
+// TestReactor: the tests of all modules pass, with the real binary. The Javadoc
+// is checked as strictly as in a release.
+func TestReactor(t *testing.T) { Maven(t, "verify", "-Dmaven.javadoc.failOnWarnings=true") }
 
 // TestVersion: all modules have one version. TestVersions of testing/clients
 // compares it with the binary's.

@@ -49,6 +49,13 @@ class PageTest {
         }
     }
 
+    @Test
+    void testOfThePage() {
+        IdClient client = IdClient.inMemory();
+        assertEquals(1, client.next("order"));
+        assertEquals(2, client.prefetch("order").next());
+    }
+
     /** Stands in for OpenTelemetry's, as do the two below: the client does not depend on it. */
     private record Span(SpanContext getSpanContext) {
         static Span current() {

@@ -14,8 +14,8 @@ public final class IdworkerSettings {
 
     /**
      * URLs of NATS servers, separated by commas. Hibernate's service registry then
-     * has a client of its own, which connects as the {@code SessionFactory} is
-     * built, and is closed with it.
+     * has a client of its own, which connects in the background, and is closed with
+     * the {@code SessionFactory}.
      */
     public static final String SERVERS = "idworker.servers";
 
@@ -33,6 +33,12 @@ public final class IdworkerSettings {
 
     /** With {@link #SERVERS}: the prefix of reply subjects, {@code _INBOX} by default. */
     public static final String INBOX_PREFIX = "idworker.inbox_prefix";
+
+    /**
+     * With {@link #SERVERS}: {@code true} if the {@code SessionFactory} is not to be
+     * built unless a server accepts the client; {@code false} by default.
+     */
+    public static final String FAIL_FAST = "idworker.fail_fast";
 
     private IdworkerSettings() {}
 }

@@ -2,6 +2,7 @@ package io.github.idworker.hibernate;
 
 import static io.github.idworker.hibernate.IdworkerSettings.CLIENT;
 import static io.github.idworker.hibernate.IdworkerSettings.CREDENTIALS;
+import static io.github.idworker.hibernate.IdworkerSettings.FAIL_FAST;
 import static io.github.idworker.hibernate.IdworkerSettings.INBOX_PREFIX;
 import static io.github.idworker.hibernate.IdworkerSettings.PASSWORD;
 import static io.github.idworker.hibernate.IdworkerSettings.PREFIX;
@@ -32,7 +33,8 @@ import org.jspecify.annotations.Nullable;
 final class RowIdsService implements Service, Stoppable {
     private static final long serialVersionUID = 1L;
 
-    private static final List<String> TEXTS = List.of(SERVERS, USER, PASSWORD, CREDENTIALS, PREFIX, INBOX_PREFIX);
+    private static final List<String> TEXTS =
+            List.of(SERVERS, USER, PASSWORD, CREDENTIALS, PREFIX, INBOX_PREFIX, FAIL_FAST);
 
     /** A {@link ServiceException} passes through Hibernate as it is, others get a longer message. */
     static final StandardServiceInitiator<RowIdsService> INITIATOR = new StandardServiceInitiator<>() {
@@ -69,7 +71,9 @@ final class RowIdsService implements Service, Stoppable {
             RowIds made = RowIds.of(client);
             return new RowIdsService(made, made::close);
         }
-        IdClient own = IdClient.connect(options(settings));
+        IdClientOptions options = options(settings);
+        boolean failFast = Boolean.parseBoolean(text(settings, FAIL_FAST));
+        IdClient own = failFast ? IdClient.connect(options) : IdClient.connectInBackground(options);
         return new RowIdsService(RowIds.of(own), own::close);
     }
 

@@ -5,7 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.github.idworker.CallTimeoutException;
 import io.github.idworker.ConnectFailedException;
+import io.github.idworker.Reason;
 import io.github.idworker.RowIds;
 import io.github.idworker.hibernate.Model.Event;
 import jakarta.persistence.Entity;
@@ -86,7 +88,8 @@ class ConfigurationTest {
             });
             new Thread(served).start();
             String url = "nats://127.0.0.1:" + server.getLocalPort();
-            Databases.open(Map.of(IdworkerSettings.SERVERS, url), Event.class).close();
+            Databases.open(Map.of(IdworkerSettings.SERVERS, url, IdworkerSettings.FAIL_FAST, "true"), Event.class)
+                    .close();
             served.get(2, TimeUnit.MINUTES);
         }
     }
@@ -107,14 +110,21 @@ class ConfigurationTest {
                 Map.of(IdworkerSettings.CLIENT, "nats://127.0.0.1:4222"));
         assertRefused("Hibernate's configuration has the unknown key idworker.server; known are idworker.row_ids,"
                 + " idworker.client, idworker.servers, idworker.user, idworker.password, idworker.credentials,"
-                + " idworker.prefix, idworker.inbox_prefix", Map.of("idworker.server", "nats://127.0.0.1:4222"));
+                + " idworker.prefix, idworker.inbox_prefix, idworker.fail_fast", Map.of("idworker.server", "nats://127.0.0.1:4222"));
         assertRefused("idworker.user and idworker.password must be set together",
                 Map.of(IdworkerSettings.SERVERS, "nats://127.0.0.1:4222", IdworkerSettings.USER, "ann"));
     }
 
     @Test
     void noServer() {
-        HibernateException refused = refused(Map.of(IdworkerSettings.SERVERS, "nats://127.0.0.1:1"), Event.class);
+        Map<String, Object> nobody = Map.of(IdworkerSettings.SERVERS, "nats://127.0.0.1:1");
+        try (SessionFactory factory = Databases.open(nobody, Event.class)) {
+            assertEquals(Reason.DISCONNECTED,
+                    assertThrows(CallTimeoutException.class, () -> save(factory)).reason());
+        }
+        HibernateException refused =
+                refused(Map.of(IdworkerSettings.SERVERS, "nats://127.0.0.1:1", IdworkerSettings.FAIL_FAST, true),
+                        Event.class);
         assertInstanceOf(ConnectFailedException.class, refused.getCause());
     }
 

@@ -1,5 +1,6 @@
 package io.github.idworker.sample;
 
+import com.fasterxml.jackson.annotation.JsonFormat;
 import io.github.idworker.hibernate.IdworkerId;
 import jakarta.persistence.Entity;
 import jakarta.persistence.Id;
@@ -9,9 +10,12 @@ import jakarta.persistence.Id;
 public class CustomerOrder {
     @Id
     @IdworkerId("order")
+    @JsonFormat(shape = JsonFormat.Shape.STRING)
     private Long id;
 
     private String customer;
+
+    private long cents;
 
     /** Called by Hibernate. */
     protected CustomerOrder() {}
@@ -23,6 +27,11 @@ public class CustomerOrder {
     /** The ID; null before the order is saved. */
     public Long getId() {
         return id;
+    }
+
+    /** The price. */
+    public long getCents() {
+        return cents;
     }
 
     /** Who ordered. */

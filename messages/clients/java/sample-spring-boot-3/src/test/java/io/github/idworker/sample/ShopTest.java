@@ -198,6 +198,7 @@ class ShopTest {
     void idsHealthAndMetersOverHttp() throws Exception {
         String order = http(shop, "POST", "/orders?customer=Ada");
         assertTrue(order.matches(".*\"id\":\"[0-9]+\".*"), order);
+        assertTrue(order.contains("\"cents\":0"), "only IDs are texts: " + order);
         Installation.await("connected",
                 () -> shop.getBean(IdworkerConnection.class).state() == IdworkerConnection.State.UP);
         Matcher health = Pattern.compile("\"idworker\":\\{[^{]*\\{[^}]*}[^}]*}")
@@ -243,7 +244,7 @@ class ShopTest {
         try (ConfigurableApplicationContext lonely = new SpringApplicationBuilder(ShopApplication.class)
                 .initializers(context -> context.getBeanFactory().registerSingleton("nats", own))
                 .run("--server.port=0", "--idworker.prefix=nobody", "--idworker.row-wait=200ms",
-                        "--idworker.jackson.ids-as-strings=false")) {
+                        "--idworker.jackson.ids-as-strings=true")) {
             CustomerOrders orders = lonely.getBean(CustomerOrders.class);
             CallTimeoutException failure =
                     assertThrows(CallTimeoutException.class, () -> orders.save(new CustomerOrder("Ada")));
@@ -259,7 +260,8 @@ class ShopTest {
             assertTrue(cause.isRetryable());
 
             String order = http(lonely, "GET", "/orders/" + stored);
-            assertTrue(order.contains("\"id\":" + stored), order);
+            assertTrue(order.contains("\"id\":\"" + stored + "\""), order);
+            assertTrue(order.contains("\"cents\":\"0\""), "every long is a text: " + order);
         }
         assertEquals(Connection.Status.CONNECTED, own.getStatus(), "the application's connection is left alone");
         own.close();

@@ -62,6 +62,11 @@ class StartTest {
     }
 
     @Test
+    void aServerThatIsNone(CapturedOutput output) {
+        refused(output, "--idworker.servers=nats://127.0.0.1:x", "Correct idworker.servers");
+    }
+
+    @Test
     void aTimeoutOfNothing(CapturedOutput output) {
         refused(output, "--idworker.timeout=0s", "idworker.timeout", "0s", "allowed is more than 0");
     }
@@ -106,7 +111,7 @@ class StartTest {
         try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             port = free.getLocalPort();
         }
-        refused(output, "--idworker.servers=nats://127.0.0.1:" + port,
+        refused(output, "--idworker.fail-fast=true --idworker.servers=nats://127.0.0.1:" + port,
                 "The idworker client did not connect: connect to nats://127.0.0.1:" + port,
                 "Check that a NATS server runs at idworker.servers");
     }
@@ -118,8 +123,8 @@ class StartTest {
             Thread refusing = new Thread(() -> refuseLogins(server, logins));
             refusing.setDaemon(true);
             refusing.start();
-            refused(output, "--idworker.user=shop --idworker.password=secret --idworker.servers=nats://127.0.0.1:"
-                            + server.getLocalPort(),
+            refused(output, "--idworker.fail-fast=true --idworker.user=shop --idworker.password=secret"
+                            + " --idworker.servers=nats://127.0.0.1:" + server.getLocalPort(),
                     "the server refuses the login", "idworker.user and idworker.password");
             assertFalse(output.getAll().contains("secret"), output.getAll());
             assertTrue(logins.get(0).contains("\"user\":\"shop\",\"pass\":\"secret\""), logins.toString());

@@ -29,9 +29,11 @@ import org.springframework.context.annotation.Configuration;
  * MyBatis-Plus, and the end of the client's connection at a checkpoint. A bean of
  * the application takes the place of one made here.
  *
- * <p>The client connects at the start, which fails if no server answers. If
- * {@code idworker.servers} is not set and there is a bean {@link Connection}, the
- * client uses that, and the application has to close it before a checkpoint.
+ * <p>The client connects in the background, so that an application starts while
+ * no server answers, as with other clients of Spring; with {@code
+ * idworker.fail-fast} the start fails. If {@code idworker.servers} is not set and
+ * there is a bean {@link Connection}, the client uses that, and the application has
+ * to close it before a checkpoint.
  */
 @AutoConfiguration(
         // Applications of Spring Cloud would get the generator of that configuration.
@@ -88,12 +90,14 @@ public class IdworkerAutoConfiguration {
         if (inboxPrefix != null) {
             options = allowed("inbox-prefix", inboxPrefix, options::withInboxPrefix);
         }
-        return IdClient.connect(options.withNats(builder -> {
+        options = options.withNats(builder -> {
+            connection.connecting();
             if (bundle != null) {
                 builder.sslContext(bundles.getObject().getBundle(bundle).createSslContext());
             }
-            return builder.connectionListener((made, event) -> connection.use(made));
-        }));
+            return builder.connectionListener(connection::use);
+        });
+        return properties.failFast() ? IdClient.connect(options) : IdClient.connectInBackground(options);
     }
 
     @Bean

@@ -22,6 +22,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
  * @param ssl TLS.
  * @param prefix Prefix of the installation's subjects.
  * @param inboxPrefix Prefix of reply subjects that the user may subscribe to (default: _INBOX).
+ * @param failFast Whether the start fails if no server accepts the client; else the client keeps trying to connect.
  * @param timeout Longest time of a call of IdClient, more than 0.
  * @param rowWait Longest wait for the ID of a row, more than 0; a transaction may be open.
  * @param prefetch Buffers of rows' IDs, one for each tag.
@@ -36,6 +37,7 @@ public record IdworkerProperties(
         @DefaultValue Ssl ssl,
         @DefaultValue("ids") String prefix,
         @Nullable String inboxPrefix,
+        @DefaultValue("false") boolean failFast,
         @DefaultValue("5s") Duration timeout,
         @DefaultValue("2s") Duration rowWait,
         @DefaultValue Prefetch prefetch,
@@ -65,7 +67,7 @@ public record IdworkerProperties(
     /**
      * JSON.
      *
-     * @param idsAsStrings Write every long, Long and long[] as strings: JavaScript rounds numbers above 2^53.
+     * @param idsAsStrings Write every long, Long and long[] as strings, not only IDs: JavaScript rounds numbers above 2^53.
      */
     public record Jackson(@DefaultValue("false") boolean idsAsStrings) {}
 
@@ -73,7 +75,7 @@ public record IdworkerProperties(
     @Override
     public String toString() {
         return "IdworkerProperties[servers=" + servers + ", user=" + user + ", credentials=" + credentials
-                + ", ssl=" + ssl + ", prefix=" + prefix + ", inboxPrefix=" + inboxPrefix + ", timeout=" + timeout
+                + ", ssl=" + ssl + ", prefix=" + prefix + ", inboxPrefix=" + inboxPrefix + ", failFast=" + failFast + ", timeout=" + timeout
                 + ", rowWait=" + rowWait + ", prefetch=" + prefetch + ", jackson=" + jackson + "]";
     }
 }

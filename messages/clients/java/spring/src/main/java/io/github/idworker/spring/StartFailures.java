@@ -70,7 +70,8 @@ final class StartFailures {
             return new FailureAnalysis(
                     "The idworker client did not connect: " + cause.getMessage() + ".",
                     "Check that a NATS server runs at idworker.servers, and that it accepts idworker.user and "
-                            + "idworker.password, or idworker.credentials.",
+                            + "idworker.password, or idworker.credentials. Without idworker.fail-fast the application "
+                            + "starts, and the client keeps trying.",
                     cause);
         }
     }
