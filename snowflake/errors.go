@@ -14,6 +14,9 @@ var (
 	// clock is behind. It passes with time.
 	ErrAhead = errors.New("snowflake: too far ahead of the clock")
 
+	// ErrEpoch: the clock is before the layout's epoch. It passes with time.
+	ErrEpoch = problem.New(problem.EpochAhead, "snowflake: the epoch is after now")
+
 	// ErrFenced: the timestamp is not below the fence. It passes if Extend
 	// raises the fence.
 	ErrFenced = errors.New("snowflake: time is not below the fence")

@@ -188,6 +188,9 @@ func (g *Generator) takePositions(n int64) (first int64, err error) {
 			// Then the position is ahead of it only because others have gone
 			// on.
 			again := g.now()
+			if again == beforeEpoch {
+				return 0, ErrEpoch
+			}
 			if again <= now {
 				return 0, ErrAhead
 			}

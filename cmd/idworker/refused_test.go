@@ -138,6 +138,7 @@ func TestBadInput(t *testing.T) {
 		"serve, 6 replicas":     {serve("--replicas", "6"), usage, "allowed is 1 to 5"},
 		"serve, bad log level":  {serve("--log-level", "loud"), usage, "log-level"},
 		"serve, epoch":          {serve("--epoch", "2025"), usage, "expected a time such as 2025-01-01T00:00:00Z"},
+		"serve, future epoch":   {embedded("--epoch=2252-01-01T00:00:00Z"), usage, "set the clock right, or choose an --epoch that is past"},
 		"serve, ahead":          {serve("--max-ahead", "-1s"), usage, "-1s: durations must not be negative"},
 		"serve, ahead of zero":  {embedded("--max-ahead=-1s"), usage, "--max-ahead and --max-clock-skew must not be negative"},
 		"provision, lease":      {at("provision")("--lease-ttl", "14s"), usage, "allowed is 15s to 1h0m0s"},

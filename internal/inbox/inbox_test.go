@@ -2,7 +2,9 @@ package inbox_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -98,7 +100,8 @@ func TestNobody(t *testing.T) {
 }
 
 // TestShared: many inboxes share one subscription, and each receives its own
-// messages only. If the server refuses it, the next inbox subscribes again.
+// messages only. Nobody can guess the subject of one from those of others. If the
+// server refuses the subscription, the next inbox subscribes again.
 func TestShared(t *testing.T) {
 	conn := natstest.Start(t).Connect(t)
 	for range 2 {
@@ -110,6 +113,9 @@ func TestShared(t *testing.T) {
 			}
 			if len(all) > 0 && all[0].Subject == b.Subject {
 				t.Fatalf("two inboxes have the subject %s", b.Subject)
+			}
+			if random := strings.TrimPrefix(b.Subject, strings.TrimSuffix(b.Pattern, "*")); len(random) < len(rand.Text()) {
+				t.Errorf("the subject %s has only %q of its own", b.Subject, random)
 			}
 			all = append(all, b)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"strconv"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +16,6 @@ type shared struct {
 	conn *nats.Conn
 
 	mu      sync.Mutex
-	opened  uint64
 	sub     *nats.Subscription // nil before the first inbox
 	before  error              // the connection's last error before sub
 	retired bool               // no inbox is opened any more
@@ -46,7 +44,10 @@ func Open(conn *nats.Conn, room int) (*Inbox, error) {
 	}
 }
 
-// open opens an inbox, unless the subscription was retired.
+// open opens an inbox, unless the subscription was retired. The end of its subject
+// is random, too: whoever guesses it can make a worker reply to this request with
+// IDs that they asked for, and a user that shares the inbox prefix can see the
+// subjects of earlier requests.
 func (s *shared) open(room int) (*Inbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +60,7 @@ func (s *shared) open(room int) (*Inbox, error) {
 	if s.retired {
 		return nil, nil
 	}
-	s.opened++
-	subject, arrived := s.base+strconv.FormatUint(s.opened, 36), make(chan *nats.Msg, room)
+	subject, arrived := s.base+rand.Text(), make(chan *nats.Msg, room)
 	s.arrived[subject] = arrived
 	return &Inbox{Subject: subject, Pattern: s.base + "*", arrived: arrived, life: s.life, shared: s}, nil
 }

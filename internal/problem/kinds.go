@@ -70,6 +70,7 @@ const (
 
 	// Workers.
 	NobodyAnswers Kind = "nobody answers"
+	EpochAhead    Kind = "epoch ahead"
 	OtherLayout   Kind = "other layout"
 	RunsOut       Kind = "runs out"
 	WorkerIDHeld  Kind = "worker ID held"

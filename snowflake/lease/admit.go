@@ -30,14 +30,14 @@ type admission struct {
 
 // admit checks everything that has to be right before a worker ID is claimed.
 func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error) {
-	if err := m.checkLayout(ctx); err != nil {
+	read, err := clock.readServer(ctx)
+	if err != nil {
+		return admission{}, err
+	}
+	if err := m.checkLayout(ctx, read); err != nil {
 		return admission{}, err
 	}
 	if err := m.adoptTTL(ctx); err != nil {
-		return admission{}, err
-	}
-	read, err := clock.readServer(ctx)
-	if err != nil {
 		return admission{}, err
 	}
 	installed, err := m.installedIdentity(ctx)
@@ -64,12 +64,28 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
 		return admission{}, skewError(read, others)
 	}
+	if epoch := m.cfg.Layout.TimeAt(0); read.before.Before(epoch) {
+		return admission{}, epochError(epoch, read)
+	}
 	return admission{read, leases, clocks}, nil
 }
 
-// checkLayout compares the layout with that of the installation.
-func (m *Manager) checkLayout(ctx context.Context) error {
+// checkLayout compares the layout with that of the installation. A layout whose
+// epoch is after now, by this clock and by the server's, does not become the
+// installation's: that is permanent, and no ID could be made before the epoch.
+func (m *Manager) checkLayout(ctx context.Context, read reading) error {
 	own := m.cfg.Layout.String()
+	if epoch := m.cfg.Layout.TimeAt(0); read.isBefore(epoch.Add(-m.cfg.MaxClockSkew)) {
+		finding, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		_, known, err := m.config.Find(finding, LayoutKey)
+		if err != nil {
+			return err
+		}
+		if !known {
+			return &NewEpochError{epochError(epoch, read)}
+		}
+	}
 	found, err := m.agree(ctx, LayoutKey, own)
 	if err == nil && found != own {
 		err = fmt.Errorf("%w: this worker has %s, the installation %.100q", ErrForeignLayout, own, found)

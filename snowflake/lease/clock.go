@@ -19,6 +19,7 @@ type ownClock struct {
 	now     snowflake.Clock
 	server  server
 	workers bucket // the clocks of the other workers are in their leases
+	seen    *sightings
 	// The last difference from the server's, in nanoseconds.
 	diff *atomic.Int64
 
@@ -33,7 +34,7 @@ type ownClock struct {
 }
 
 func (m *Manager) newClock() *ownClock {
-	c := &ownClock{cfg: &m.cfg, now: m.cfg.Clock, server: m.server, workers: m.workers, diff: &m.clockDiff, lossWait: m.lossWait, jumped: func() {}}
+	c := &ownClock{cfg: &m.cfg, now: m.cfg.Clock, server: m.server, workers: m.workers, seen: &m.sightings, diff: &m.clockDiff, lossWait: m.lossWait, jumped: func() {}}
 	if c.now == nil {
 		c.now = snowflake.WatchedClock(func() { c.jumped() })
 	}
@@ -96,11 +97,13 @@ func (c *ownClock) checkDrift(ctx context.Context, read reading) error {
 // appear behind.
 type peers []time.Duration
 
-// peersOf reads the clocks of all other processes from the leases. A lease with
-// another layout is an error: the config was changed while workers ran.
+// peersOf reads the clocks of all other processes that may live from the leases.
+// A lease with another layout is an error: the config was changed while workers
+// ran.
 func (c *ownClock) peersOf(leases []bucketEntry) (peers, error) {
 	var p peers
 	own := c.cfg.Layout.String()
+	c.seen.update(leases)
 	for _, r := range leases {
 		if r.deleted {
 			continue
@@ -112,11 +115,40 @@ func (c *ownClock) peersOf(leases []bucketEntry) (peers, error) {
 		if v.Layout != own {
 			return nil, fmt.Errorf("%w: this worker has %s, worker ID %s has %.100q", ErrForeignLayout, own, r.key, v.Layout)
 		}
-		p = append(p, time.UnixMilli(v.Clock).Sub(r.created))
+		if c.seen.age(r.key) < c.cfg.TTL {
+			p = append(p, time.UnixMilli(v.Clock).Sub(r.created))
+		}
 	}
 	slices.Sort(p)
 	return p, nil
 }
+
+// sightings are since when leases have been as they are, as this process saw
+// them, by key. A lease that was not renewed for a TTL of that time is of a dead
+// process, and its clock is no evidence. The server may keep such a lease for
+// longer: it computes the age from the time of day, which may have been set back.
+type sightings map[string]sighting
+
+type sighting struct {
+	revision uint64
+	since    time.Time
+}
+
+// update takes in the present leases.
+func (s *sightings) update(leases []bucketEntry) {
+	next := make(sightings, len(leases))
+	for _, r := range leases {
+		seen, known := (*s)[r.key]
+		if !known || seen.revision != r.revision {
+			seen = sighting{r.revision, time.Now()}
+		}
+		next[r.key] = seen
+	}
+	*s = next
+}
+
+// age is how long a lease has not changed, at least.
+func (s sightings) age(key string) time.Duration { return time.Since(s[key].since) }
 
 // median is the middle of the differences. A single wrong clock hardly moves
 // it.
@@ -153,6 +185,14 @@ func (r reading) diff() time.Duration { return r.middle().Sub(r.server) }
 
 // middle is the middle of the time between before and after.
 func (r reading) middle() time.Time { return r.before.Add(r.after.Sub(r.before) / 2) }
+
+// isBefore reports whether this clock and the server's are both before a time.
+func (r reading) isBefore(t time.Time) bool { return r.after.Before(t) && r.server.Before(t) }
+
+func epochError(epoch time.Time, r reading) error {
+	return fmt.Errorf("%w: epoch %s, own time %s, the server's %s", snowflake.ErrEpoch,
+		epoch.Format(time.RFC3339Nano), r.middle().Format(time.RFC3339), r.server.UTC().Format(time.RFC3339))
+}
 
 func skewError(r reading, p peers) error {
 	const format = "2006-01-02T15:04:05.000Z07:00"

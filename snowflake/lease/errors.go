@@ -48,6 +48,15 @@ var (
 	ErrConfig = errors.New("lease: bad configuration")
 )
 
+// NewEpochError is the [snowflake.ErrEpoch] of an installation that has no layout
+// yet: the layout was not recorded.
+type NewEpochError struct{ err error }
+
+func (e *NewEpochError) Error() string { return e.err.Error() }
+
+// Unwrap makes it a [snowflake.ErrEpoch].
+func (e *NewEpochError) Unwrap() error { return e.err }
+
 // HeldError is an [ErrHeld] with the holder of the worker ID. A field is empty
 // if the lease lacks it.
 type HeldError struct {

@@ -153,7 +153,8 @@ func (p *process) open(t *testing.T, layout snowflake.Layout) error {
 	return err
 }
 
-// TestClockOffAtStart: Open refuses, and names the times.
+// TestClockOffAtStart: there is no worker ID, and the reason names the times. Open
+// succeeds, so that the process serves what needs no worker ID.
 func TestClockOffAtStart(t *testing.T) {
 	for _, off := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -166,6 +167,87 @@ func TestClockOffAtStart(t *testing.T) {
 			mustSeek(t, w.process("q", 2).manager())
 			if err := p.open(t, w.layout); !errors.Is(err, ErrClockSkew) || !strings.Contains(err.Error(), "other workers 1, ") {
 				t.Fatal(err)
+			}
+			m := p.manager()
+			if err := m.tryAdmission(t.Context()); err != nil {
+				t.Errorf("Open: %v", err)
+			}
+			r := runManager(t, m)
+			r.waitFor(t, ErrClockSkew)
+			p.setClock(0)
+			r.waitID(t)
+		})
+	}
+}
+
+// TestDeadPeerOfAnotherTime: the only lease was written while the server's clock
+// was set. Its times contradict each other, and it does not expire, because its
+// age counts from a time ahead. If its holder is dead, it keeps another process
+// from a worker ID for a TTL; if its holder renews it, for as long as it does.
+func TestDeadPeerOfAnotherTime(t *testing.T) {
+	for _, alive := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.workers.set(func() { w.workers.off = 25 * time.Hour })
+			old := w.process("old", 1)
+			first := runManager(t, old.manager())
+			first.waitHeld(t)
+			if !alive {
+				old.net.set(func() { old.net.dead = true })
+				w.workers.set(func() { w.workers.off = 0 })
+			}
+			second := runManager(t, w.process("new", 2).manager())
+			second.waitFor(t, ErrClockSkew)
+			time.Sleep(modelTTL + modelTTL/laterSeeksPerTTL + time.Minute)
+			if second.held() == alive || len(w.workers.list()) == 0 {
+				t.Errorf("the peer lives: %v; the other process has a worker ID: %v, %v", alive, second.held(), second.state().Err)
+			}
+			if alive {
+				first.end()
+				second.waitID(t)
+			}
+		})
+	}
+}
+
+// TestEpochAfterNow: such a layout does not become the installation's, because no
+// ID could be made before its epoch. A few seconds are within what clocks may
+// differ by. If it is the installation's all the same, there is no worker ID
+// until then, and the reason says so.
+func TestEpochAfterNow(t *testing.T) {
+	for _, c := range []struct {
+		after    time.Duration
+		recorded bool
+	}{{time.Hour, false}, {time.Hour, true}, {3 * time.Second, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			spec := w.layout.Spec()
+			spec.Epoch = time.Now().Add(c.after)
+			layout, err := snowflake.NewLayout(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.layout = layout
+			if c.recorded {
+				w.config.put(bucketEntry{key: LayoutKey, value: []byte(layout.String())})
+			}
+			m := w.process("p", 1).manager()
+			err = m.tryAdmission(t.Context())
+			if c.after > m.cfg.MaxClockSkew && !c.recorded {
+				var refused *NewEpochError
+				if !errors.As(err, &refused) || !errors.Is(err, snowflake.ErrEpoch) || len(w.config.list()) > 0 {
+					t.Errorf("%v, recorded: %v", err, w.config.list())
+				}
+				return
+			}
+			if err != nil {
+				t.Errorf("Open: %v", err)
+			}
+			r := runManager(t, m)
+			r.waitFor(t, snowflake.ErrEpoch)
+			time.Sleep(c.after)
+			if id := r.waitID(t); layout.Timestamp(id) < 1 {
+				t.Errorf("an ID of the time %d", layout.Timestamp(id))
 			}
 		})
 	}

@@ -50,6 +50,7 @@ type Manager struct {
 	previous     int64         // the latest worker ID; -1 before the first
 	holder       holderWatch   // of the worker ID that was given
 	longestFence time.Duration // that any holder is known to have had
+	sightings    sightings     // of leases
 	// The highest sequence of the clock bucket's stream that this process has
 	// seen in all its life.
 	reached uint64
@@ -60,13 +61,14 @@ type Manager struct {
 	regression  error
 }
 
-// Open opens the buckets, which must exist, and makes the checks of a claim:
-// the layout and the clock. It claims no worker ID, so it succeeds even if all
-// of them are taken.
+// Open opens the buckets, which must exist, and makes the checks of a claim. It
+// claims no worker ID, so it succeeds even if all of them are taken. It also
+// succeeds while the clock is off or before the epoch: that passes, and until
+// then Run reports it.
 //
 // Errors: ErrConfig, ErrUnsafeBucket, ErrForeignLayout, ErrClockLost,
-// ErrClockSkew, jetstream.ErrBucketNotFound; any other error means that
-// JetStream is unreachable.
+// jetstream.ErrBucketNotFound, and a [*NewEpochError]; any other error means
+// that JetStream is unreachable.
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -88,8 +90,17 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		return nil, err
 	}
 	m := newManager(cfg, kvBucket{cfg.JS, workers}, kvBucket{cfg.JS, clocks}, config, streamServer{clocks.Stream(), workers.Stream()}, &connected{conn: cfg.JS.Conn(), prefix: cfg.Prefix})
-	_, err = m.admit(ctx, m.newClock())
-	return m, err
+	return m, m.tryAdmission(ctx)
+}
+
+// tryAdmission returns the error of an admission that time alone does not mend.
+func (m *Manager) tryAdmission(ctx context.Context) error {
+	_, err := m.admit(ctx, m.newClock())
+	var made *NewEpochError
+	if errors.Is(err, ErrClockSkew) || errors.Is(err, snowflake.ErrEpoch) && !errors.As(err, &made) {
+		return nil
+	}
+	return err
 }
 
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server, others others) *Manager {

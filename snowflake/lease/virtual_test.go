@@ -127,7 +127,7 @@ func TestServerClockIsOutvoted(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
-			w.layout = layout64
+			w.layout = layoutOf(6)
 			var all []*process
 			for i := range workers {
 				p := w.process(fmt.Sprint(i), uint64(i))

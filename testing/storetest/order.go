@@ -157,7 +157,8 @@ func testOrderRace(t *testing.T, open func() store.Store) {
 	}
 }
 
-// What only a trend tag may have costs a strict tag no number, and creates none.
+// A strict tag spends no number on what only a trend tag may have, and is not
+// created for it.
 func testTrendOnly(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	only := store.Want{Step: 0, Waiting: 3, TrendOnly: 3, Most: 10}
