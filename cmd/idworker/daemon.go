@@ -46,6 +46,7 @@ type daemon struct {
 	background *goroutines.Group
 	opened     []func()    // closers, in the order of opening
 	serving    atomic.Bool // all fields above are set, and a claim was tried
+	stopping   atomic.Bool
 }
 
 // startTimeout bounds the opening of the store, and the demo.
@@ -293,6 +294,7 @@ func (d *daemon) run(ctx context.Context, out output) error {
 	if err == nil {
 		err = d.serve(ctx, out)
 	}
+	d.stopping.Store(true)
 	d.cfg.log.Info("stopping")
 	d.notify(systemd.SdNotifyStopping)
 	d.background.Start(func(ctx context.Context) { cutOff(ctx, d.cfg.log, d.conns...) })

@@ -124,11 +124,17 @@ func unwritten(trouble func() error) prometheus.Collector {
 	})
 }
 
-var errStarting = errors.New("starting")
+var (
+	errStarting = errors.New("starting")
+	errStopping = errors.New("stopping")
+)
 
 // state returns the answer of /readyz, also before the daemon serves.
 func (d *daemon) state() httpState {
-	if !d.serving.Load() {
+	switch {
+	case d.stopping.Load():
+		return httpState{NotReady: errStopping}
+	case !d.serving.Load():
 		return httpState{NotReady: errStarting}
 	}
 	notReady, but := health.Readiness(time.Now(), d.report(), d.cfg.examined.MaxClockSkew)

@@ -260,3 +260,14 @@ func TestHTTPStops(t *testing.T) {
 		t.Error("still listens after Stop")
 	}
 }
+
+// TestNotReadyWhileStopping: a load balancer drops a process that stops, while
+// it still answers.
+func TestNotReadyWhileStopping(t *testing.T) {
+	d := newDaemon(serverConfig{})
+	d.serving.Store(true)
+	d.stopping.Store(true)
+	if got := d.state().NotReady; !errors.Is(got, errStopping) {
+		t.Errorf("%v, want %v", got, errStopping)
+	}
+}

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/netutil"
 )
@@ -34,6 +36,8 @@ type Connections struct {
 	strangers list.List // of net.Conn, oldest first
 	idle      list.List // callers', oldest first
 	evicted   int64
+
+	draining atomic.Bool
 }
 
 // listEntry is a connection's entry in a list. Busy connections of callers are
@@ -136,6 +140,46 @@ func (s *Connections) CloseStrangers() {
 	defer s.mu.Unlock()
 	for s.strangers.Len() > 0 {
 		s.closeOldest(&s.strangers)
+	}
+}
+
+// drainPoll is the interval at which Drain looks for open connections.
+const drainPoll = 5 * time.Millisecond
+
+// Drain lets callers leave before a server's Shutdown, which cuts idle
+// connections: a client that sends a request at that moment sees a broken
+// connection, and cannot know whether it was answered. From now on each answer
+// is the last of its connection, if the handler calls Header. Drain returns
+// once no connection is open, or after the given time.
+//
+// It first closes the listener. The kernel resets connections that wait to be
+// accepted at that moment, and callers that have left would keep connecting.
+func (s *Connections) Drain(l net.Listener, within time.Duration) {
+	_ = l.Close()
+	s.draining.Store(true)
+	ticker := time.NewTicker(drainPoll)
+	defer ticker.Stop()
+	end := time.After(within)
+	for {
+		if open, _, _ := s.Counts(); open == 0 {
+			return
+		}
+		select {
+		case <-end:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// closing is the value of a Connection header.
+var closing = []string{"close"}
+
+// Header adds to an answer's header, before it is written, that the connection
+// ends with it, if the connections are being drained.
+func (s *Connections) Header(h http.Header) {
+	if s.draining.Load() {
+		h["Connection"] = closing
 	}
 }
 

@@ -8,3 +8,9 @@ func Timed(cfg Config, clients time.Duration) Config {
 	cfg.requestTimeout, cfg.idleTimeout, cfg.rereadEvery = clients, clients, 20*time.Millisecond
 	return cfg
 }
+
+// Drained returns a configuration that gives callers so long to leave at a stop.
+func Drained(cfg Config, callers time.Duration) Config {
+	cfg.drainTime = callers
+	return cfg
+}

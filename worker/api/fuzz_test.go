@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idworker/idworker/internal/httpguard"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 )
@@ -83,7 +84,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		source := &strictSource{t: t, allowed: rights}
 		var as Source = source
-		h := handler{layout: snowflake.Default(), tokens: func() Tokens { return tokens }}
+		h := handler{layout: snowflake.Default(), connections: httpguard.New(1), tokens: func() Tokens { return tokens }}
 		h.source.Store(&as)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

@@ -195,6 +195,7 @@ func (h *handler) reply(w http.ResponseWriter, status int, contentType string, b
 	if len(body) > smallReply {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
+	h.connections.Header(header)
 	h.figures.count(status)
 	w.WriteHeader(status)
 	_, _ = w.Write(body) //nolint:gosec // no markup: it is JSON or plain text, and its type says so. It fails only with the connection

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -384,7 +386,7 @@ func TestClientsThatLeave(t *testing.T) {
 // after that.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	s, source := start(t, api.Config{Wait: 10 * time.Second})
+	s, source := start(t, api.Drained(api.Config{Wait: 10 * time.Second}, time.Millisecond))
 	var parked, silent []client
 	for _, sends := range []string{"", "GET", get("/v1/segment/order") + "GET /", get("/v1/segment/order")} {
 		c := connect(t, s)
@@ -399,15 +401,7 @@ func TestStop(t *testing.T) {
 		parked = append(parked, c)
 	}
 	eventually(t, "they are parked", func() bool { return source.parked.Load() == 10 })
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); s.Stop() }()
-	eventually(t, "it does not listen any more", func() bool {
-		c, err := net.Dial("tcp", s.Address())
-		if err == nil {
-			_ = c.Close()
-		}
-		return err != nil
-	})
+	stopped := stopping(t, s)
 	close(source.grant)
 	for _, c := range parked {
 		if got := c.receive(t); got.status != 200 || !got.closed {
@@ -424,5 +418,101 @@ func TestStop(t *testing.T) {
 		if _, err := io.ReadAll(c); err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Error("a silent client is still connected")
 		}
+	}
+}
+
+// stopping begins to stop a server, and waits until its answers end their
+// connections. The channel is closed when it has stopped.
+func stopping(t testing.TB, s *api.Server) (stopped chan struct{}) {
+	t.Helper()
+	caller := connect(t, s)
+	defer func() { _ = caller.Close() }()
+	caller.exchange(t, get("/v1/openapi.yaml"))
+	stopped = make(chan struct{})
+	go func() { defer close(stopped); s.Stop() }()
+	eventually(t, "connections end", func() bool {
+		if _, err := io.WriteString(caller, get("/v1/openapi.yaml")); err != nil {
+			return true
+		}
+		got, err := caller.read()
+		return err != nil || got.closed
+	})
+	if c, err := net.Dial("tcp", s.Address()); err == nil {
+		_ = c.Close()
+		t.Error("it still listens")
+	}
+	return stopped
+}
+
+// TestStopAnswersOpenConnections: a caller with an open connection may still
+// send a request while the server stops. The answer ends the connection, also
+// that to a request from before the stop.
+func TestStopAnswersOpenConnections(t *testing.T) {
+	t.Parallel()
+	s, source := start(t, api.Drained(api.Config{}, patience))
+	requests := []string{get("/v1/segment/order"), get("/api/segment/get/order"), ask("POST", "/v1/segment/nosuch", "Content-Length: 1") + "x"}
+	var callers []client
+	for range requests {
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		if got := c.exchange(t, get("/v1/segment/order")); got.closed {
+			t.Errorf("before the stop: %+v", got)
+		}
+		callers = append(callers, c)
+	}
+	parked := connect(t, s)
+	defer func() { _ = parked.Close() }()
+	parked.send(t, get("/v1/segment/cold"))
+	eventually(t, "it is parked", func() bool { return source.parked.Load() == 1 })
+	stopped := stopping(t, s)
+	close(source.grant)
+	if got := parked.receive(t); got.status != 200 || !got.closed {
+		t.Errorf("parked: %+v", got)
+	}
+	for i, c := range callers {
+		if got := c.exchange(t, requests[i]); got.status == 0 || got.status == 503 || !got.closed {
+			t.Errorf("%q during the stop: %+v", requests[i], got)
+		}
+	}
+	<-stopped // as all callers have left
+}
+
+// TestStopBreaksNoConnection: callers that send requests all the time, on
+// connections that they keep, see only refused connections when a server stops.
+func TestStopBreaksNoConnection(t *testing.T) {
+	t.Parallel()
+	for range 8 {
+		s, _ := start(t, api.Drained(api.Config{}, patience))
+		var calling sync.WaitGroup
+		var ready sync.WaitGroup
+		for range 12 {
+			ready.Add(1)
+			calling.Go(func() {
+				transport := &http.Transport{}
+				defer transport.CloseIdleConnections()
+				caller := &http.Client{Transport: transport, Timeout: patience}
+				warm := sync.OnceFunc(ready.Done)
+				defer warm()
+				for n := 0; ; n++ {
+					if n == 50 {
+						warm()
+					}
+					// The transport repeats a GET itself if its connection broke.
+					r, err := caller.Post("http://"+s.Address()+"/v1/segment/order", "text/plain", strings.NewReader("x"))
+					if errors.Is(err, syscall.ECONNREFUSED) {
+						return
+					}
+					if err != nil {
+						t.Errorf("after %d answers: %v", n, err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					_ = r.Body.Close()
+				}
+			})
+		}
+		ready.Wait()
+		s.Stop()
+		calling.Wait()
 	}
 }

@@ -68,7 +68,7 @@ type Config struct {
 	Log *zap.Logger
 
 	// Set by tests; the defaults are the constants of these names.
-	requestTimeout, idleTimeout, rereadEvery time.Duration
+	requestTimeout, idleTimeout, rereadEvery, drainTime time.Duration
 }
 
 // DefaultConnections bounds the number of connections. Each takes about 20 kB.
@@ -81,6 +81,7 @@ const (
 	idleTimeout    = 2 * time.Minute // until the next request
 	maxHeader      = 8 << 10         // bytes; net/http adds 4 KiB
 	stopGrace      = 500 * time.Millisecond
+	drainTime      = 2 * time.Second // for callers to leave, at a stop
 
 	maxConnections = 100_000
 	defaultWait    = 2 * time.Second
@@ -125,6 +126,7 @@ func (c Config) complete() (Config, error) {
 	c.requestTimeout = cmp.Or(c.requestTimeout, requestTimeout)
 	c.idleTimeout = cmp.Or(c.idleTimeout, idleTimeout)
 	c.rereadEvery = cmp.Or(c.rereadEvery, rereadEvery)
+	c.drainTime = cmp.Or(c.drainTime, drainTime)
 	switch {
 	case (c.Certificate == "") != (c.Key == ""):
 		return c, fmt.Errorf("%w: certificate and key must be given together", ErrConfig)
@@ -238,7 +240,7 @@ func (s *Server) serve() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.ended.Go(func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			s.cfg.Log.Error("HTTP server for callers failed", zap.Error(err))
 		}
 	})
@@ -251,14 +253,17 @@ func (s *Server) Address() string { return s.listener.Addr().String() }
 // Answer starts answering requests.
 func (s *Server) Answer(source Source) { s.handler.source.Store(&source) }
 
-// Stop accepts no more requests, and returns when those in flight are answered,
-// or have timed out. The source must answer until then.
+// Stop accepts no more connections, and returns when the requests in flight are
+// answered, or have timed out. The source must answer until then. Clients with
+// open connections may send requests for drainTime: each answer ends its
+// connection, so that a client leaves between two requests.
 func (s *Server) Stop() {
 	defer s.ended.Wait()
 	defer s.stop()
 	// Clients that connected without a request get a moment to send it.
 	silent := time.AfterFunc(stopGrace, s.handler.connections.CloseStrangers)
 	defer silent.Stop()
+	s.handler.connections.Drain(s.listener, s.cfg.drainTime)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Wait+s.cfg.requestTimeout)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
