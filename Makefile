@@ -16,15 +16,16 @@ run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 
 # Generates each password once; those in the environment take precedence. In the
 # shell that starts idworker, run: . nats-data/passwords
+# The server gets hashes of them: it warns of any other password in its log.
 NATS_USERS = WORKER GENERATOR LOADER ADMIN MONITOR BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
-nats: ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
+nats: build ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
 	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
 	@for u in $(NATS_USERS); do grep -q "IDS_$${u}_PASSWORD=" nats-data/passwords || { \
 		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
 		echo "export IDS_$${u}_PASSWORD=\"\$${IDS_$${u}_PASSWORD:-$$p}\""; \
 	} >> nats-data/passwords; done
-	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
+	@. ./nats-data/passwords && hashes=$$(env | bin/idworker hash) && eval "$$hashes" && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
 
 example: ## Run the programs in docs/example against idworker serve
 	IDWORKER_TESTS=all $(GO) test -count=1 -v -timeout 5m ./testing/examples
