@@ -16,15 +16,16 @@ run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
 
 # Generates each password once; those in the environment take precedence. In the
 # shell that starts idworker, run: . nats-data/passwords
+# The server gets hashes of them: it warns of any other password in its log.
 NATS_USERS = WORKER GENERATOR LOADER ADMIN MONITOR BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
 
-nats: ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
+nats: build ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
 	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
 	@for u in $(NATS_USERS); do grep -q "IDS_$${u}_PASSWORD=" nats-data/passwords || { \
 		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
 		echo "export IDS_$${u}_PASSWORD=\"\$${IDS_$${u}_PASSWORD:-$$p}\""; \
 	} >> nats-data/passwords; done
-	@. ./nats-data/passwords && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
+	@. ./nats-data/passwords && hashes=$$(env | bin/idworker hash) && eval "$$hashes" && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
 
 example: ## Run the programs in docs/example against idworker serve
 	IDWORKER_TESTS=all $(GO) test -count=1 -v -timeout 5m ./testing/examples
@@ -180,8 +181,10 @@ site: ## Build the site of docs/ in dist/site, and check its links
 # Modules that only tests need.
 TESTONLY = idworker/testing|testcontainers|pgregory.net/rapid|goleak|chromedp
 
+# vet compiles everything for a 32-bit system, where an int cannot hold an ID.
 lint: ## Check format, code and prose
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { git ls-files '*.go' | xargs gofmt -l; echo "run gofmt"; exit 1; }
 	$(GO) run $(GOLANGCI_LINT) run ./...
+	CGO_ENABLED=0 GOARCH=386 $(GO) vet ./...
 	@! $(GO) list -deps ./cmd/... | grep -E '$(TESTONLY)' || { echo "the binary contains the above"; exit 1; }
 	$(GO) run ./testing/prose

@@ -40,6 +40,7 @@ type cli struct {
 	Status    statusCmd    `cmd:"" help:"Show the installation's status."`
 	Doctor    doctorCmd    `cmd:"" help:"Diagnose an installation, for one role."`
 	Rights    rightsCmd    `cmd:"" help:"Print the NATS permissions of a role."`
+	Hash      hashCmd      `cmd:"" help:"Hash passwords of NATS users (lines NAME=PASSWORD on stdin)."`
 	Provision provisionCmd `cmd:"" help:"Create or update streams and buckets."`
 	Backup    backupCmd    `cmd:"" help:"Save tags, settings and enrichments to a folder."`
 	Restore   restoreCmd   `cmd:"" help:"Put back what is missing of a backup, and raise all tags."`

@@ -26,6 +26,9 @@ func TestReadsEndWithContext(t *testing.T) {
 	if _, err := (&tagImportCmd{}).read(ctx, input{silent}); !errors.Is(err, context.Canceled) {
 		t.Errorf("tag import: %v", err)
 	}
+	if err := (hashCmd{}).Run(ctx, output{Writer: io.Discard}, input{silent}); !errors.Is(err, context.Canceled) {
+		t.Errorf("hash: %v", err)
+	}
 }
 
 // TestTagUse: tag ls shows which part of the IDs granted to workers was issued,

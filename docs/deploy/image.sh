@@ -38,7 +38,9 @@ for label in \
 done
 
 # There is no shell, and no time zone data: times in logs are then UTC. Kubernetes cannot
-# check that a name is not root's, so the image has the user's number.
+# check that a name is not root's, so the image has the user's number. The data folder is
+# also writable to the group 0, because platforms such as OpenShift choose any other number
+# for the user, and that group.
 for arch in amd64 arm64; do
 	root=$work/$arch
 	mkdir -p "$root/data" "$root/etc/ssl/certs" "$root/usr/local/bin"
@@ -46,7 +48,7 @@ for arch in amd64 arm64; do
 	cp docs/deploy/image/etc/* "$root/etc"
 	cp "$work/authorities" "$root/etc/ssl/certs/ca-certificates.crt"
 	pack -cf "$root.tar" -C "$root" --owner=0 --group=0 --mode=u=rwX,go=rX etc usr
-	pack -rf "$root.tar" -C "$root" --owner=65534 --group=65534 --mode=0700 data
+	pack -rf "$root.tar" -C "$root" --owner=65534 --group=0 --mode=0770 data
 	"$work/regctl" image create --platform "linux/$arch" --created "$time" "$@" "$layout-$arch"
 done
 

@@ -66,6 +66,15 @@ func TestComposeFile(t *testing.T) {
 	if _, err := load(t, nil); err == nil || !strings.Contains(err.Error(), "IDS_PASSWORD") {
 		t.Errorf("without a password: %v", err)
 	}
+	for want, hash := range map[string]string{"secret": "", "$2a$04$hash": "$2a$04$hash"} {
+		p, err := load(t, map[string]string{"IDS_PASSWORD": "secret", "IDS_HASH": hash})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if conf := p.Configs["nats"].Content; !strings.Contains(conf, `{ user: ids, password: "`+want+`" }`) {
+			t.Errorf("with the hash %q, NATS gets\n%s", hash, conf)
+		}
+	}
 	monitoring := 0
 	for name, s := range compose(t) {
 		for _, port := range s.Ports {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/roles"
@@ -27,7 +28,11 @@ func startServer(t *testing.T) *natstest.Node {
 	t.Helper()
 	setEnv(t)
 	for _, u := range roles.Users() {
-		t.Setenv(u.PasswordVariable(), password(u))
+		hash, err := bcrypt.GenerateFromPassword([]byte(password(u)), bcrypt.MinCost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(u.PasswordVariable(), string(hash))
 	}
 	return natstest.Start(t, func(o *server.Options) {
 		conf, err := server.ProcessConfigFile(path)

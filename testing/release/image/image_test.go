@@ -130,17 +130,17 @@ func TestImage(t *testing.T) {
 	}
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 	want := map[string]string{
-		"data/":                             "drwx------ 65534",
-		"etc/":                              "drwxr-xr-x 0",
-		"etc/group":                         "-rw-r--r-- 0",
-		"etc/passwd":                        "-rw-r--r-- 0",
-		"etc/ssl/":                          "drwxr-xr-x 0",
-		"etc/ssl/certs/":                    "drwxr-xr-x 0",
-		"etc/ssl/certs/ca-certificates.crt": "-rw-r--r-- 0",
-		"usr/":                              "drwxr-xr-x 0",
-		"usr/local/":                        "drwxr-xr-x 0",
-		"usr/local/bin/":                    "drwxr-xr-x 0",
-		"usr/local/bin/idworker":            "-rwxr-xr-x 0",
+		"data/":                             "drwxrwx--- 65534:0",
+		"etc/":                              "drwxr-xr-x 0:0",
+		"etc/group":                         "-rw-r--r-- 0:0",
+		"etc/passwd":                        "-rw-r--r-- 0:0",
+		"etc/ssl/":                          "drwxr-xr-x 0:0",
+		"etc/ssl/certs/":                    "drwxr-xr-x 0:0",
+		"etc/ssl/certs/ca-certificates.crt": "-rw-r--r-- 0:0",
+		"usr/":                              "drwxr-xr-x 0:0",
+		"usr/local/":                        "drwxr-xr-x 0:0",
+		"usr/local/bin/":                    "drwxr-xr-x 0:0",
+		"usr/local/bin/idworker":            "-rwxr-xr-x 0:0",
 	}
 	for arch, m := range images {
 		image := b.config(m)
@@ -157,7 +157,7 @@ func TestImage(t *testing.T) {
 		}
 		got := make(map[string]string)
 		b.eachFile(m, func(h *tar.Header, data []byte) {
-			got[h.Name] = fmt.Sprintf("%v %d", h.FileInfo().Mode(), h.Uid)
+			got[h.Name] = fmt.Sprintf("%v %d:%d", h.FileInfo().Mode(), h.Uid, h.Gid)
 			switch h.Name {
 			case "usr/local/bin/idworker":
 				checkStatic(t, data, machines[arch])

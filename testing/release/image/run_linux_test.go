@@ -26,9 +26,6 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// userID is the user and the group of the image's process.
-const userID = 65534
-
 // containerVariable holds the [container] that this process is to become.
 const containerVariable = "IDWORKER_TEST_CONTAINER"
 
@@ -52,6 +49,8 @@ type container struct {
 	Dir  string
 	Args []string
 	Env  []string
+
+	User, Group int
 }
 
 // become does to this process, which is alone in its namespaces, the same as a
@@ -75,8 +74,8 @@ func (c container) become() error {
 		{"leave the old root", func() error { return unix.Unmount(".", unix.MNT_DETACH) }},
 		{"drop capabilities", dropCapabilities},
 		{"drop groups", func() error { return syscall.Setgroups(nil) }},
-		{"change the group", func() error { return syscall.Setresgid(userID, userID, userID) }},
-		{"change the user", func() error { return syscall.Setresuid(userID, userID, userID) }},
+		{"change the group", func() error { return syscall.Setresgid(c.Group, c.Group, c.Group) }},
+		{"change the user", func() error { return syscall.Setresuid(c.User, c.User, c.User) }},
 		{"no new privileges", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// A change of the user resets it.
 		{"die with the test", func() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }},
@@ -180,18 +179,26 @@ func unpack(t *testing.T, b *built) (root string, c container) {
 	}
 }
 
-// TestImageRuns: as its user, without capabilities, and with an otherwise empty
-// root that is read-only, the image's command serves IDs, is ready, writes only
-// to its volume, and ends cleanly on SIGTERM.
+// TestImageRuns: without capabilities, and with an otherwise empty root that is
+// read-only, the image's command serves IDs, is ready, writes only to its
+// volume, and ends cleanly on SIGTERM. It does so as the image's user, and as any
+// other user of the group 0, which is how OpenShift runs images.
 func TestImageRuns(t *testing.T) {
 	tier.Release(t)
 	if os.Geteuid() != 0 {
 		t.Skip("left out: needs root, to mount an empty root")
 	}
+	t.Run("as the image's user", func(t *testing.T) { runs(t, 65534, 65534) })
+	t.Run("as a user of OpenShift", func(t *testing.T) { runs(t, 1000680000, 0) })
+}
+
+// runs runs the image as a user and a group.
+func runs(t *testing.T, user, group int) {
 	b := open(t)
 	root, c := unpack(t, b)
 	s := newSite(t)
 	c.Env = append(c.Env, "IDWORKER_LISTEN="+s.nats, "IDWORKER_HTTP="+s.http)
+	c.User, c.Group = user, group
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +241,7 @@ func TestImageRuns(t *testing.T) {
 	}
 	t.Log("by other means than a container engine: mount, pivot_root and setresuid, in new namespaces of mounts, processes, IPC and names")
 	s.answers(t, filepath.Join(root, "usr/local/bin/idworker"), hasEnded)
-	checkRights(t, cmd.Process.Pid)
+	checkRights(t, cmd.Process.Pid, user, group)
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -246,14 +253,14 @@ func TestImageRuns(t *testing.T) {
 }
 
 // checkRights fails unless the kernel describes a process without rights.
-func checkRights(t *testing.T, pid int) {
+func checkRights(t *testing.T, pid, user, group int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Uid:\t65534\t65534\t65534\t65534\n", "Gid:\t65534\t65534\t65534\t65534\n", "Groups:\t \n", "NoNewPrivs:\t1\n",
+		fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", user), fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", group), "Groups:\t \n", "NoNewPrivs:\t1\n",
 		"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n",
 		"CapBnd:\t0000000000000000\n", "CapAmb:\t0000000000000000\n",
 	} {
@@ -269,7 +276,7 @@ func checkRights(t *testing.T, pid int) {
 	if len(lines) != 2 || !strings.Contains(lines[0], " / ") || !strings.Contains(lines[0], " ro,") || !strings.Contains(lines[1], " /data ") {
 		t.Errorf("mounts: %q, expected a read-only root and /data", lines)
 	}
-	t.Logf("user %d, no capability, no new privileges, mounts:\n%s", userID, mounts)
+	t.Logf("user %d, no capability, no new privileges, mounts:\n%s", user, mounts)
 }
 
 // checkWritten logs what is in the volume, and fails if that is nothing.

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
@@ -168,10 +169,14 @@ func TestCompose(t *testing.T) {
 	const password = "secret-of-ids"
 	db.Exec(t, "CREATE ROLE ids LOGIN SUPERUSER PASSWORD '"+password+"'", "CREATE DATABASE ids OWNER ids")
 
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &site{t: t, nats: freeport.Address(t)}
 	dir := t.TempDir()
 	s.translate = strings.NewReplacer(
-		"${IDS_PASSWORD}", password, "${IDWORKER_INSTALLATION:-}", "", "$$", "$", "db:5432", db.Addr(), "nats:4222", s.nats, "0.0.0.0:4222", s.nats,
+		"${IDS_HASH:-${IDS_PASSWORD}}", string(hash), "${IDS_PASSWORD}", password, "${IDWORKER_INSTALLATION:-}", "", "$$", "$", "db:5432", db.Addr(), "nats:4222", s.nats, "0.0.0.0:4222", s.nats,
 		"127.0.0.1:8222", freeport.Address(t), "/etc/nats", dir, "/data", dir,
 	)
 	write(t, filepath.Join(dir, "ids.conf"), s.translate.Replace(f.Configs["nats"].Content))

@@ -19,24 +19,12 @@ image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppV
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 
-{{/* Nothing of a process is root's, and it writes to its volume alone. */}}
-{{- define "idworker.container.security" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
-{{- end }}
-
 {{- define "idworker.pod" -}}
 automountServiceAccountToken: false
 # A Service named idworker-… would set variables that look like settings.
 enableServiceLinks: false
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65534
-  runAsGroup: 65534
-  fsGroup: 65534 # may read the secrets, and write to the volume
-  fsGroupChangePolicy: OnRootMismatch
-  seccompProfile: {type: RuntimeDefault}
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with .Values.pod }}
 {{ toYaml . }}
 {{- end }}

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v4/pkg/strvals"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -299,6 +302,81 @@ func TestPodsAreRestricted(t *testing.T) {
 		token := w.template.Spec.AutomountServiceAccountToken
 		if readOnly == nil || !*readOnly || token == nil || *token || *w.template.Spec.SecurityContext.RunAsUser != 65534 {
 			t.Errorf("%s: read-only %v, token %v", w.name, readOnly, token)
+		}
+	}
+}
+
+// TestPodsPassOpenShift: with the flags of docs/containers.md, the pods meet the
+// constraints of restricted-v2, by which OpenShift admits pods of anyone. It is
+// here as `oc get scc restricted-v2 -o yaml` prints it. Where a pod sets no
+// number, OpenShift does.
+func TestPodsPassOpenShift(t *testing.T) {
+	// A namespace's numbers, of its annotations openshift.io/sa.scc.uid-range and
+	// openshift.io/sa.scc.supplemental-groups.
+	inRange := func(n *int64) bool { return n == nil || *n >= 1000680000 && *n < 1000690000 }
+	command := regexp.MustCompile(`(?s)\$ helm install ids [^\n]*?--set installation=shop,new=true (--set podSecurityContext[^\n]*)`).FindSubmatch(document(t, "containers.md"))
+	if command == nil {
+		t.Fatal("docs/containers.md does not show how to install on OpenShift")
+	}
+	values := parsed(t, valueSets["everything"])
+	for _, set := range strings.Split(strings.TrimPrefix(string(command[1]), "--set "), " --set ") {
+		if err := strvals.ParseInto(set, values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := render(load(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workloads := read(t, documents(r)).workloads
+	if len(workloads) != 3 {
+		t.Errorf("%d workloads", len(workloads))
+	}
+	for _, w := range workloads {
+		pod := w.template.Spec
+		refuse := func(why string) { t.Errorf("OpenShift refuses %s: %s", w.name, why) }
+		if pod.HostNetwork || pod.HostPID || pod.HostIPC { // allowHost…: false
+			refuse("host namespaces")
+		}
+		for _, v := range pod.Volumes {
+			if v.ConfigMap == nil && v.CSI == nil && v.DownwardAPI == nil && v.EmptyDir == nil && v.Ephemeral == nil &&
+				v.PersistentVolumeClaim == nil && v.Projected == nil && v.Secret == nil {
+				refuse("volume " + v.Name)
+			}
+		}
+		p := pod.SecurityContext
+		if !inRange(p.FSGroup) { // fsGroup: MustRunAs
+			refuse("fsGroup")
+		}
+		if !inRange(p.RunAsUser) { // runAsUser: MustRunAsRange
+			refuse("runAsUser of the pod")
+		}
+		if p.SeccompProfile == nil || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault { // seccompProfiles: runtime/default
+			refuse("seccompProfile")
+		}
+		if p.SELinuxOptions != nil { // seLinuxContext: MustRunAs
+			refuse("seLinuxOptions")
+		}
+		if p.RunAsGroup != nil { // OpenShift would run it, but could not write to the image's folder
+			t.Errorf("%s has the group %d, not that of the image's data folder", w.name, *p.RunAsGroup)
+		}
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			s := c.SecurityContext
+			for _, port := range c.Ports { // allowHostPorts: false
+				if port.HostPort != 0 {
+					refuse("host port")
+				}
+			}
+			if !inRange(s.RunAsUser) {
+				refuse("runAsUser of the container")
+			}
+			if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Privileged != nil && *s.Privileged {
+				refuse("privileges")
+			}
+			// requiredDropCapabilities: [ALL], allowedCapabilities: [NET_BIND_SERVICE]
+			if !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+				refuse("capabilities")
+			}
 		}
 	}
 }
