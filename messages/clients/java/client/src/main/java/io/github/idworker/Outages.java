@@ -2,9 +2,10 @@ package io.github.idworker;
 
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Logs the first call of a subject that fails because no worker served it, and the
@@ -22,9 +23,13 @@ final class Outages {
     /** More subjects fail unlogged: who uses a thousand tags needs one line, not a thousand. */
     private static final int MAX_SUBJECTS = 16;
 
+    /** A subject that has not failed for so long gives its place to another: it may never be used again. */
+    private static final long FORGOTTEN = TimeUnit.MINUTES.toNanos(1);
+
     private static final class Outage {
         private final long began;
         private long calls;
+        private long latest; // when the latest call failed
 
         Outage(long began) {
             this.began = began;
@@ -32,7 +37,7 @@ final class Outages {
     }
 
     private final Environment.Timers timers;
-    private final Map<String, Outage> failing = new HashMap<>(); // by subject
+    private final Map<String, Outage> failing = new ConcurrentHashMap<>(); // by subject; changed under the lock
     private volatile boolean any; // whether there is one
 
     Outages(Environment.Timers timers) {
@@ -46,40 +51,50 @@ final class Outages {
         if (!outage || subject == null) {
             return;
         }
-        synchronized (failing) {
-            Outage known = failing.get(subject);
-            if (known != null) {
-                known.calls++;
-                return;
-            }
-            if (failing.size() == MAX_SUBJECTS) {
-                return;
-            }
-            Outage begun = new Outage(timers.now());
-            begun.calls = 1;
-            failing.put(subject, begun);
+        if (begins(subject)) {
+            LOGGER.log(Level.WARNING, "ID requests fail: subject={0}, error={1}", subject, failure.getMessage());
+        }
+    }
+
+    /** Counts a failed call; returns whether it is the first of an outage. */
+    private synchronized boolean begins(String subject) {
+        long now = timers.now();
+        Outage its = failing.get(subject);
+        if (its == null && failing.size() == MAX_SUBJECTS) {
+            failing.values().removeIf(old -> now - old.latest > FORGOTTEN);
+        }
+        if (its == null && failing.size() < MAX_SUBJECTS) {
+            its = new Outage(now);
+            failing.put(subject, its);
             any = true;
         }
-        LOGGER.log(Level.WARNING, "ID requests fail: subject={0}, error={1}", subject, failure.getMessage());
+        if (its == null) {
+            return false;
+        }
+        its.latest = now;
+        its.calls++;
+        return its.calls == 1;
     }
 
     /** Ends the outage of a subject, if it had one. The caller holds no lock. */
     void succeeded(String subject) {
-        if (any) {
+        if (any && failing.containsKey(subject)) {
             end(subject);
         }
     }
 
     private void end(String subject) {
-        Outage ended;
-        synchronized (failing) {
-            ended = failing.remove(subject);
-            any = !failing.isEmpty();
-        }
+        Outage ended = remove(subject);
         if (ended != null) {
             long millis = TimeUnit.NANOSECONDS.toMillis(timers.now() - ended.began);
             LOGGER.log(Level.INFO, "ID requests succeed again: subject={0}, failed_calls={1}, duration={2}",
                     subject, Long.toString(ended.calls), millis + "ms");
         }
+    }
+
+    private synchronized @Nullable Outage remove(String subject) {
+        Outage ended = failing.remove(subject);
+        any = !failing.isEmpty();
+        return ended;
     }
 }

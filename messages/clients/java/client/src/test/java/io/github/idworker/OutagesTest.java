@@ -1,6 +1,7 @@
 package io.github.idworker;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -141,6 +142,24 @@ class OutagesTest {
         assertEquals(17, log.lines().size());
     }
 
+    /** Tags of a template, for example: those of an earlier outage must not hide the next one. */
+    @Test
+    void subjectsThatAreNeverUsedAgainGiveUpTheirPlaces() {
+        VirtualTime time = new VirtualTime();
+        Outages outages = new Outages(time);
+        for (int i = 0; i < 16; i++) {
+            outages.failed(Failure.timeout(Failure.NO_REPLY, 1).in("ids.segment.t" + i, 1).exception());
+        }
+        IdworkerException next = Failure.timeout(Failure.NO_REPLY, 1).in("ids.segment.next", 1).exception();
+        time.advance(50_000);
+        outages.failed(next);
+        assertEquals(16, log.lines().size());
+        time.advance(11_000);
+        outages.failed(next);
+        assertEquals(17, log.lines().size());
+        assertTrue(log.lines().get(16).startsWith("WARNING ID requests fail: subject=ids.segment.next"));
+    }
+
     /** The own connection of one client, and the connection that the application gives to another. */
     @Test
     void aConnectionThatIsLostAndComesBack() throws Exception {
@@ -195,10 +214,30 @@ class OutagesTest {
     @Test
     void aClientThatNeverConnectsCanBeClosed() {
         IdClient ids = IdClient.connectInBackground(IdClientOptions.DEFAULTS.withServers("nats://127.0.0.1:1"));
+        assertTrue(isConnecting());
         ids.close();
         assertThrows(ClosedException.class, () -> ids.next("order"));
-        assertTrue(Thread.getAllStackTraces().keySet().stream().noneMatch(t -> t.getName().equals("idworker-connect")));
+        assertFalse(isConnecting());
         assertThrows(BadConfigException.class, () -> IdClient.connectInBackground(
                 IdClientOptions.DEFAULTS.withServers("nats://127.0.0.1:x")));
+    }
+
+    /** A copy of the process must not find a thread that connects on its own. */
+    @Test
+    void aCheckpointEndsConnectingUntilTheNextCall() {
+        try (IdClient ids = IdClient.connectInBackground(options().withServers("nats://127.0.0.1:1"))) {
+            ids.suspend();
+            assertFalse(isConnecting());
+            assertThrows(CallTimeoutException.class, () -> ids.next("order"));
+            assertFalse(isConnecting());
+            ids.resume();
+            assertThrows(CallTimeoutException.class, () -> ids.next("order"));
+            assertTrue(isConnecting());
+        }
+        assertFalse(isConnecting());
+    }
+
+    private static boolean isConnecting() {
+        return Thread.getAllStackTraces().keySet().stream().anyMatch(t -> t.getName().equals("idworker-connect"));
     }
 }
