@@ -261,8 +261,11 @@ export class Prefetcher implements IdBuffer {
     const id = this.#takeBuffered()
     this.#refill()
     if (id !== undefined) return id
-    const empty = this.#error(BufferEmptyError, "no ID is buffered, await ready(n) before n takes", {
-      ...this.#why,
+    const why = this.#why
+    const unanswered = why.reason === undefined ? "" : ` (${textOf(why.reason)})`
+    const text = `no ID is buffered, await ready(n) before n takes${unanswered}`
+    const empty = this.#error(BufferEmptyError, text, {
+      ...why,
       ...(this.#failure === undefined ? {} : { cause: this.#failure }),
     })
     this.#log?.failed(this.#subject, empty)

@@ -172,6 +172,7 @@ test("by default an event is a line on stderr, whatever its fields have", async 
   Object.assign(clock, time)
   const connection = new FakeConnection()
   new Idworker(connection.nats)
+  new Idworker(new FakeConnection().nats, { log: console }) // for the compiler
   await connection.report({ type: "disconnect", server: "a\nb" })
   assert.deepEqual(
     warn.mock.calls.map((call) => call.arguments),

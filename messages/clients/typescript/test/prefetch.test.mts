@@ -155,7 +155,11 @@ test("a take from an empty buffer has the last error as its cause", async () => 
   ids.take()
   drain(ids.take)
   source.last.onTransient("no_responders")
-  assert.throws(ids.take, { name: "BufferEmptyError", reason: "no_responders" })
+  assert.throws(ids.take, {
+    name: "BufferEmptyError",
+    message: `request ${subject}: no ID is buffered, await ready(n) before n takes (no worker answered)`,
+    reason: "no_responders",
+  })
 })
 
 test("each ID once: takes, waits and announcements at random, over many replies", async (t) => {
