@@ -87,7 +87,7 @@ func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set, errs *jou
 		return err
 	}
 	running.Store(enricher)
-	ofInstallation(enricher.Installation(), registry, enricher.Metrics())
+	ofInstallation(enricher.Installation(), registry, enricher.Metrics(), files)
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
 	background := goroutines.New()
 	defer background.Stop()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/testing/tlstest"
 )
 
 func document(t *testing.T, file string) string {
@@ -33,7 +34,9 @@ func document(t *testing.T, file string) string {
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
 	address, enriching := freeport.Address(t), freeport.Address(t)
-	s := newSite(t, "--http", address, "--api", freeport.Address(t), "--api-tokens", writeFile(t, "a-token-that-nobody-uses >\n"))
+	certificate, key := tlstest.Certificate(t, 1, time.Now(), time.Now().Add(time.Hour))
+	s := newSite(t, "--http", address, "--api", freeport.Address(t), "--api-tokens", writeFile(t, "a-token-that-nobody-uses >\n"),
+		"--api-tls-cert", writeFile(t, certificate), "--api-tls-key", writeFile(t, key))
 	s.must("tag create order")
 	s.answered("get order")
 	js := natstest.JetStream(t, s.nats.Connect(t))

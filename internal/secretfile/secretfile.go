@@ -9,6 +9,7 @@ package secretfile
 import (
 	"bytes"
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -25,8 +26,9 @@ import (
 type Set struct {
 	Log *zap.Logger // may be nil
 
-	mu    sync.Mutex
-	files []file
+	mu           sync.Mutex
+	files        []file
+	certificates map[string]*Files[*tls.Certificate] // by use
 }
 
 // file is Files of any type.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/nemesis"
 	"github.com/idworker/idworker/testing/process"
+	"github.com/idworker/idworker/testing/tlstest"
 )
 
 // settingsStory is about what no process can be made to do on a whole machine: a full disk, a wrong clock, and a layout
@@ -27,7 +29,7 @@ func settingsStory(t *testing.T) {
 	disk := s.newDisk()
 	s.healthy(30*time.Minute, nil)
 
-	var ending *program
+	var ending, secure *program
 	restart := func(ahead time.Duration) func() {
 		return func() {
 			s.stop(right)
@@ -60,7 +62,28 @@ func settingsStory(t *testing.T) {
 			s.stop(ending)
 			s.ready("following", "serve", "--new", "--prefix", "following")
 		},
+	}, {
+		alerts: []string{"CertificateEnds"},
+		what:   "the certificate of --api expired an hour ago",
+		cause: func() {
+			s.certificate(-time.Hour)
+			secure = s.ready("secure", "serve", "--role", "worker", "--api", freeport.Address(t),
+				"--api-tls-cert", filepath.Join(s.dir, "api.crt"), "--api-tls-key", filepath.Join(s.dir, "api.key"))
+		},
+		cure: func() {
+			s.certificate(365 * 24 * time.Hour)
+			secure.Signal(syscall.SIGHUP)
+		},
+		pace: pace,
 	}})
+}
+
+// certificate writes a certificate and its key, api.crt and api.key, which began to be valid two hours ago.
+func (s *site) certificate(remains time.Duration) {
+	s.t.Helper()
+	public, private := tlstest.Certificate(s.t, 1, time.Now().Add(-2*time.Hour), time.Now().Add(remains))
+	s.file("api.key", private)
+	s.file("api.crt", public)
 }
 
 // withClock builds idworker so that its clock can be set.

@@ -2,19 +2,14 @@ package api_test
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/idworker/idworker/testing/tlstest"
 	"github.com/idworker/idworker/worker/api"
 )
 
@@ -56,22 +51,7 @@ func TestTokensChange(t *testing.T) {
 // newCertificate returns a certificate for 127.0.0.1 and its key, in PEM.
 func newCertificate(t testing.TB, serial int64) (certificate, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs}))
+	return tlstest.Certificate(t, serial, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
 
 // TestCertificateChanges: new connections get the new certificate.

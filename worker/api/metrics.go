@@ -53,4 +53,5 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	for name, stale := range s.files.Stale() {
 		to.BoolGauge(staleMetric, stale, name)
 	}
+	s.files.Collect(ch)
 }

@@ -187,10 +187,7 @@ func (s *Server) readFiles() error {
 		return nil
 	}
 	var err error
-	s.certificate, err = secretfile.Open(&s.files, "certificate", func(contents [][]byte) (*tls.Certificate, error) {
-		pair, err := tls.X509KeyPair(contents[0], contents[1])
-		return &pair, err
-	}, s.cfg.Certificate, s.cfg.Key)
+	s.certificate, err = secretfile.OpenCertificate(&s.files, "certificate", "api", s.cfg.Certificate, s.cfg.Key)
 	return err
 }
 

@@ -145,10 +145,8 @@ func contextPath(name string) (string, error) {
 
 // ClientCert is the option to present a certificate.
 func ClientCert(files *secretfile.Set, certificate, key string) (nats.Option, error) {
-	pair, err := secretfile.Open(files, "NATS client certificate", func(contents [][]byte) (tls.Certificate, error) {
-		return tls.X509KeyPair(contents[0], contents[1])
-	}, certificate, key)
-	return withTLS(func(o *nats.Options) { o.TLSCertCB = func() (tls.Certificate, error) { return pair.Read(), nil } }), err
+	pair, err := secretfile.OpenCertificate(files, "NATS client certificate", "nats", certificate, key)
+	return withTLS(func(o *nats.Options) { o.TLSCertCB = func() (tls.Certificate, error) { return *pair.Read(), nil } }), err
 }
 
 // RootCAs is the option to trust certificate authorities.
