@@ -421,7 +421,7 @@ export class Link {
       this.#endCalls(denied, error.subject)
     } else if (this.#inbox !== undefined && error.subject === `${this.#inbox.base}*`) {
       this.#inbox = undefined // the next call asks again: rights change
-      const text = `${error.message}: a user may subscribe only below its own inbox prefix, set inboxPrefix in connect()`
+      const text = `${error.message}: a user may subscribe only below its own inbox prefix, so set inboxPrefix in connect()`
       this.#endCalls({ ...denied, text })
     }
   }

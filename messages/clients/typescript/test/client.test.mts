@@ -117,6 +117,10 @@ test("a bad client is refused when it is made", () => {
   assert.throws(() => new Idworker(nats, { traceparent: "00-1-2-01" }), {
     message: 'bad traceparent: "00-1-2-01", allowed is a function',
   })
+  // @ts-expect-error: a logger has two methods
+  assert.throws(() => new Idworker(nats, { log: console.warn }), {
+    message: "bad log: a function, allowed is an object with warn and info, such as console",
+  })
   // @ts-expect-error: no such option
   assert.throws(() => new Idworker(nats, { timeuot: 1 }), {
     message: 'bad options: unknown option "timeuot", allowed are prefix, timeout, traceparent, log',
