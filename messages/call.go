@@ -232,6 +232,7 @@ func (c *call) permissionError() error {
 	case !ok, errors.Is(err, c.before):
 		return nil
 	case v.Subscribe && c.box != nil && v.Subject == c.box.Pattern:
+		err = fmt.Errorf("%w: a user may subscribe below its own inbox prefix only, which nats.CustomInboxPrefix sets", err)
 		c.box.Drop(err)
 		return err
 	case !v.Subscribe && v.Subject == c.subject:
@@ -240,8 +241,20 @@ func (c *call) permissionError() error {
 	return nil
 }
 
+// noWorkerError is a [nats.ErrNoResponders] with a text for callers, who need not
+// know NATS.
+type noWorkerError struct{}
+
+func (noWorkerError) Error() string { return "no worker answered" }
+
+// Unwrap returns [nats.ErrNoResponders].
+func (noWorkerError) Unwrap() error { return nats.ErrNoResponders }
+
 // recordTransient keeps a transient error, to be returned if ctx ends.
 func (c *call) recordTransient(err error) {
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = noWorkerError{}
+	}
 	c.reason = err
 	if c.onTransient != nil {
 		c.onTransient(err)
@@ -275,6 +288,9 @@ var transients = []error{
 }
 
 func isTransient(err error) bool {
+	if err == nil { // nearly always; the rest allocates
+		return false
+	}
 	for _, t := range transients {
 		if errors.Is(err, t) {
 			return true

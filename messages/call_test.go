@@ -146,6 +146,23 @@ func TestClientSubscribesAgain(t *testing.T) {
 	}
 }
 
+// TestRefusedInbox: a user that may not receive replies is shown why at once, with
+// the setting that chooses where they go.
+func TestRefusedInbox(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "order", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{"ids.>"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_order.>"}},
+		}}}
+	})
+	nc := srv.Connect(t, nats.UserInfo("order", ""), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	_, err := messages.NewClient(nc, messages.DefaultPrefix).Next(within(t, long), "order")
+	if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), "nats.CustomInboxPrefix") {
+		t.Errorf("%v; want the refusal, and nats.CustomInboxPrefix", err)
+	}
+}
+
 // TestClientLeavesNothingBehind: after a call, no subscription is left but the
 // inbox that all requests share.
 func TestClientLeavesNothingBehind(t *testing.T) {

@@ -3,6 +3,8 @@ package messages
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 )
@@ -27,11 +29,19 @@ type Client struct {
 	// may be nil; set it before the first call.
 	Traceparent func(context.Context) string
 
+	// Log gets a line when requests begin to fail, as no worker serves them, and
+	// when they succeed again; and when the connection is lost and restored. It is
+	// [slog.Default] if nil; for silence, use slog.New(slog.DiscardHandler). Set it
+	// before the first call.
+	Log *slog.Logger
+
 	nc     *nats.Conn
 	prefix Prefix
 	bad    error // why the prefix is bad
 
 	coalescer coalescer
+	outages   *outages
+	watching  atomic.Bool
 
 	// header is sent with each request. It may be nil.
 	header nats.Header
@@ -45,7 +55,7 @@ type Client struct {
 // keeps ownership of the connection. If the prefix does not pass
 // [Prefix.Check], each call fails at once with that error.
 func NewClient(nc *nats.Conn, prefix Prefix) *Client {
-	return &Client{nc: nc, prefix: prefix, bad: prefix.Check(), coalescer: coalescer{limit: maxJoined}}
+	return &Client{nc: nc, prefix: prefix, bad: prefix.Check(), coalescer: coalescer{limit: maxJoined}, outages: new(outages)}
 }
 
 // Next returns one ID of the tag. It retries until there is a reply, so ctx
@@ -81,7 +91,7 @@ func (c *Client) NextN(ctx context.Context, tag string, n int64) ([]Range, error
 	if err := CheckTag(tag); err != nil {
 		return nil, err
 	}
-	return c.request(ctx, c.prefix.Segment(tag), n)
+	return c.request(ctx, tag, n)
 }
 
 // Snowflake returns one snowflake ID. Errors as for Next, except ErrTag and
@@ -93,16 +103,19 @@ func (c *Client) Snowflake(ctx context.Context) (int64, error) {
 // SnowflakeN returns n snowflake IDs as ascending ranges. n is at least 1 and
 // at most the batch limit of the workers. Errors as for Snowflake.
 func (c *Client) SnowflakeN(ctx context.Context, n int64) ([]Range, error) {
-	return c.request(ctx, c.prefix.Snowflake(), n)
+	return c.request(ctx, "", n)
 }
 
-// request requests n IDs on a subject.
-func (c *Client) request(ctx context.Context, subject string, n int64) ([]Range, error) {
+// request requests n IDs of a tag, or n snowflake IDs if the tag is empty.
+func (c *Client) request(ctx context.Context, tag string, n int64) ([]Range, error) {
 	if c.bad != nil {
 		return nil, c.bad
 	}
 	if n < 1 {
 		return nil, fmt.Errorf("%w: %d, allowed is 1 or more", ErrCount, n)
 	}
-	return newCall(c, subject, n, c.traceOf(ctx)).run(ctx)
+	c.watch()
+	ranges, err := newCall(c, c.subject(tag), n, c.traceOf(ctx)).run(ctx)
+	c.note(tag, err)
+	return ranges, err
 }

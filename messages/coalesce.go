@@ -84,6 +84,13 @@ type batch struct {
 // next returns an ID of a tag, or a snowflake ID if the tag is empty. Errors as
 // for [Client.Next].
 func (c *Client) next(ctx context.Context, tag string) (int64, error) {
+	id, err := c.nextTogether(ctx, tag)
+	c.note(tag, err)
+	return id, err
+}
+
+// nextTogether is next without the notes.
+func (c *Client) nextTogether(ctx context.Context, tag string) (int64, error) {
 	if c.bad != nil {
 		return 0, c.bad
 	}
@@ -93,6 +100,7 @@ func (c *Client) next(ctx context.Context, tag string) (int64, error) {
 	// Before the call has anything that others wait for: the application's code may
 	// block, panic, or request an ID itself.
 	trace := c.traceOf(ctx)
+	c.watch()
 	l, b, i := c.coalescer.enter(c, tag, trace)
 	switch {
 	case l == nil:

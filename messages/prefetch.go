@@ -47,6 +47,7 @@ type Prefetcher struct {
 	_ [56]byte
 
 	client *Client
+	tag    string // "" for snowflake IDs
 	what   string // the tag, or what else is fetched, for errors
 	fetch  func(n int64) ([]Range, error)
 	cfg    PrefetchConfig
@@ -101,6 +102,7 @@ func (c *Client) Prefetch(tag string, cfg PrefetchConfig) (*Prefetcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.tag = tag
 	p.fetch = func(n int64) ([]Range, error) { return p.client.NextN(p.ctx, tag, n) }
 	return p, nil
 }
@@ -122,9 +124,12 @@ func (c *Client) PrefetchSnowflake(cfg PrefetchConfig) (*Prefetcher, error) {
 		return nil, err
 	}
 	p.fetch = func(n int64) ([]Range, error) {
+		p.client.watch()
 		request := newCall(p.client, p.client.prefix.Snowflake(), n, "")
 		request.hasty = n > 1
-		return request.run(p.ctx)
+		ranges, err := request.run(p.ctx)
+		p.client.note("", err)
+		return ranges, err
 	}
 	return p, nil
 }
@@ -139,7 +144,7 @@ func (c *Client) newPrefetcher(what string, cfg PrefetchConfig) (*Prefetcher, er
 		what: what, cfg: cfg, pace: newPace(cfg, time.Now()), wall: wallClock,
 		requests: requests{maxBatch: cfg.MaxBatch, batch: cfg.MaxBatch}, waiters: waiters{wakeUp: newWakeUp()},
 	}
-	p.client = &Client{nc: c.nc, prefix: c.prefix, header: nats.Header{PrefetchHeader: {"1"}}, onTransient: p.recordTransient}
+	p.client = &Client{nc: c.nc, prefix: c.prefix, header: nats.Header{PrefetchHeader: {"1"}}, onTransient: p.recordTransient, Log: c.Log, outages: c.outages}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }
@@ -155,7 +160,11 @@ func (p *Prefetcher) Next(ctx context.Context) (int64, error) {
 			return id, nil
 		}
 	}
-	return p.nextOrWait(ctx)
+	id, err := p.nextOrWait(ctx)
+	if err != nil { // the requests note their success
+		p.client.note(p.tag, err)
+	}
+	return id, err
 }
 
 // nextOrWait is Next when the current chunk is used up.

@@ -59,7 +59,7 @@ func (c *benchCmd) Run(ctx context.Context, out output) error {
 				return err
 			}
 		}
-		config.Clients = append(config.Clients, messages.NewClient(conn, c.Prefix))
+		config.Clients = append(config.Clients, newClient(conn, c.Prefix))
 	}
 	if c.History != "" {
 		var err error
@@ -112,7 +112,7 @@ func (c *benchCmd) checkServer(address string) error {
 // look requests every target once, so that errors appear before the load
 // begins. It adds the targets and the installed layout to the config.
 func (c *benchCmd) look(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, config *bench.Config) error {
-	client := messages.NewClient(conn, c.Prefix)
+	client := newClient(conn, c.Prefix)
 	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
 	wanted := c.Tags
 	if c.Snowflake {

@@ -65,7 +65,7 @@ func (d *daemon) demo(ctx context.Context, out output) error {
 		return err
 	}
 	defer conn.Close()
-	client := messages.NewClient(conn, d.at.Prefix)
+	client := newClient(conn, d.at.Prefix)
 	id, err := client.Next(ctx, tag.Name)
 	// Workers may remember for a second that there was no such tag.
 	for errors.Is(err, messages.ErrNoTag) && ctx.Err() == nil {

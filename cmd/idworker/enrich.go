@@ -15,7 +15,6 @@ import (
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/secretfile"
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/store/agreement"
 )
@@ -135,7 +134,7 @@ func (c *enrichCmd) resume(ctx context.Context, js jetstream.JetStream, out io.W
 func (c *enrichCmd) config(ctx context.Context, js jetstream.JetStream, log *zap.Logger) (enrich.Config, error) {
 	installation, err := agreement.PeekInstallation(ctx, js, c.Prefix)
 	return enrich.Config{
-		Conn: js.Conn(), JetStream: js, IDs: messages.NewClient(js.Conn(), c.Prefix), Prefix: c.Prefix,
+		Conn: js.Conn(), JetStream: js, IDs: newClient(js.Conn(), c.Prefix), Prefix: c.Prefix,
 		From: c.From, Filter: c.Filter, To: c.To, ID: c.ID,
 		JSON: c.JSON, JSONNumber: c.JSONNumber, Existing: c.Existing, DeadLetter: c.DeadLetter,
 		OnLoss: c.OnLoss, Installation: installation, Explain: explain, Replicas: c.Replicas, Log: log,

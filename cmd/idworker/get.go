@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"regexp"
 	"strconv"
 	"time"
@@ -82,7 +83,7 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 	}
 	defer conn.Close()
 	ctx, explainDenied := natsconn.WhenDenied(ctx, natsconn.OwnAny, conn)
-	next := nextOf(messages.NewClient(conn, g.Prefix), tag)
+	next := nextOf(newClient(conn, g.Prefix), tag)
 	got := newIDPrinter(out, tag, g.Ranges)
 	got.seal, got.numbers = seal, docs != nil
 	err = explainDenied(getIDs(ctx, next, n, g.Timeout, got.add))
@@ -90,6 +91,14 @@ func (g *getCmd) Run(ctx context.Context, out output) error {
 		return got.end(docs.explainNoTag(err), n)
 	}
 	return got.end(explainNoIDs(err, g.Prefix, conn, tag), n)
+}
+
+// newClient returns a client that logs nothing: a command reports its errors, and
+// serve and enrich have a log of their own.
+func newClient(conn *nats.Conn, prefix messages.Prefix) *messages.Client {
+	c := messages.NewClient(conn, prefix)
+	c.Log = slog.New(slog.DiscardHandler)
+	return c
 }
 
 // explainNoIDs adds advice to the error of a request for IDs of a tag, or for

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"regexp"
@@ -456,6 +457,7 @@ func (c *collection) checkStore(ctx context.Context) (all []Diagnosis) {
 // snowflake IDs.
 func (c *collection) checkRequests(ctx context.Context) []Diagnosis {
 	client := messages.NewClient(c.conn, c.by.Prefix)
+	client.Log = slog.New(slog.DiscardHandler) // the check is the report
 	tag := cmp.Or(c.by.Tag, "doctor")
 	request := func(ctx context.Context) ([]messages.Range, error) { return client.NextN(ctx, tag, tooMany) }
 	segment := c.by.Prefix.Segment(tag)
