@@ -65,7 +65,7 @@ def test_deadline() -> None:
 
         connection = FakeConnection(lambda request: request.no_responders())
         error = await failure(make(connection).next("order", timeout=1), CallTimeoutError)
-        assert "no responders (deadline" in str(error)
+        assert "no worker answered (deadline" in str(error)
 
     run(main())
 

@@ -278,7 +278,7 @@ def failures() -> dict[str, tuple[Callable[[str], dict[str, Any]], type[Idworker
         "no worker with the prefix": (
             lambda url: {"url": url, "prefix": "other"},
             CallTimeoutError,
-            "no responders",
+            "no worker answered",
         ),
         "not connected": (
             lambda _: {"url": "nats://127.0.0.1:1"},

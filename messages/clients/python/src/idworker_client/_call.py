@@ -46,9 +46,11 @@ OF_PARENT = "the connection is that of the parent process, make a client after t
 
 _PREFETCHED = {"Ids-Prefetch": "1"}
 
-_TEXTS: dict[Reason, str] = {
+TEXTS: dict[Reason, str] = {
+    "busy": "busy",
+    "unavailable": "unavailable",
     "no_reply": "no reply",
-    "no_responders": "no responders",
+    "no_responders": "no worker answered",
     "disconnected": "disconnected",
 }
 
@@ -253,7 +255,7 @@ class Call:
         reason = self.reason or "no_reply"
         tries = f"{self.tries} {'try' if self.tries == 1 else 'tries'}"
         error = CallTimeoutError(
-            f"request {self.subject}: {self.cause or _TEXTS[reason]} ({how} after {tries})",
+            f"request {self.subject}: {self.cause or TEXTS[reason]} ({how} after {tries})",
             subject=self.subject,
             tries=self.tries,
             reason=reason,

@@ -19,9 +19,10 @@ from ._batch import IdBatch
 from ._buffer import PrefetchConfig, Why
 from ._call import OF_PARENT, Call, Calls, read_arrived
 from ._coalesce import Coalescer
-from ._errors import BadConfigError, ClosedError
+from ._errors import BadConfigError, ClosedError, IdworkerError
 from ._fork import OfOneProcess
 from ._link import Link
+from ._log import Outages
 from ._prefetch import Prefetcher
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Idworker(OfOneProcess):
         self._traceparent = traceparent
         self._calls = Calls(connection)
         self._coalescer = Coalescer(self._calls)
+        self._outages = Outages()
         self._prefetchers: weakref.WeakSet[Prefetcher] = weakref.WeakSet()
 
     async def next(self, tag: str, *, timeout: float | None = None) -> int:
@@ -131,7 +133,7 @@ class Idworker(OfOneProcess):
             )
             return IdBatch(await call.run())
 
-        prefetcher = Prefetcher(subject, fetch, config, self._timeout)
+        prefetcher = Prefetcher(subject, fetch, config, self._timeout, self._outages)
         self._prefetchers.add(prefetcher)
         return prefetcher
 
@@ -151,18 +153,28 @@ class Idworker(OfOneProcess):
         return asyncio.get_running_loop().time() + timeout
 
     async def _next(self, subject: str, timeout: float | None, trace: str | None) -> int:
-        id = await self._coalescer.next(subject, self._deadline(timeout), trace)
-        self._check_process(subject)
+        try:
+            id = await self._coalescer.next(subject, self._deadline(timeout), trace)
+        except IdworkerError as e:
+            self._outages.failed(subject, e)
+            raise
+        self._succeeded(subject)
         return id
 
     async def _request(self, subject: str, n: int, timeout: float | None, trace: str | None) -> IdBatch:
         check_count(n)
         call = Call(self._calls, subject, n, self._deadline(timeout), trace=trace)
-        ids = IdBatch(await call.run())
-        self._check_process(subject)
+        try:
+            ids = IdBatch(await call.run())
+        except IdworkerError as e:
+            self._outages.failed(subject, e)
+            raise
+        self._succeeded(subject)
         return ids
 
-    def _check_process(self, subject: str) -> None:
-        """Raise ClosedError in a fork: its parent has the IDs of the same replies."""
+    def _succeeded(self, subject: str) -> None:
+        """End the outage, if there was one. Raise ClosedError in a fork: its parent has the same IDs."""
+        if self._outages.failing:
+            self._outages.succeeded(subject)
         if not self._calls.alive[0]:
             raise ClosedError(f"request {subject}: {OF_PARENT}", subject=subject)

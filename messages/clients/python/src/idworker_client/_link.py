@@ -92,6 +92,7 @@ class Link:
         refusal = _REFUSAL.search(str(error))
         if refusal:
             what, subject = refusal.groups()
+            why = refusal[0]
             inbox = self._inbox
             refused = [call for call in self.calls.values() if call.subject.lower() == subject]
             if what == "subscription":
@@ -99,8 +100,9 @@ class Link:
                 if inbox and inbox.pattern.lower() == subject:
                     refused = list(self.calls.values())
                     await self._unsubscribe()  # the next call asks again: rights change
+                why += "; set the option inbox_prefix to the inbox to which this user may subscribe"
             for call in refused:
-                call.fail(PermissionDeniedError, refusal[0])
+                call.fail(PermissionDeniedError, why)
         await self._error_cb(error)
 
     async def _on_closed(self) -> None:

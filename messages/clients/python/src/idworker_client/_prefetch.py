@@ -7,7 +7,7 @@ from types import TracebackType
 
 from ._arguments import check_count, check_timeout
 from ._buffer import Buffer, Fetch, PrefetchConfig, Why
-from ._call import again, read_arrived
+from ._call import TEXTS, again, read_arrived
 from ._errors import (
     BadCountError,
     BufferEmptyError,
@@ -19,6 +19,7 @@ from ._errors import (
     UnavailableError,
 )
 from ._fork import OfOneProcess
+from ._log import Outages
 
 AGE_CHECK = 1.0  # s
 
@@ -34,7 +35,9 @@ class Prefetcher(OfOneProcess):
     some are older than a minute: a copy of the process would use them, too.
     """
 
-    def __init__(self, subject: str, fetch: Fetch, config: PrefetchConfig, timeout: float) -> None:
+    def __init__(
+        self, subject: str, fetch: Fetch, config: PrefetchConfig, timeout: float, outages: Outages
+    ) -> None:
         """Make an empty one. The timeout is that of waits without one of their own, in seconds.
 
         Clients call this; see Idworker.prefetch.
@@ -44,6 +47,7 @@ class Prefetcher(OfOneProcess):
         self._fetch = fetch
         self._limit = config.limit
         self._timeout = timeout
+        self._outages = outages
         self._loop: asyncio.AbstractEventLoop | None = None  # None before the first use
         self._requests: set[asyncio.Task[None]] = set()
         self._waits: set[asyncio.Future[IdworkerError | None]] = set()
@@ -68,6 +72,8 @@ class Prefetcher(OfOneProcess):
         self.buffer.waiting += 1
         self._refill()
         self.buffer.waiting -= 1
+        if self.buffer.reason:
+            self._outages.failed(self._subject, self._timeout_error())
         raise BufferEmptyError(
             f"prefetch {self._subject}: no ID is buffered, await ready(n) before n takes",
             subject=self._subject,
@@ -169,7 +175,9 @@ class Prefetcher(OfOneProcess):
         """Wait for a reply, while requests for n IDs are in flight. Raise the error that ends the wait."""
         loop = asyncio.get_running_loop()
         if loop.time() >= end:
-            raise self._timeout_error()
+            late = self._timeout_error()
+            self._outages.failed(self._subject, late)
+            raise late
         wait: asyncio.Future[IdworkerError | None] = loop.create_future()
         timer = loop.call_at(end, _wake, wait, None)
         self._waits.add(wait)
@@ -184,6 +192,7 @@ class Prefetcher(OfOneProcess):
             self._waits.discard(wait)
             self.buffer.waiting -= n
         if error:
+            self._outages.failed(self._subject, error)
             raise error
 
     def _timeout_error(self) -> CallTimeoutError:
@@ -191,7 +200,7 @@ class Prefetcher(OfOneProcess):
         if isinstance(why, IdworkerError):
             text, reason = str(why), _REASONS.get(type(why))
         else:
-            text, reason = why.replace("_", " "), why
+            text, reason = TEXTS[why], why
         error = CallTimeoutError(
             f"prefetch {self._subject}: {text} (deadline exceeded)", subject=self._subject, reason=reason
         )
@@ -220,6 +229,8 @@ class Prefetcher(OfOneProcess):
                 return
             self.buffer.arrived(n, ids)
             self._failure = None
+            if self._outages.failing:
+                self._outages.succeeded(self._subject)
             self._age()
             self._wake(None)
         self._refill()

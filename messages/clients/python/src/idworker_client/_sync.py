@@ -10,16 +10,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
-import inspect
-import logging
-import os
-import selectors
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from nats import errors
 from nats.aio.client import Client
@@ -36,20 +30,17 @@ from ._batch import IdBatch
 from ._buffer import Buffer, PrefetchConfig
 from ._call import again
 from ._client import Idworker
-from ._errors import BadConfigError, CallTimeoutError, ClosedError, ConnectFailedError, IdworkerError
+from ._errors import CallTimeoutError, ClosedError, ConnectFailedError, IdworkerError
 from ._fork import OfOneProcess, this_process, when_forked
+from ._log import Outages
+from ._loop import Loop
 from ._prefetch import Prefetcher
+from ._server import RECONNECT_PAUSE, Server
 
 T = TypeVar("T")
 
-RECONNECT_PAUSE = 0.25  # s; short compared with a call, which then outlives a restart of the server
-CONNECT_TIMEOUT = 5  # s
 CLOSE_PATIENCE = 2.0  # s; a connection that ends in order takes much less
 FORK_CHECK = 1.0  # s
-
-_SCHEMES = ("nats", "tls", "ws", "wss")  # nats-py would look for a host of any other name
-
-_logger = logging.getLogger("idworker_client")
 
 
 class SyncIdworker(OfOneProcess):
@@ -83,7 +74,7 @@ class SyncIdworker(OfOneProcess):
         check_prefix(prefix)
         check_timeout(timeout)
         check_traceparent(traceparent)
-        self._server = _Server(url, options)
+        self._server = Server(url, options)
         self._prefix = prefix
         self._timeout = timeout
         self._traceparent = traceparent
@@ -222,6 +213,11 @@ class SyncIdworker(OfOneProcess):
                 raise ClosedError("client is closed")
             if not self._home or self._home.process is not process:
                 self._home = _Home(self._server, self._prefix, self._timeout)
+                try:
+                    self._home.begin()
+                except ClosedError:
+                    self._home = None  # the next call tries again
+                    raise
             return self._home
 
 
@@ -286,7 +282,7 @@ class SyncPrefetcher(OfOneProcess):
 class _Home:
     """The thread, event loop and connection of a client in one process."""
 
-    def __init__(self, server: _Server, prefix: str, timeout: float) -> None:
+    def __init__(self, server: Server, prefix: str, timeout: float) -> None:
         self.process = this_process()
         self.connection: Client | None = None
         self._server = server
@@ -294,16 +290,21 @@ class _Home:
         self._timeout = timeout
         self._client: Idworker | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._outages = Outages()
         self._lock = threading.RLock()  # nothing is started once the end was asked for
         self._ends = False
         self._end = asyncio.Event()
-        self._loop = _Loop()
-        _homes.add(self)
+        self._loop = Loop()
         self._thread = threading.Thread(target=self._serve, name="idworker", daemon=True)
+
+    def begin(self) -> None:
+        """Start the thread."""
+        _homes.add(self)
         try:
             self._thread.start()
         except RuntimeError as e:
             _homes.discard(self)
+            self._ends = True
             self._loop.close()
             raise ClosedError(f"client has no thread: {e}") from e
 
@@ -327,7 +328,7 @@ class _Home:
 
     def _serve(self) -> None:
         try:
-            self._loop.run_until_complete(self._live())
+            self._loop.run(self._live())
         finally:
             self._loop.close()
             _homes.discard(self)
@@ -339,8 +340,8 @@ class _Home:
         if self._client:
             await self._client.aclose()
         if self.connection:
-            with suppress(Exception, asyncio.CancelledError):  # as in _Server.connect
-                await asyncio.wait_for(self.connection.close(), CLOSE_PATIENCE)
+            with suppress(Exception, asyncio.CancelledError):  # as in Server.connect
+                await asyncio.wait_for(self._server.close(self.connection), CLOSE_PATIENCE)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         if rest:
             await asyncio.wait(rest, timeout=CLOSE_PATIENCE)
@@ -350,6 +351,13 @@ class _Home:
 
     async def client(self, subject: str, end: float) -> Idworker:
         """Return the client, when it is connected. end is a time of the loop."""
+        try:
+            return await self._await_client(subject, end)
+        except IdworkerError as e:
+            self._outages.failed(subject, e)
+            raise
+
+    async def _await_client(self, subject: str, end: float) -> Idworker:
         loop = asyncio.get_running_loop()
         while True:
             if self._client and self._is_connected():
@@ -394,128 +402,13 @@ class _Home:
                 await self._client.aclose()
             self.connection = await self._server.connect()
             self._client = Idworker(self.connection, prefix=self._prefix, timeout=self._timeout)
+            self._client._outages = self._outages
         finally:
             self._connecting = None
 
     def abandon(self) -> None:
         """Leave all of it to the parent process."""
         self._loop.abandon()
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop that knows which descriptors a fork inherits of it."""
-
-    def __init__(self) -> None:
-        selector = selectors.DefaultSelector()
-        super().__init__(selector)
-        self._own: dict[int, tuple[int, int]] = {}  # descriptors and their files, also closed ones
-        for file in (selector, getattr(self, "_ssock", None), getattr(self, "_csock", None)):
-            if file and hasattr(file, "fileno"):
-                self._add(file.fileno())
-
-    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        self._add(sock.fileno())
-        await super().sock_connect(sock, address)
-
-    def _add(self, descriptor: int) -> None:
-        with suppress(OSError):  # of Windows, which has no fork
-            self._own[descriptor] = _file(descriptor)
-
-    def abandon(self) -> None:
-        """Close a fork's descriptors of the loop, without a word.
-
-        Python's objects stay, and each would close its number once more, which may be
-        another file's by then. Worse, they act on what they share with the parent:
-        they say goodbye to the server, and take the socket out of the parent's epoll.
-        So each number gets an end of a dead pipe.
-        """
-        dead, end = os.pipe()
-        for descriptor, file in self._own.items():
-            with suppress(OSError):  # it was closed
-                if _file(descriptor) == file:
-                    os.dup2(dead, descriptor, inheritable=False)
-        os.close(dead)
-        os.close(end)
-
-
-def _file(descriptor: int) -> tuple[int, int]:
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino
-
-
-class _Server:
-    """Where and how to connect."""
-
-    def __init__(self, url: str | list[str], options: dict[str, Any]) -> None:
-        self._urls = list(url) if isinstance(url, (list, tuple)) else [url]
-        if not self._urls or not all(map(_is_url, self._urls)):
-            raise BadConfigError(f"bad url: {url!r}, allowed are URLs such as nats://127.0.0.1:4222")
-        known = set(inspect.signature(Client.connect).parameters) - {"self", "servers"}
-        for name in options:
-            if name not in known:
-                raise BadConfigError(f"bad option: {name!r}, allowed are those of nats.connect")
-        self._options = {
-            "max_reconnect_attempts": -1,
-            "reconnect_time_wait": RECONNECT_PAUSE,
-            "connect_timeout": CONNECT_TIMEOUT,
-            **options,
-        }
-
-    async def connect(self) -> Client:
-        """Connect to one of the servers, after one attempt at each. Raises ConnectFailedError."""
-        connection = Client()
-        failures: list[BaseException] | None = []  # None when connected, or given up
-        application = self._options.get("error_cb")
-
-        async def report(error: Exception) -> None:
-            if failures is None:
-                if application:
-                    await application(error)
-                else:  # the loss, not each attempt after it
-                    level = logging.WARNING if connection.is_connected else logging.DEBUG
-                    _logger.log(level, "NATS connection: %s", _text(error))
-                return
-            failures.append(error)
-            if len(failures) >= len(self._urls):
-                raise _AllFailedError  # nats-py would go on without end
-
-        try:
-            await connection.connect(self._urls, **{**self._options, "error_cb": report})
-            if not connection.is_connected:
-                raise errors.UnexpectedEOF
-        except BaseException as e:
-            reasons, failures = failures or [e], None
-            # nats-py cancels its reader, and the future on which both wait for the socket.
-            with suppress(Exception, asyncio.CancelledError):
-                await connection.close()
-            if not isinstance(e, Exception):
-                raise
-            if isinstance(reasons[-1], TypeError):
-                raise BadConfigError(f"bad option of nats.connect: {reasons[-1]}") from reasons[-1]
-            # A refusal says more than a server that is away.
-            reason = next((r for r in reasons if isinstance(r, errors.Error)), reasons[-1])
-            raise ConnectFailedError(f"connect to {self._hosts()}: {_text(reason)}") from reason
-        failures = None
-        return connection
-
-    def _hosts(self) -> str:
-        """The servers, without passwords."""
-        return ", ".join(urlsplit(url).netloc.rpartition("@")[2] or url for url in self._urls)
-
-
-class _AllFailedError(Exception):
-    """Each server was tried once."""
-
-
-def _is_url(url: object) -> bool:
-    if not isinstance(url, str) or not url.strip():
-        return False
-    scheme, colon, _ = url.partition("://")
-    return not colon or scheme in _SCHEMES
-
-
-def _text(error: BaseException) -> str:
-    return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
 
 
 _homes: set[_Home] = set()
