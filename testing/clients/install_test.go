@@ -139,6 +139,7 @@ const goProgram = `package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/nats-io/nats.go"
