@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
@@ -126,6 +128,56 @@ func TestSnowflakeStopReleases(t *testing.T) {
 	}
 	if _, err := c.snowflake(1); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("after Stop: %v, want no responders", err)
+	}
+}
+
+// TestStartsWithoutSnowflakes: a process whose clock is off, or before the epoch of
+// its installation, starts and serves tags. It reports why it has no worker ID, and
+// requests for snowflake IDs are refused as unavailable. It begins to serve them
+// once its clock is right.
+func TestStartsWithoutSnowflakes(t *testing.T) {
+	t.Parallel()
+	for reason, off := range map[error]time.Duration{
+		lease.ErrClockSkew: -time.Hour, snowflake.ErrEpoch: 0,
+	} {
+		net := worker.NewAccount(t)
+		s := newStore(t, net, 1)
+		createTags(t, s, 1000, "order")
+		layout := snowflake.Default()
+		if reason == snowflake.ErrEpoch { // of an installation that began while its clocks were wrong
+			spec := layout.Spec()
+			spec.Epoch = time.Now().Add(time.Hour).Truncate(time.Second)
+			var err error
+			if layout, err = snowflake.NewLayout(spec); err != nil {
+				t.Fatal(err)
+			}
+			config, err := agreement.Open(t.Context(), newJetStream(t, net), messages.DefaultPrefix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := config.Agree(t.Context(), lease.LayoutKey, layout.String()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ahead atomic.Int64
+		ahead.Store(int64(off))
+		w := startWorker(t, net, worker.Config{Store: s, StoreName: "test", Lease: lease.Config{
+			Layout: layout, Clock: func() int64 { return time.Now().UnixNano() + ahead.Load() },
+		}})
+		c := newClient(t, net)
+		c.must("order")
+		natstest.Eventually(t, reason.Error(), func() bool { return strings.Contains(w.Report(0).Stats.NoWorker, reason.Error()) })
+		direct, err := w.Direct()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := direct.Snowflake(t.Context(), nil, ""); !errors.Is(err, messages.ErrUnavailable) {
+			t.Errorf("%v: %v, want %v", reason, err, messages.ErrUnavailable)
+		}
+		if off != 0 {
+			ahead.Store(0)
+			c.eventuallySnowflake()
+		}
 	}
 }
 

@@ -124,6 +124,24 @@ func TestTagsBeingMadeCount(t *testing.T) {
 	admit("d", errNoNewTag)
 }
 
+// TestRefusedPrefetchesAreMisses: a prefetch of a name that a template would make
+// strict creates no tag. It counts as a miss, so that names cannot be made up
+// without a limit.
+func TestRefusedPrefetchesAreMisses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, Order: store.Strict})
+		s.refusal = store.ErrStrict
+		for n := range 5 * missesBurst {
+			if _, err := l.reserve(t.Context(), fmt.Sprint("evil", n), ten); !errors.Is(err, store.ErrStrict) && !errors.Is(err, errTooManyMisses) {
+				t.Fatal(err)
+			}
+		}
+		if s.lookups > missesBurst {
+			t.Errorf("%d lookups at once, want at most %d", s.lookups, missesBurst)
+		}
+	})
+}
+
 // TestMissesAreBounded: a flood of names that do not exist reaches the store a
 // bounded number of times a second. Known tags are served, and after the flood,
 // an unknown name is looked up again.
