@@ -2,7 +2,7 @@
 //
 // [CheckStream] checks the configuration of a stream or bucket: does it keep
 // its entries? [CheckServers] checks the servers: is a write on disk before it
-// is acknowledged? Every bucket whose entries must last passes the first check
+// is acknowledged? [Versions] finds servers of versions that lose streams. Every bucket whose entries must last passes the first check
 // when it is opened, created or provisioned. A lost counter would issue its IDs
 // again.
 package durability
@@ -41,16 +41,39 @@ const (
 // it. The error is nil if all answering servers do, and else wraps [ErrNoSync]
 // or [ErrSyncUnknown].
 func CheckServers(ctx context.Context, conn *nats.Conn) error {
+	known, lazy := false, false
+	err := askAll(ctx, conn, AskServers, askConfig, func(answer []byte) (more bool) {
+		always, said := syncAlways(answer)
+		known = known || said
+		lazy = said && !always
+		return !lazy
+	})
+	switch {
+	case err != nil:
+		return err
+	case lazy:
+		return ErrNoSync
+	case !known:
+		return ErrSyncUnknown
+	}
+	return nil
+}
+
+// askConfig asks for the servers' settings.
+const askConfig = `{"config":true}`
+
+// askAll sends a request that all servers answer. It calls see with each
+// answer, until see wants no more, or none has come for a while.
+func askAll(ctx context.Context, conn *nats.Conn, subject, request string, see func(answer []byte) (more bool)) error {
 	reply := conn.NewInbox()
 	answers, err := inbox.Subscribe(conn, reply, maxServers)
 	if err != nil {
 		return err
 	}
 	defer answers.Unsubscribe()
-	if err := conn.PublishRequest(AskServers, reply, []byte(`{"config":true}`)); err != nil {
+	if err := conn.PublishRequest(subject, reply, []byte(request)); err != nil {
 		return err
 	}
-	known := false
 	for wait := jszWait; ; wait = jszMore {
 		next, cancel := context.WithTimeout(ctx, wait)
 		msg, err := answers.Next(next)
@@ -58,16 +81,9 @@ func CheckServers(ctx context.Context, conn *nats.Conn) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && known:
+		case err != nil || !see(msg.Data):
 			return nil
-		case err != nil:
-			return ErrSyncUnknown
 		}
-		always, said := syncAlways(msg.Data)
-		if said && !always {
-			return ErrNoSync
-		}
-		known = known || said
 	}
 }
 

@@ -221,6 +221,7 @@ type stream struct {
 	// Its settings are those of Harden.
 	lasts      bool
 	leavesRoom bool // see LeaveRoom
+	birth      bool // see Birth
 	// Refuses a change of the present settings; may be nil.
 	hold func(jetstream.StreamConfig) error
 	// That it existed before, if it is missing.
@@ -251,6 +252,9 @@ func (s stream) InfoSubject() string { return rights.StreamInfo(s.config.Name) }
 func (s stream) Ensure(ctx context.Context, js jetstream.JetStream) error {
 	found, err := s.find(ctx, js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err := s.admitBirth(ctx, js.Conn()); err != nil {
+			return missing(s, err)
+		}
 		err = s.create(ctx, js)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return missing(s, err)
@@ -329,7 +333,11 @@ func (s stream) compare(have jetstream.StreamConfig, conn *nats.Conn) (differenc
 func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
 	found, err := s.find(ctx, js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if err := s.create(ctx, js); err != nil {
+		err = s.admitBirth(ctx, js.Conn())
+		if err == nil {
+			err = s.create(ctx, js)
+		}
+		if err != nil {
 			return "", missing(s, err)
 		}
 		did = created

@@ -47,6 +47,7 @@ const (
 	PinnedOther   Kind = "pinned to other"  // the ID that was found
 	NoIdentity    Kind = "no identity"
 	NotSynced     Kind = "not synced"
+	OldServer     Kind = "old server"
 	StorageFull   Kind = "storage full"
 	ServerFull    Kind = "server full"
 	Fills         Kind = "fills" // the register, by tags of templates

@@ -205,7 +205,7 @@ func WorkersBucketName(p messages.Prefix) string { return string(p) + "_workers"
 // bucket, and entries of the clock bucket prove the config bucket.
 func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Resource {
 	return []kv.Resource{
-		agreement.Bucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix))),
+		kv.Birth(agreement.Bucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix)))),
 		clockBucket(prefix, replicas, agreement.HasKey(prefix, ClockIDKey)),
 		kv.LeaseBucket(jetstream.KeyValueConfig{
 			Bucket: WorkersBucketName(prefix), Description: "idworker: leases of worker IDs", Replicas: replicas, TTL: ttl,

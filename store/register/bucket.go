@@ -57,7 +57,7 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if err := kv.Ensure(ctx, js, agreement.Bucket(p, replicas, kv.HasEntries(BucketName(p))), Bucket(p, replicas)); err != nil {
+	if err := kv.Ensure(ctx, js, kv.Birth(agreement.Bucket(p, replicas, kv.HasEntries(BucketName(p)))), Bucket(p, replicas)); err != nil {
 		return err
 	}
 	return Record(ctx, js, p)

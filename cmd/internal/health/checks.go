@@ -78,7 +78,7 @@ func (c *collection) roleChecks() []check {
 		return []check{c.checkRights, c.checkResources}
 	}
 	return []check{
-		c.checkSync, c.checkPayload, c.checkRights, c.checkResources, c.checkRaise, c.checkTemplates, c.checkStorage, c.checkClock, c.checkLayout, c.checkStore,
+		c.checkSync, c.checkVersions, c.checkPayload, c.checkRights, c.checkResources, c.checkRaise, c.checkTemplates, c.checkStorage, c.checkClock, c.checkLayout, c.checkStore,
 	}
 }
 
@@ -150,6 +150,39 @@ func (c *collection) checkSync(ctx context.Context) []Diagnosis {
 		return []Diagnosis{c.diagnose(Sync, err.Error()+", as --allow-unsynced accepts", nil)}
 	}
 	return []Diagnosis{c.diagnose(Sync, "every write is synced before it is acknowledged", err)}
+}
+
+// checkVersions checks that no server has a version that loses counters. The
+// line of the server has the version of the connected one.
+func (c *collection) checkVersions(ctx context.Context) []Diagnosis {
+	if c.conn.ConnectedServerName() == embedded.ServerName {
+		return nil
+	}
+	var servers []durability.ServerVersion
+	all := false
+	err := c.query(ctx, rights.Rights{}, func(ctx context.Context) (err error) {
+		servers, all, err = durability.Versions(ctx, c.conn, func(subject string) bool { return c.allowed.Check(rights.Publish(subject)) == nil })
+		return err
+	})
+	if err == nil {
+		err = durability.CheckVersions(servers)
+	}
+	cluster := c.conn.ConnectedClusterName()
+	old := slices.ContainsFunc(servers, func(s durability.ServerVersion) bool { return durability.RevivesOld(s.Version) })
+	var names []string
+	for _, s := range servers {
+		names = append(names, s.String())
+	}
+	text := strings.Join(names, ", ")
+	switch {
+	case err != nil:
+	case cluster != "" && old:
+		err = fmt.Errorf("%w: %s", ErrRevivesOld, text)
+	case !all:
+		err = fmt.Errorf("%w: this user sees only %s of the cluster %s, and needs the right to %s or %s",
+			ErrVersionsUnknown, text, cluster, durability.AskAccount, durability.AskServers)
+	}
+	return []Diagnosis{c.diagnose("versions", text, err)}
 }
 
 // checkPayload checks the limit for messages of the connection's server.

@@ -69,6 +69,10 @@ var (
 	ErrCopies     = problem.New(problem.TooFewCopies, "too few copies")
 	ErrPayload    = problem.New(problem.SmallPayload, "max_payload is small, so status may lack tags")
 	ErrDifferent  = problem.New(problem.Different, "not as provisioned")
+
+	// Warnings about the versions of NATS servers.
+	ErrVersionsUnknown = errors.New("the other servers' versions are unknown")
+	ErrRevivesOld      = errors.New("nats-server before 2.12.2 may bring back older counters after damage to a disk")
 )
 
 var (
@@ -79,7 +83,7 @@ var (
 // mayBeRight lists the errors that are warnings.
 var mayBeRight = []error{
 	durability.ErrSyncUnknown, store.ErrSettingUnknown, errClockAhead,
-	errRights, ErrShared, ErrNearlyFull, ErrFills, ErrRunsOut, ErrCopies, ErrPayload, ErrDifferent,
+	errRights, ErrShared, ErrNearlyFull, ErrFills, ErrRunsOut, ErrCopies, ErrPayload, ErrDifferent, ErrVersionsUnknown, ErrRevivesOld,
 	enrich.ErrMixedTarget,
 }
 
