@@ -143,3 +143,40 @@ func makeBucket(t *testing.T, js jetstream.JetStream, name string, change func(*
 	_ = js.DeleteStream(t.Context(), config.Name) // may be missing
 	natstest.CreateStream(t, js, config)
 }
+
+// TestNoBirthOnServersThatLoseStreams: no installation begins while one server
+// has a version that loses streams. One that exists goes on, and so does the
+// restore of one that was lost.
+func TestNoBirthOnServersThatLoseStreams(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1))
+	answer(t, conn, "2.15.2", "2.10.20")
+	js := natstest.JetStream(t, conn)
+	births := map[string]func() error{
+		"register.Create": func() error { return register.Create(t.Context(), js, prefix, 1) },
+		"lease.Create":    func() error { return lease.Create(t.Context(), js, prefix, lease.DefaultTTL, 1) },
+		"agreement.Begin": func() error { return agreement.Begin(t.Context(), js, prefix, 1, "") },
+		"provision": func() error {
+			_, err := lease.Resources(prefix, lease.DefaultTTL, 1)[0].Apply(t.Context(), js)
+			return err
+		},
+	}
+	for what, birth := range births {
+		lost := new(durability.LossError)
+		if err := birth(); !errors.As(err, &lost) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for range js.StreamNames(t.Context()).Name() {
+		t.Error("a stream was created")
+	}
+	// A raise creates it so.
+	if err := kv.Ensure(t.Context(), js, agreement.Bucket(prefix, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for what, birth := range births {
+		if err := birth(); err != nil {
+			t.Errorf("%s, with an installation: %v", what, err)
+		}
+	}
+}

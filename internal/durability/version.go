@@ -12,26 +12,29 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// Server is a NATS server.
-type Server struct{ Name, Version string }
+// ServerVersion is the version of a NATS server.
+type ServerVersion struct{ Name, Version string }
 
-func (s Server) String() string { return s.Name + " " + s.Version }
+func (s ServerVersion) String() string { return s.Name + " " + s.Version }
 
 // AskAccount is the request for an account's figures, which each server answers.
 // Servers let every account send it, and a user with limited rights needs that
 // right.
 const AskAccount = "$SYS.REQ.ACCOUNT.PING.STATZ"
 
-// Versions returns the servers that the connection's user can ask for their
-// version, in the order of their names. All is false if there may be others: on
-// a cluster, an account without the right to [AskServers] and [AskAccount] sees
-// only the server that it is connected to.
-func Versions(ctx context.Context, conn *nats.Conn) (servers []Server, all bool, err error) {
+// Versions returns the servers that answer for their version, in the order of
+// their names. may reports whether the user may send a request, on [AskServers]
+// or [AskAccount]. All is false if there may be other servers: on a cluster, a
+// user without these rights sees only the server that it is connected to.
+func Versions(ctx context.Context, conn *nats.Conn, may func(subject string) bool) (servers []ServerVersion, all bool, err error) {
 	for _, ask := range [][2]string{{AskServers, askConfig}, {AskAccount, `{"include_unused":true}`}} {
+		if !may(ask[0]) {
+			continue
+		}
 		err := askAll(ctx, conn, ask[0], ask[1], func(answer []byte) (more bool) {
 			var from struct{ Server struct{ Name, Ver string } }
 			if json.Unmarshal(answer, &from) == nil && from.Server.Ver != "" {
-				servers = append(servers, Server{from.Server.Name, from.Server.Ver})
+				servers = append(servers, ServerVersion{from.Server.Name, from.Server.Ver})
 			}
 			return true
 		})
@@ -39,12 +42,12 @@ func Versions(ctx context.Context, conn *nats.Conn) (servers []Server, all bool,
 			return nil, false, err
 		}
 		if len(servers) > 0 {
-			slices.SortFunc(servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
+			slices.SortFunc(servers, func(a, b ServerVersion) int { return strings.Compare(a.Name, b.Name) })
 			return servers, true, nil
 		}
 	}
-	connected := Server{conn.ConnectedServerName(), conn.ConnectedServerVersion()}
-	return []Server{connected}, conn.ConnectedClusterName() == "", nil
+	connected := ServerVersion{conn.ConnectedServerName(), conn.ConnectedServerVersion()}
+	return []ServerVersion{connected}, conn.ConnectedClusterName() == "", nil
 }
 
 // fixed are the first versions, by minor version of 2.x, that keep a stream when
@@ -75,7 +78,7 @@ func parseVersion(version string) (minor, patch int, ok bool) {
 }
 
 // LossError names servers of versions that lose streams.
-type LossError struct{ Servers []Server }
+type LossError struct{ Servers []ServerVersion }
 
 func (e *LossError) Error() string {
 	return fmt.Sprintf("nats-server before 2.10.23 may lose a stream when it is killed, and the counters with it: %s", list(e.Servers))
@@ -86,8 +89,8 @@ func (e *LossError) Problem() (problem.Kind, []any) { return problem.OldServer, 
 
 // CheckVersions returns a [*LossError] if a server that the connection's user
 // can ask has a version that loses streams.
-func CheckVersions(servers []Server) error {
-	bad := slices.DeleteFunc(slices.Clone(servers), func(s Server) bool { return !LosesStreams(s.Version) })
+func CheckVersions(servers []ServerVersion) error {
+	bad := slices.DeleteFunc(slices.Clone(servers), func(s ServerVersion) bool { return !LosesStreams(s.Version) })
 	if len(bad) == 0 {
 		return nil
 	}
@@ -95,7 +98,7 @@ func CheckVersions(servers []Server) error {
 }
 
 // list shows servers.
-func list(servers []Server) string {
+func list(servers []ServerVersion) string {
 	var names []string
 	for _, s := range servers {
 		names = append(names, s.String())

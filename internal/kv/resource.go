@@ -333,7 +333,7 @@ func (s stream) compare(have jetstream.StreamConfig, conn *nats.Conn) (differenc
 func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, err error) {
 	found, err := s.find(ctx, js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err := s.admitBirth(ctx, js.Conn())
+		err = s.admitBirth(ctx, js.Conn())
 		if err == nil {
 			err = s.create(ctx, js)
 		}

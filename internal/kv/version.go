@@ -50,7 +50,7 @@ func (s stream) admitBirth(ctx context.Context, conn *nats.Conn) error {
 	if !s.birth {
 		return nil
 	}
-	servers, _, err := durability.Versions(ctx, conn)
+	servers, _, err := durability.Versions(ctx, conn, func(string) bool { return true })
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,11 @@ import (
 )
 
 // The rows of docs/upgrades.md.
-const oldestServing, oldestEnriching = "2.10.0", "2.12.0"
+const oldestServing, oldestEnriching = "2.10.23", "2.12.0"
+
+// losesStreams is the newest version with which no installation begins, and
+// existing ones go on.
+const losesStreams = "2.10.22"
 
 // TestServers runs the oldest version for serving, the oldest for enriching and
 // the newest, with crashes: no ID comes twice, and each event arrives once. The
@@ -43,6 +47,7 @@ func TestServers(t *testing.T) {
 		serves, enriches bool
 	}{
 		{"2.9.25", false, false},
+		{losesStreams, true, false},
 		{oldestServing, true, false},
 		{"2.11.17", true, false},
 		{oldestEnriching, true, true},
@@ -61,7 +66,16 @@ func TestServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.restartServer()
-			if !test.serves {
+			if test.version == losesStreams {
+				for _, command := range []string{"serve", "provision"} {
+					s.refused("before 2.10.23", command)
+				}
+				s.server = install(t, oldestServing)
+				s.restartServer()
+				s.startWorker().Kill()
+				s.server = install(t, losesStreams)
+				s.restartServer()
+			} else if !test.serves {
 				for _, command := range []string{"serve", "provision", "tag create order"} {
 					s.refused("need 2.10 or newer", command)
 				}

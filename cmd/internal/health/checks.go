@@ -159,17 +159,17 @@ func (c *collection) checkVersions(ctx context.Context) []Diagnosis {
 	if c.conn.ConnectedServerName() == embedded.ServerName {
 		return nil
 	}
-	var servers []durability.Server
+	var servers []durability.ServerVersion
 	all := false
 	err := c.query(ctx, rights.Rights{}, func(ctx context.Context) (err error) {
-		servers, all, err = durability.Versions(ctx, c.conn)
+		servers, all, err = durability.Versions(ctx, c.conn, func(subject string) bool { return c.allowed.Check(rights.Publish(subject)) == nil })
 		return err
 	})
 	if err == nil {
 		err = durability.CheckVersions(servers)
 	}
 	cluster := c.conn.ConnectedClusterName()
-	old := slices.ContainsFunc(servers, func(s durability.Server) bool { return durability.RevivesOld(s.Version) })
+	old := slices.ContainsFunc(servers, func(s durability.ServerVersion) bool { return durability.RevivesOld(s.Version) })
 	var names []string
 	for _, s := range servers {
 		names = append(names, s.String())

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -277,5 +278,45 @@ func TestStorageOfTiers(t *testing.T) {
 		if used, limit := storageOf(&c.account); used != c.used || limit != c.limit {
 			t.Errorf("%+v: %d of %d bytes, want %d of %d", c.account, used, limit, c.used, c.limit)
 		}
+	}
+}
+
+// TestVersionsOfAllServers: a server whose version loses streams is an error,
+// although another one is connected.
+func TestVersionsOfAllServers(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t).Connect(t)
+	c := collectorOf(t, conn, rights.Monitor)
+	all := found(t, c, "versions")
+	if len(all) != 1 || all[0].Severity != "" || !strings.Contains(all[0].Text, conn.ConnectedServerVersion()) {
+		t.Errorf("a new server: %+v", all)
+	}
+	sub, err := conn.Subscribe(durability.AskServers, func(msg *nats.Msg) {
+		for _, version := range []string{"2.10.20", "2.15.2"} {
+			_ = msg.Respond(fmt.Appendf(nil, `{"server":{"name":"of-%s","ver":%q}}`, version, version))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	lost := new(durability.LossError)
+	all = found(t, collectorOf(t, conn, rights.Monitor), "versions")
+	if len(all) != 1 || all[0].Severity != Error || !errors.As(all[0].err, &lost) || !strings.Contains(all[0].Text, "of-2.10.20") || strings.Contains(all[0].Text, "of-2.15.2") {
+		t.Errorf("an old server: %+v", all)
+	}
+}
+
+// TestVersionsThatAreUnknown: on a cluster, a user that may ask no other server
+// is told so.
+func TestVersionsThatAreUnknown(t *testing.T) {
+	t.Parallel()
+	conn := natstest.StartCluster(t, 3, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "a", Password: "a", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{durability.AskServers, durability.AskAccount}}}}}
+	}).Connect(t, nats.UserInfo("a", "a"))
+	c := collectorOf(t, conn, rights.Monitor)
+	c.Dial = dialAs(t, conn.ConnectedUrl(), "a", "a")
+	if all := found(t, c, "versions"); len(all) != 1 || all[0].Severity != Warning || !errors.Is(all[0].err, ErrVersionsUnknown) {
+		t.Errorf("%+v", all)
 	}
 }
