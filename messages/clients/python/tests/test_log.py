@@ -84,10 +84,15 @@ def test_a_server_that_is_away_is_an_outage(records: pytest.LogCaptureFixture) -
 
 def test_mistakes_of_the_caller_are_not_logged(records: pytest.LogCaptureFixture) -> None:
     with Server() as server, SyncIdworker(server.url) as ids:
-        server.respond = lambda request: request.refuse(404, "no such tag")
-        for call in (lambda: ids.next("order"), lambda: ids.prefetch("order").take()):
-            with pytest.raises(NoSuchTagError):
-                call()
+
+        def refuse(request: Request) -> None:
+            request.refuse(404, "no such tag")
+
+        server.respond = refuse
+        with pytest.raises(NoSuchTagError):
+            ids.next("order")
+        with pytest.raises(NoSuchTagError):
+            ids.prefetch("order").take()
     assert lines(records) == []
 
 
