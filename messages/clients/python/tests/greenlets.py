@@ -1,4 +1,4 @@
-"""A program whose threads are greenlets: it takes IDs while others run, forks, and takes more.
+"""A program whose threads are greenlets: it takes IDs while others run, forks if it can, and takes more.
 
 Arguments: gevent or eventlet; whether it patches Python before or after it imports the client; a NATS URL.
 It prints all IDs, and ends with an error if another greenlet ever saw an event loop run.
@@ -97,12 +97,12 @@ except CallTimeoutError:
 if turns < before + 10:
     sys.exit("a call stopped all other greenlets")
 
-child = os.fork()
+child = os.fork() if library == "gevent" else -1  # eventlet itself does not support forks
 if child == 0:
     taken.clear()
 take_in_greenlets()
 look("the main greenlet")
-if child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+if child > 0 and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
     sys.exit("the child failed")
 print(json.dumps(taken), flush=True)  # the child's line is complete by now
 ids.close()

@@ -16,6 +16,7 @@ from typing import Any
 
 import nats
 import pytest
+from django.core import checks
 from django.db import connections, transaction
 from django.test.utils import override_settings
 from installation import Installation, kill, pause, resume
@@ -270,6 +271,44 @@ def test_an_unknown_tag_fails_at_once(running: Installation) -> None:
     assert isinstance(e.value.error, NoSuchTagError)
     assert (e.value.code, e.value.retryable) == (404, False)
     assert "ids.segment.nosuch" in str(e.value)
+
+
+def test_the_tags_of_fields_are_checked_before_a_deployment(running: Installation) -> None:
+    def messages(**given: Any) -> list[tuple[Any, str]]:
+        with override_settings(IDWORKER=given):
+            found = checks.run_checks(include_deployment_checks=True)
+        return [(m.id, m.msg) for m in found if str(m.id).startswith("idworker.")]
+
+    assert messages(URL=running.url) == [("idworker.E002", "request ids.segment.note: no such tag (404)")]
+    ((id, text),) = messages(URL="nats://127.0.0.1:1", ROW_WAIT=0.1)
+    assert id == "idworker.W001"
+    assert text.startswith(
+        "The tags could not be checked: request ids.segment.order: connect to 127.0.0.1:1:"
+    )
+
+
+def test_a_strict_tag_is_checked_without_a_number(running: Installation) -> None:
+    running.create_tag("strict", "--order", "strict")
+    with SyncIdworker(running.url) as client:
+        ids = RowIds(client, wait=WAIT)
+        with pytest.raises(NoSuchTagError):
+            ids.check("nosuch")
+        for tag in ("order", "strict", None):
+            ids.check(tag)
+        last = client.next("strict")
+        ids.check("strict")
+        assert client.next("strict") == last + 1
+
+    async def work() -> None:
+        connection = await nats.connect(running.url)
+        ids = AsyncRowIds(Idworker(connection), wait=WAIT)
+        with pytest.raises(NoSuchTagError):
+            await ids.check("nosuch")
+        for tag in ("order", "strict", None):
+            await ids.check(tag)
+        await connection.close()
+
+    asyncio.run(work())
 
 
 def failures() -> dict[str, tuple[Callable[[str], dict[str, Any]], type[IdworkerError], str]]:

@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import nats
 import pytest
@@ -20,9 +22,11 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from idworker_client import Idworker, SyncIdworker
+from idworker_client._errors import ClosedError
 from idworker_client.number import NumberFormat
 from idworker_client.opaque import OpaqueKeys
 from idworker_client.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
+from idworker_client.testing import InMemorySyncIdworker
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +54,9 @@ def test_the_client_for_threads(url: str) -> None:
     orders = client.prefetch("order")
     buffered = orders.take()
 
-    assert len({id, *batch, snowflake, buffered}) == 103
     client.close()
+
+    assert len({id, *batch, snowflake, buffered}) == 103
 
 
 def test_the_client_for_asyncio(url: str) -> None:
@@ -65,9 +70,37 @@ def test_the_client_for_asyncio(url: str) -> None:
         await orders.ready(2)
         rest = [orders.take(), orders.take()]
 
-        assert len({id, first, *rest}) == 4
         await client.aclose()
         await nc.close()
+
+        assert len({id, first, *rest}) == 4
+
+    asyncio.run(work())
+
+
+class FastAPI:
+    """Stands in for the framework, on which the client does not depend."""
+
+    state = SimpleNamespace()
+
+
+def test_the_lifespan_of_an_application(url: str) -> None:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        nc = await nats.connect(url, max_reconnect_attempts=-1)
+        app.state.ids = Idworker(nc)
+        try:
+            yield
+        finally:
+            await app.state.ids.aclose()
+            await nc.close()
+
+    async def work() -> None:
+        app = FastAPI()
+        async with lifespan(app):
+            assert await app.state.ids.next("order") > 0
+        with pytest.raises(ClosedError):
+            await app.state.ids.next("order")
 
     asyncio.run(work())
 
@@ -107,6 +140,7 @@ def test_rows_of_sqlalchemy(url: str) -> None:
     client = SyncIdworker(url)
 
     ids = RowIds(client)
+    ids.check("order")
     engine = create_engine("sqlite://", execution_options={"idworker": ids})
 
     Base.metadata.create_all(engine)
@@ -145,6 +179,21 @@ def test_rows_of_sqlalchemy_with_asyncio(url: str, tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+class Shop:
+    """An application, as small as can be."""
+
+    def __init__(self, ids: SyncIdworker) -> None:
+        self._orders = ids.prefetch("order")
+
+    def place_order(self) -> int:
+        return self._orders.take()
+
+
+def test_a_shop_numbers_its_orders() -> None:
+    shop = Shop(InMemorySyncIdworker())
+    assert [shop.place_order(), shop.place_order()] == [1, 2]
+
+
 def test_opaque_ids_and_numbers(url: str, tmp_path: Path) -> None:
     keys = str(tmp_path / "keys")
     key_file = "1 " + "A" * 43 + "=\n"
@@ -175,6 +224,24 @@ def test_the_program_of_the_readme(url: str, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert len({int(word) for word in result.stdout.split()}) == 3
+
+
+REPOSITORY = Path(__file__).parents[4]
+
+
+def test_no_text_installs_the_package_of_another_project() -> None:
+    """That of PyPI with the name idworker. Ours comes from a clone, or has its name once released."""
+    package = REPOSITORY / "messages/clients/python"
+    texts = [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md"), package / "README.md"]
+    texts += (package / "src").rglob("*.py")
+    installs = re.compile(r"pip install ([^`\"\n]*)")
+    found = [command for text in texts for command in installs.findall(text.read_text())]
+    assert [command for command in found if "idworker-client" in command or ".whl" in command]
+    assert not [command for command in found if re.search(r"(^|[ '])idworker(\[|'|$| )", command)]
+    version = re.search('^version = "(.*)"$', (package / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version
+    wheels = {wheel for command in found for wheel in re.findall(r"idworker_client-(\S+)-py3-none", command)}
+    assert wheels == {version[1]}
 
 
 def test_the_core_needs_no_orm() -> None:

@@ -329,7 +329,7 @@ def test_an_engine_without_row_ids_is_refused(tmp_path: Path) -> None:
     with bare.connect() as connection, pytest.raises(RowIdError) as e:
         connection.execute(insert(ORDERS), ROWS)
     assert str(e.value) == (
-        "column customer_order.id: the engine's execution option idworker is None,"
+        "column customer_order.id: the engine's execution option idworker is NoneType,"
         " but must be RowIds or AsyncRowIds"
     )
 

@@ -110,6 +110,18 @@ class RowIds(_Rows[SyncPrefetcher]):
                 self._learn_strict(tag)
         return self._client.next(str(tag), timeout=self._left(begin))
 
+    def check(self, tag: str | None) -> None:
+        """Raise the error of next, such as NoSuchTagError, before the first row does.
+
+        A buffer requests IDs, but a strict tag uses no number.
+        """
+        try:
+            self._buffer(tag).take(timeout=self._wait)
+        except StrictTagError:
+            if tag is None:
+                raise
+            self._learn_strict(tag)
+
 
 class AsyncRowIds(_Rows[Prefetcher]):
     """IDs of all tags for rows, as RowIds, from a client of asyncio.
@@ -143,3 +155,12 @@ class AsyncRowIds(_Rows[Prefetcher]):
                     raise
                 self._learn_strict(tag)
         return await self._client.next(str(tag), timeout=self._left(begin))
+
+    async def check(self, tag: str | None) -> None:
+        """Raise the error of next, such as NoSuchTagError, before the first row does. As RowIds.check."""
+        try:
+            await self._buffer(tag).next(timeout=self._wait)
+        except StrictTagError:
+            if tag is None:
+                raise
+            self._learn_strict(tag)

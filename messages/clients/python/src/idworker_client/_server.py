@@ -24,6 +24,8 @@ _EXAMPLE = "allowed are URLs such as nats://127.0.0.1:4222"
 _SCHEMES = ("nats", "tls", "ws", "wss")  # nats-py would look for a host of any other name
 _NOT_IN_LOGIN = re.compile(r"[/?#\[\]\s\x00-\x1f\x7f]")
 
+_LOSSES = (errors.UnexpectedEOF, errors.StaleConnectionError, OSError)
+
 _Callback = Callable[..., Awaitable[None]]
 
 
@@ -49,6 +51,7 @@ class Server:
         }
         self._connection: Client | None = None  # the one in use
         self._is_lost = False
+        self._loss: Exception | None = None  # the latest error, which may be why it is lost
 
     async def connect(self) -> Client:
         """Connect to one of the servers, after one attempt at each. Raises ConnectFailedError."""
@@ -57,12 +60,10 @@ class Server:
 
         async def report(error: Exception) -> None:
             if failures is None:
-                # Attempts after a loss fail again and again, and the loss was logged.
-                log(
-                    logging.WARNING if connection.is_connected else logging.DEBUG,
-                    "NATS connection: %s",
-                    _text(error),
-                )
+                # The error of a loss is logged with it, and attempts after it fail again and again.
+                is_other = connection.is_connected and not isinstance(error, _LOSSES)
+                log(logging.WARNING if is_other else logging.DEBUG, "NATS connection: %s", _text(error))
+                self._loss = error
                 return
             failures.append(error)
             if len(failures) >= len(self._addresses):
@@ -71,7 +72,7 @@ class Server:
         async def lost() -> None:
             if connection is self._connection and not self._is_lost:
                 self._is_lost = True
-                why = connection.last_error
+                why = connection.last_error or self._loss
                 log(logging.WARNING, "NATS connection lost%s", f": {_text(why)}" if why else "")
 
         async def restored() -> None:

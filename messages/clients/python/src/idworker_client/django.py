@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 try:
+    from django.apps import apps
     from django.conf import settings
 except ImportError as error:
     raise ImportError("idworker_client.django needs Django: pip install 'idworker-client[django]'") from error
@@ -30,7 +31,7 @@ from django.db import models
 from django.db.migrations import AddField
 from django.db.models.signals import pre_migrate
 
-from ._errors import BadConfigError, IdworkerError
+from ._errors import BadConfigError, IdworkerError, NoSuchTagError
 from ._rows import RowIds, check_source
 from ._sync import SyncIdworker
 
@@ -156,6 +157,31 @@ def _check_settings(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.
     except ImproperlyConfigured as e:
         return [checks.Error(str(e), id="idworker.E001")]
     return []
+
+
+@checks.register(deploy=True)
+def _check_tags(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
+    """Request an ID of each tag, since a wrong one would otherwise show at its first insert."""
+    models_of = [
+        m for a in (apps.get_app_configs() if app_configs is None else app_configs) for m in a.get_models()
+    ]
+    fields = {f.tag: f for m in models_of for f in m._meta.local_fields if isinstance(f, IdworkerField)}
+    found: list[checks.CheckMessage] = []
+    try:
+        ids, rows = _make()
+    except ImproperlyConfigured:
+        return []  # which _check_settings reports
+    with ids:
+        for tag, field in fields.items():
+            try:
+                rows.check(tag)
+            except NoSuchTagError as e:
+                hint = f"Create it with idworker tag create {tag}, or correct the field's tag."
+                found.append(checks.Error(str(e), hint=hint, obj=field, id="idworker.E002"))
+            except IdworkerError as e:
+                found.append(checks.Warning(f"The tags could not be checked: {e}", id="idworker.W001"))
+                break
+    return found
 
 
 def _forget_client(setting: str, **_: Any) -> None:

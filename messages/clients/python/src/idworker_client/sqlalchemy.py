@@ -86,7 +86,7 @@ class IdworkerDefault:
             buffered = source.take(self._tag)
             return self._wait(source, context) if buffered is None else buffered
         raise BadConfigError(
-            f"column {column}: the engine's execution option idworker is {source!r},"
+            f"column {column}: the engine's execution option idworker is {type(source).__name__},"
             " but must be RowIds or AsyncRowIds"
         )
 
