@@ -48,7 +48,7 @@ func TestInstall(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, filepath.Join(application, c.program), c.code)
-			install := installBlock(t, c.language)
+			install := strings.ReplaceAll(installBlock(t, c.language), "/path/to/idworker", clone)
 			if c.language == "java" {
 				write(t, filepath.Join(application, "pom.xml"), strings.ReplaceAll(javaProject, "DEPENDENCY", install))
 				install = "mvn -B -ntp -q dependency:copy-dependencies -DoutputDirectory=lib"
