@@ -193,7 +193,10 @@ func (d natsDialer) dial(more ...nats.Option) (conn *nats.Conn, js jetstream.Jet
 		conn, err = nats.Connect("", options...)
 	} else {
 		var settings natscontext.Settings
-		conn, settings, err = natscontext.Connect(d.Context, options...)
+		var file string
+		if file, err = natsconn.ContextFile(d.Context); err == nil {
+			conn, settings, err = natscontext.Connect(file, options...)
+		}
 		domain = cmp.Or(domain, settings.JSDomain)
 		if err == nil && domain == "" && settings.JSAPIPrefix != "" {
 			conn.Close()

@@ -36,6 +36,12 @@ var (
 	errNotTable  = setupError("not a table but a view")
 	errReadOnly  = setupError("the server is read-only; name the primary in the DSN")
 
+	errBinlog  = setupError("binlog_format is STATEMENT, with which the server refuses an UPDATE under READ COMMITTED; set binlog_format to ROW or MIXED")
+	errNoKey   = setupError("the server replicates rows by their key; give the table a primary key")
+	errExpired = setupError("the user's password has expired; set another, and put it into the DSN")
+	errUnlock  = setupError("the user's account is locked; unlock it with ALTER USER … ACCOUNT UNLOCK")
+	errBlocked = setupError("the server blocks this host after many connection errors; run FLUSH HOSTS there")
+
 	errNoDelete = setupError("grant the user DELETE on the table to remove tags")
 	errTrigger  = setupError("the server does not report the new max_id of an UPDATE; drop the table's triggers on UPDATE, which SHOW TRIGGERS lists")
 	errSecurity = setupError("row security keeps the user from rows of the table; give the user BYPASSRLS, or a policy FOR ALL USING (true)")

@@ -75,6 +75,11 @@ var mysql = dialect{
 		"1054": errNoColumn,
 		"1044": errNoRight, "1142": errNoRight, "1143": errNoRight, // on a database, table, column
 		"1290": errReadOnly, "1792": errReadOnly, "1836": errReadOnly, // server, transaction, mode
+		"1665": errBinlog,
+		"3098": errNoKey, // of group replication
+		"1820": errExpired, "1862": errExpired,
+		"3118": errUnlock, "4151": errUnlock, // of MySQL, MariaDB
+		"1129": errBlocked,
 		"1050": errExists, "1062": errExists, // table, row
 		"1264": errNoFit, "1406": errNoFit, // number, text
 		"3819": errNoFit, "4025": errNoFit, // by a constraint, of MySQL and MariaDB

@@ -316,3 +316,20 @@ func TestEngineOfTheTableInThatSpelling(t *testing.T) {
 		}
 	}
 }
+
+// An error that lasts until an administrator acts is no outage: it names the
+// remedy.
+func TestSettingsThatRefuseEachUpdate(t *testing.T) {
+	for code, remedy := range map[int]string{
+		1665: "binlog_format to ROW", 3098: "a primary key", 1820: "password has expired", 1862: "password has expired",
+		3118: "UNLOCK", 4151: "UNLOCK", 1129: "FLUSH HOSTS",
+	} {
+		db := dbtest.MySQL(t)
+		s := counting(t, db, officialMySQL)
+		db.Exec(t, fmt.Sprintf("CREATE TRIGGER refuses BEFORE UPDATE ON leaf_alloc FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d, MESSAGE_TEXT = 'from a test'", code))
+		_, err := s.Reserve(t.Context(), "order", 10)
+		if !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), remedy) || !strings.Contains(err.Error(), "from a test") {
+			t.Errorf("error %d: %v, want ErrSetup with %q", code, err, remedy)
+		}
+	}
+}

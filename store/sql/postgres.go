@@ -77,7 +77,7 @@ var postgres = dialect{
 		"42809": errNotTable,
 		"42703": errNoColumn,
 		"42501": errNoRight, "ExecWithCheckOptions": errSecurity, "RewriteQuery": errRule, // of a policy, a rule
-		"25006": errReadOnly,
+		"25006": errReadOnly, "CheckCmdReplicaIdentity": errNoKey,
 		"42P07": errExists, "42710": errExists, "23505": errExists, // table, its type, row
 		"22003": errNoFit, "22001": errNoFit, "23514": errNoFit, // number, text, by a constraint
 		"57P01": errShutdown, "57P02": errShutdown, "57P03": errShutdown,

@@ -344,3 +344,15 @@ func TestLimitOfADomain(t *testing.T) {
 		t.Errorf("%d, %v, want 2^31-1", limit, err)
 	}
 }
+
+// A published table without a key refuses each UPDATE until an administrator
+// acts.
+func TestPublishedTableWithoutAKey(t *testing.T) {
+	db := dbtest.Postgres(t)
+	s := leaftest.Open(t, db.DSN(), "leaf_alloc")
+	db.Exec(t, "CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id bigint, step bigint)",
+		"INSERT INTO leaf_alloc VALUES ('order', 1, 10)", "CREATE PUBLICATION of_leaf FOR TABLE leaf_alloc")
+	if _, err := s.Reserve(t.Context(), "order", 10); !errors.Is(err, store.ErrSetup) || !strings.Contains(err.Error(), "a primary key") {
+		t.Errorf("%v, want ErrSetup with the remedy", err)
+	}
+}

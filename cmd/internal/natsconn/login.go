@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -96,7 +98,7 @@ func Nkey(files *secretfile.Set, path string) (nats.Option, error) {
 func Context(files *secretfile.Set, name string) nats.Option {
 	type login struct{ User, Password, Token string }
 	open := sync.OnceValues(func() (*secretfile.Files[login], error) {
-		path, err := contextPath(name)
+		path, err := ContextFile(name)
 		if err != nil {
 			return nil, err
 		}
@@ -126,21 +128,45 @@ func Context(files *secretfile.Set, name string) nats.Option {
 	}
 }
 
-// contextPath returns the file of a NATS context, where the nats command has
-// it.
-func contextPath(name string) (string, error) {
+// ContextFile returns the file of a NATS context: a path, or a name that is
+// looked up where the nats command does, in $XDG_CONFIG_HOME, or else in the home
+// that the system has for the user. Under sudo -E, or as a user whom the system
+// does not know, as in a container, the file may be in $HOME, which comes last.
+func ContextFile(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
 	}
-	folder := os.Getenv("XDG_CONFIG_HOME")
-	if folder == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		folder = filepath.Join(home, ".config")
+	if strings.Contains(name, "..") || strings.ContainsRune(name, filepath.Separator) {
+		return "", fmt.Errorf("invalid context name %q", name)
 	}
-	return filepath.Join(folder, "nats", "context", name+".json"), nil
+	var tried []string
+	for _, folder := range configFolders() {
+		path := filepath.Join(folder, "nats", "context", name+".json")
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return path, nil // an unreadable one is reported by whoever reads it
+		}
+		if !slices.Contains(tried, path) {
+			tried = append(tried, path)
+		}
+	}
+	if len(tried) == 0 {
+		return "", fmt.Errorf("unknown context %q: neither XDG_CONFIG_HOME nor HOME is set", name)
+	}
+	return "", fmt.Errorf("unknown context %q: no file %s", name, strings.Join(tried, ", nor "))
+}
+
+// configFolders are the folders that may have the settings of the nats command.
+func configFolders() (folders []string) {
+	if folder := os.Getenv("XDG_CONFIG_HOME"); folder != "" {
+		folders = append(folders, folder)
+	}
+	if as, err := user.Current(); err == nil && as.HomeDir != "" {
+		folders = append(folders, filepath.Join(as.HomeDir, ".config"))
+	}
+	if home := os.Getenv("HOME"); home != "" {
+		folders = append(folders, filepath.Join(home, ".config"))
+	}
+	return folders
 }
 
 // ClientCert is the option to present a certificate.

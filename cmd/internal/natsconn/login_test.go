@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/big"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -228,6 +229,55 @@ func TestBadLoginFiles(t *testing.T) {
 			if _, err := option(new(secretfile.Set), file); err == nil || strings.Contains(err.Error(), canary) {
 				t.Errorf("%s, %s: %v", how, name, err)
 			}
+		}
+	}
+}
+
+// TestContextFile: a context is found where the nats command has it, and in
+// $HOME if the system has another home for the user. The error names all files
+// that were looked for.
+func TestContextFile(t *testing.T) {
+	xdg, home := t.TempDir(), t.TempDir()
+	as, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "of-a-test-of-idworker"
+	inXDG, inHome := filepath.Join(xdg, "nats/context", name+".json"), filepath.Join(home, ".config/nats/context", name+".json")
+	inPasswd := filepath.Join(as.HomeDir, ".config/nats/context", name+".json")
+	for _, c := range []struct {
+		xdg, home string
+		exist     string
+		want      string
+	}{
+		{xdg, home, inXDG, inXDG},
+		{xdg, home, inHome, inHome},
+		{"", home, inHome, inHome},
+		{xdg, home, "", ""},
+	} {
+		t.Setenv("XDG_CONFIG_HOME", c.xdg)
+		t.Setenv("HOME", c.home)
+		if c.exist != "" {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(c.exist), 0o700), os.WriteFile(c.exist, []byte("{}"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := ContextFile(name)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("XDG_CONFIG_HOME=%s HOME=%s: %q, %v; want %q", c.xdg, c.home, got, err, c.want)
+		}
+		for _, tried := range []string{inXDG, inHome, inPasswd} {
+			if err != nil && !strings.Contains(err.Error(), tried) {
+				t.Errorf("%v does not name %s", err, tried)
+			}
+		}
+		if c.exist != "" {
+			_ = os.Remove(c.exist)
+		}
+	}
+	for _, bad := range []string{"../x", "a/b"} {
+		if got, err := ContextFile(bad); err == nil {
+			t.Errorf("%q: %s", bad, got)
 		}
 	}
 }
