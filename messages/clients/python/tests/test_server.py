@@ -103,6 +103,14 @@ def test_no_failure_shows_a_password(caplog: pytest.LogCaptureFixture) -> None:
                 assert not [text for text in shown if "S3cret" in text or "wrong" in text]
 
 
+def test_a_name_without_an_address_is_named() -> None:
+    host = "a" * 64  # too long for a name, so no server is asked for it
+    with SyncIdworker(f"nats://ids:S3cret@{host}") as ids, pytest.raises(ConnectFailedError) as e:
+        ids.connect()
+    assert str(e.value).startswith(f"connect to {host}: ")
+    assert "S3cret" not in chain(e.value)
+
+
 def test_a_url_in_the_place_of_the_ids_of_rows_is_not_shown() -> None:
     table = Table(
         "t", MetaData(), Column("id", BigInteger, primary_key=True, default=IdworkerDefault("order"))

@@ -70,9 +70,30 @@ class Loop(asyncio.SelectorEventLoop):
         self._events.close()
         self._never.wait()
 
-    def run_in_executor(self, *arguments: Any) -> Any:  # type: ignore[override]
-        with self.unseen():  # starting a thread waits for it
-            return super().run_in_executor(*arguments)
+    async def getaddrinfo(self, *arguments: Any, **named: Any) -> Any:
+        """Look an address up in a thread that ends with it; one of a pool would live on in forks of greenlets."""
+        found: asyncio.Future[Any] = self.create_future()
+
+        def settle(answer: Any, error: Exception | None) -> None:
+            if found.done():
+                return  # cancelled
+            if error:
+                found.set_exception(error)
+            else:
+                found.set_result(answer)
+
+        def look_up() -> None:
+            answer = error = None
+            try:
+                answer = socket.getaddrinfo(*arguments, **named)
+            except Exception as e:
+                error = e
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                self.call_soon_threadsafe(settle, answer, error)
+
+        with self.unseen():  # the start of a thread waits for it
+            threading.Thread(target=look_up, name="idworker lookup", daemon=True).start()
+        return await found
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         with self.unseen():  # it logs
