@@ -437,7 +437,7 @@ func holdersOfOneWorkerID(t *rapid.T) {
 			if !errors.Is(err, ErrRevoked) {
 				t.Fatalf("revoked, but the error is %v", err)
 			}
-		case !errors.Is(err, ErrFenced) && !errors.Is(err, ErrAhead) && !(errors.Is(err, ErrEpoch) && now < 0):
+		case !errors.Is(err, ErrFenced) && !errors.Is(err, ErrAhead) && (now >= 0 || !errors.Is(err, ErrEpoch)):
 			t.Fatal(err)
 		case room:
 			t.Fatalf("refused for nothing: last %d, now %d, hi %d: %v", h.last, now, h.hi, err)
