@@ -12,8 +12,8 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/internal/secretfile"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/store/templates"
