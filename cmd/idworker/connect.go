@@ -197,6 +197,11 @@ func (d natsDialer) dial(more ...nats.Option) (conn *nats.Conn, js jetstream.Jet
 		if file, err = natsconn.ContextFile(d.Context); err == nil {
 			conn, settings, err = natscontext.Connect(file, options...)
 		}
+		if content, unread := os.ReadFile(file); err != nil && unread == nil {
+			if mark := secretfile.CheckMark(content); mark != nil {
+				err = fmt.Errorf("%s: %w", file, mark)
+			}
+		}
 		domain = cmp.Or(domain, settings.JSDomain)
 		if err == nil && domain == "" && settings.JSAPIPrefix != "" {
 			conn.Close()

@@ -142,11 +142,36 @@ func (f *Files[T]) load() (changed bool, err error) {
 	}
 	value, err := f.parse(contents)
 	if err != nil {
+		for n, content := range contents {
+			if mark := CheckMark(content); mark != nil && !errors.Is(err, ErrMark) {
+				return true, fmt.Errorf("%s: %w (%w)", f.paths[n], mark, err)
+			}
+		}
 		return true, fmt.Errorf("%s: %w", f.paths[0], err)
 	}
 	f.value.Store(&value)
 	f.seen = contents
 	return true, nil
+}
+
+// ErrMark means that a file begins with a byte-order mark, as editors of Windows
+// write it. It is invisible, and belongs to no secret.
+var ErrMark = errors.New("the file begins with a byte-order mark")
+
+// marks are the byte-order marks, each with the encoding that it stands for.
+var marks = []struct{ mark, encoding string }{
+	{"\xEF\xBB\xBF", "UTF-8"}, {"\xFF\xFE", "UTF-16"}, {"\xFE\xFF", "UTF-16"},
+}
+
+// CheckMark returns an [ErrMark] that names the encoding, if a content begins with
+// a byte-order mark. A file that cannot be parsed is checked for it anyway.
+func CheckMark(content []byte) error {
+	for _, m := range marks {
+		if bytes.HasPrefix(content, []byte(m.mark)) {
+			return fmt.Errorf("%w of %s; save it as UTF-8 without one", ErrMark, m.encoding)
+		}
+	}
+	return nil
 }
 
 // maxSize bounds a file, in bytes.

@@ -40,7 +40,7 @@ func Password(files *secretfile.Set, user, path string) (nats.Option, error) {
 		if password == "" {
 			return "", errors.New("the file is empty")
 		}
-		return password, nil
+		return password, secretfile.CheckMark(contents[0])
 	}, path)
 	return Login(nats.UserInfoHandler(func() (string, string) { return user, password.Read() })), err
 }

@@ -281,3 +281,35 @@ func TestContextFile(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkedFiles: of each file with a secret, a byte-order mark is named, which
+// an editor has written, and no secret.
+func TestMarkedFiles(t *testing.T) {
+	t.Parallel()
+	seed, _ := newNkey(t)
+	for what, c := range map[string]struct {
+		option func(*secretfile.Set, string) (nats.Option, error)
+		text   string
+	}{
+		"password":    {func(files *secretfile.Set, path string) (nats.Option, error) { return Password(files, "u", path) }, canary},
+		"nkey":        {Nkey, seed},
+		"certificate": {func(files *secretfile.Set, path string) (nats.Option, error) { return ClientCert(files, path, path) }, newCertificate(t, 1)},
+		"authorities": {RootCAs, newCertificate(t, 1)},
+		"context": {func(files *secretfile.Set, path string) (nats.Option, error) {
+			return nil, Context(files, path)(&nats.Options{User: "u"})
+		}, `{"user":"u","password":"` + canary + `"}`},
+	} {
+		for mark, encoding := range map[string]string{"\xEF\xBB\xBF": "UTF-8", "\xFF\xFE": "UTF-16", "\xFE\xFF": "UTF-16"} {
+			path := filepath.Join(t.TempDir(), "file")
+			replace(t, path, c.text)
+			if _, err := c.option(new(secretfile.Set), path); err != nil {
+				t.Errorf("%s without a mark: %v", what, err)
+			}
+			replace(t, path, mark+c.text)
+			_, err := c.option(new(secretfile.Set), path)
+			if !errors.Is(err, secretfile.ErrMark) || !strings.Contains(err.Error(), "mark of "+encoding) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), canary) {
+				t.Errorf("%s in %s: %v", what, encoding, err)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package tags
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/templates"
@@ -136,6 +138,7 @@ func Parse(from io.Reader) (list Listing, err error) {
 			break
 		}
 		if err := list.parseLine(line); err != nil {
+			err = cmp.Or(secretfile.CheckMark([]byte(line)), err)
 			bad = append(bad, fmt.Errorf("%w: line %d: %w", ErrFormat, n, err))
 		}
 	}

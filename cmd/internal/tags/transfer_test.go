@@ -12,6 +12,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/internal/secretfile"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
@@ -190,6 +191,16 @@ func TestAfterRestore(t *testing.T) {
 	floor, got, _ := strings.Cut(i.export(), "\n")
 	if !strings.HasPrefix(floor, "floor 1001 ") || got != want {
 		t.Errorf("it is now\n%s\n%s", floor, got)
+	}
+}
+
+// TestMarkedList: a byte-order mark, which some shells write at the start of a
+// file, is invisible, so the error names it.
+func TestMarkedList(t *testing.T) {
+	for _, mark := range []string{"\xEF\xBB\xBF", "\xFF\xFE"} {
+		if _, err := tags.Parse(strings.NewReader(mark + "ok 10 1\n")); !errors.Is(err, tags.ErrFormat) || !errors.Is(err, secretfile.ErrMark) {
+			t.Errorf("%q: %v", mark, err)
+		}
 	}
 }
 
