@@ -54,7 +54,7 @@ const startTimeout = 30 * time.Second
 
 func newDaemon(cfg serverConfig) *daemon {
 	return &daemon{
-		cfg: cfg, gone: make(chan error, 1), metrics: newRegistry(cfg.errs), background: goroutines.New(),
+		cfg: cfg, gone: make(chan error, 1), metrics: newRegistry(), background: goroutines.New(),
 	}
 }
 
@@ -310,7 +310,7 @@ func (d *daemon) serve(ctx context.Context, out output) error {
 	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
 	d.serving.Store(true)
-	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble), d.cfg.files)
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble), d.cfg.files, droppedLines(d.cfg.errs))
 	d.background.Start(d.synced.run)
 	d.background.Start(d.logProblems)
 	if d.embedded != nil && d.cfg.worker.Role == worker.RoleWorker {

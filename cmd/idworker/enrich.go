@@ -60,7 +60,7 @@ func (c *enrichCmd) Run(ctx context.Context, out output, errs *journal) error {
 // enrich enriches until ctx ends.
 func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set, errs *journal) error {
 	log := files.Log
-	registry := newRegistry(errs)
+	registry := newRegistry()
 	var running atomic.Pointer[enrich.Enricher]
 	stopHTTP, err := c.serveHTTP(ctx, registry, func() httpState {
 		if e := running.Load(); e != nil {
@@ -86,7 +86,7 @@ func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set, errs *jou
 		return err
 	}
 	running.Store(enricher)
-	ofInstallation(enricher.Installation(), registry, enricher.Metrics(), files)
+	ofInstallation(enricher.Installation(), registry, enricher.Metrics(), files, droppedLines(errs))
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
 	background := goroutines.New()
 	defer background.Stop()

@@ -99,15 +99,15 @@ func ofInstallation(id string, to *prometheus.Registry, metrics ...prometheus.Co
 	prometheus.WrapRegistererWith(prometheus.Labels{"installation": id}, to).MustRegister(metrics...)
 }
 
-// newRegistry returns a registry with the metrics of any process that serves.
-func newRegistry(errs *journal) *prometheus.Registry {
+// newRegistry returns a registry with the metrics of any process.
+func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "idworker_build_info", Help: "Always 1; the label is the running version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	r.MustRegister(build, droppedLines(errs), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
