@@ -1,6 +1,7 @@
 """A program whose threads are greenlets: it takes IDs while others run, forks if it can, and takes more.
 
-Arguments: gevent or eventlet; whether it patches Python before or after it imports the client; a NATS URL.
+Arguments: gevent or eventlet; "before" or "after" if it patches Python before or after it imports the client,
+"partly" if it leaves threads as they are; a NATS URL.
 It prints all IDs, and ends with an error if another greenlet ever saw an event loop run.
 """
 
@@ -19,12 +20,12 @@ library, order, url = sys.argv[1:]
 def patch() -> None:
     """Replace Python's threads by greenlets."""
     if library == "gevent":
-        importlib.import_module("gevent.monkey").patch_all()
+        importlib.import_module("gevent.monkey").patch_all(thread=order != "partly")
     else:
         importlib.import_module("eventlet").monkey_patch()
 
 
-if order == "before":
+if order != "after":
     patch()
 
 from idworker_client import CallTimeoutError, SyncIdworker  # noqa: E402

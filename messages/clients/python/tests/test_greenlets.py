@@ -14,8 +14,16 @@ from installation import PATIENCE
 from scripted import Request, Server
 
 
-@pytest.mark.parametrize("patched", ["before", "after"])
-@pytest.mark.parametrize("library", ["gevent", "eventlet"])
+@pytest.mark.parametrize(
+    ("library", "patched"),
+    [
+        ("gevent", "before"),
+        ("gevent", "after"),
+        ("gevent", "partly"),
+        ("eventlet", "before"),
+        ("eventlet", "after"),
+    ],
+)
 def test_greenlets_take_each_id_once_and_see_no_event_loop(library: str, patched: str) -> None:
     if not importlib.util.find_spec(library):
         pytest.skip(f"{library} is not installed")

@@ -71,7 +71,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._never.wait()
 
     async def getaddrinfo(self, *arguments: Any, **named: Any) -> Any:
-        """Look an address up in a thread that ends with it; one of a pool would live on in forks of greenlets."""
+        """Look an address up in a thread that ends with it. One of a pool lives on in forks of greenlets."""
         found: asyncio.Future[Any] = self.create_future()
 
         def settle(answer: Any, error: Exception | None) -> None:

@@ -293,8 +293,8 @@ class _Home:
         self._outages = Outages()
         self._lock = threading.RLock()  # nothing is started once the end was asked for
         self._ends = False
-        self._end = asyncio.Event()
-        self._loop = Loop()
+        self._loop: Loop | None = None  # made by its thread, to which gevent binds it
+        self._begun = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="idworker", daemon=True)
 
     def begin(self) -> None:
@@ -305,28 +305,34 @@ class _Home:
         except RuntimeError as e:
             _homes.discard(self)
             self._ends = True
-            self._loop.close()
+            self._begun.set()
             raise ClosedError(f"client has no thread: {e}") from e
 
     def start(self, make: Callable[[_Home], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start a coroutine in this thread."""
         if threading.get_ident() == self._thread.ident:
             raise IdworkerError("the client's own thread would wait for itself")
+        while not self._begun.wait(FORK_CHECK) and self.process.alive[0]:
+            pass
         with self._lock:
-            if self._ends:
+            if self._ends or not self._loop:
                 raise ClosedError("client is closed")
             return asyncio.run_coroutine_threadsafe(make(self), self._loop)
 
     def close(self, patience: float | None = None) -> None:
         """End all calls and the connection, and wait for that, at most so many seconds."""
+        self._begun.wait()
         with self._lock:
-            if not self._ends:
-                self._ends = True
+            if not self._ends and self._loop:
                 self._loop.call_soon_threadsafe(self._end.set)
+            self._ends = True
         if threading.get_ident() != self._thread.ident:
             self._thread.join(patience)
 
     def _serve(self) -> None:
+        self._end = asyncio.Event()
+        self._loop = Loop()
+        self._begun.set()
         try:
             self._loop.run(self._live())
         finally:
@@ -408,7 +414,8 @@ class _Home:
 
     def abandon(self) -> None:
         """Leave all of it to the parent process."""
-        self._loop.abandon()
+        if self._loop:
+            self._loop.abandon()
 
 
 _homes: set[_Home] = set()
