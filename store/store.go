@@ -136,4 +136,6 @@ type Figures struct {
 	// The database server that answered lately, as it calls itself; empty
 	// without a table.
 	Server string
+	// Evidence of another program that moves the rows; nil without a table.
+	Moves *Moves
 }

@@ -61,6 +61,9 @@ type Report struct {
 	Limit   int64        `json:"limit,omitempty"`
 	// Tags that a loader cannot grant although its store works.
 	Failures *FailureStats `json:"failures,omitempty"`
+	// Evidence of another program that moves the rows of a loader's table; nil
+	// from version 0.2.0, and without a table.
+	Moves *store.Moves `json:"moves,omitempty"`
 	// The largest message that its NATS server accepts, in bytes.
 	MaxPayload int64 `json:"max_payload,omitempty"`
 	// Answered since the start, by reply code or ok.
@@ -176,7 +179,7 @@ func (p *Process) Report(tags int) Report {
 	if p.loader != nil {
 		f := p.loader.Figures()
 		r.Stats.Loads, r.Outages = &f.Calls, &f.Outage
-		r.Database = f.Server
+		r.Database, r.Moves = f.Server, f.Moves
 		if f.Limit < math.MaxInt64 {
 			r.Limit = f.Limit
 		}
@@ -228,6 +231,9 @@ func (r *Report) fit() {
 // answerRoom is more bytes than everything in an answer but the tags.
 const answerRoom = 24 << 10
 
+// maxReportMoves bounds the moves of a kind in a report.
+const maxReportMoves = 32
+
 // maxOutcomes bounds the outcomes of requests in a report.
 const maxOutcomes = 20
 
@@ -256,6 +262,12 @@ func (r *Report) shorten() {
 		f.Named = f.Named[:min(len(f.Named), MaxNamed)]
 		for i := range f.Named {
 			f.Named[i].Error = cut(f.Named[i].Error)
+		}
+	}
+	if m := r.Moves; m != nil {
+		for _, moves := range []*[]store.Move{&m.Skipped, &m.Discarded} {
+			*moves = slices.DeleteFunc(*moves, func(m store.Move) bool { return messages.CheckTag(m.Tag) != nil })
+			*moves = (*moves)[:min(len(*moves), maxReportMoves)]
 		}
 	}
 	r.Limit, r.MaxPayload, r.Stats.Cut = max(r.Limit, 0), max(r.MaxPayload, 0), max(r.Stats.Cut, 0)

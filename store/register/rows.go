@@ -39,9 +39,15 @@ func (s *Register) reserveRow(ctx context.Context, tag string, wants []store.Wan
 			seg, err = s.cfg.Table.ReserveRest(ctx, tag, n)
 		}
 		if err != nil { // the order matters if the row is exhausted
+			if !errors.Is(err, store.ErrNoTag) && !errors.Is(err, store.ErrExhausted) {
+				s.moves.discardUnknown(tag)
+			}
 			return store.Reservation{Order: before.order(), Step: step}, s.missing(ctx, tag, err)
 		}
 		granted, lowest, err := s.claim(ctx, tag, seg, made, step, wants)
+		if err != nil {
+			s.moves.discard(tag, seg.First, seg.End)
+		}
 		switch {
 		case !errors.Is(err, errBelow):
 			return granted, err
@@ -100,6 +106,12 @@ func (s *Register) claim(ctx context.Context, tag string, seg store.Segment, mad
 		}
 		e := storedEntry{entry{Order: r.Order, Removed: r.Removed && !made}, r.revision}
 		if granted, err = s.grant(ctx, p, tag, e, step, seg, wants); !errors.Is(err, errStale) {
+			if err == nil && r.exists() && !made && seg.First > r.Next {
+				s.moves.skip(tag, r.Next, seg.First)
+			}
+			if err == nil && granted.End() < seg.End {
+				s.moves.discard(tag, granted.End(), seg.End)
+			}
 			return granted, lowest, err
 		}
 	}

@@ -57,6 +57,7 @@ type Register struct {
 	noting  sync.Mutex    // held from reading evidence until the witness is written
 
 	granted, burnt atomic.Int64 // ranges
+	moves          moves        // of the table
 
 	mu       sync.Mutex
 	cache    map[string]storedEntry // latest entries read or written; never lower
@@ -130,7 +131,8 @@ func open(ctx context.Context, cfg Config) (*Register, error) {
 
 func newStore(cfg Config, r remote) *Register {
 	return &Register{
-		cfg: cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, now: time.Now, polling: make(chan struct{}, 1),
+		moves: moves{since: time.Now()},
+		cfg:   cfg, bucket: BucketName(cfg.Prefix), remote: r, log: cfg.Log, now: time.Now, polling: make(chan struct{}, 1),
 		cache: make(map[string]storedEntry), rowsBack: make(map[string]bool), lower: make(map[string]time.Time), replicas: 1,
 	}
 }
@@ -177,7 +179,7 @@ func (s *Register) Figures() store.Figures {
 	f := s.figures
 	f.Granted, f.Burnt = s.granted.Load(), s.burnt.Load()
 	if s.cfg.Table != nil {
-		f.Server = s.cfg.Table.Server()
+		f.Server, f.Moves = s.cfg.Table.Server(), s.moves.figures()
 	}
 	return f
 }

@@ -49,7 +49,7 @@ func (i *Installation) judge(reports []worker.Report, store bool) {
 		for _, r := range reports {
 			i.found = append(i.found, i.judgeProcess(r, "; "+memoryEnds(reports))...)
 		}
-		i.found = slices.Concat(i.found, judgeDecisions(reports), judgeFailures(reports), judgeEndings(reports), i.judgeSilent(), i.judgeOthers(),
+		i.found = slices.Concat(i.found, judgeDecisions(reports), judgeFailures(reports), judgeEndings(reports), i.judgeMoves(reports), i.judgeSilent(), i.judgeOthers(),
 			i.judgePayloads(reports), i.judgeTags(), i.judgeNumbers(reports))
 	}
 	i.found = slices.Concat(i.found, i.judgeEnrichments(), i.judgeUnread())
@@ -236,6 +236,54 @@ func judgeFailures(reports []worker.Report) (all []Diagnosis) {
 		all = append(all, trouble(Error, "tags", "%s cannot be granted", format.Of(more, "more tag")))
 	}
 	return all
+}
+
+// minMoves is the number of unexplained gaps of a tag that another program must
+// have caused: a crash, or an UPDATE by hand, leaves one.
+const minMoves = 3
+
+// judgeMoves names a tag whose row another program moves. Loaders of this
+// installation explain their own gaps, so it needs the reports of all of them.
+func (i *Installation) judgeMoves(reports []worker.Report) []Diagnosis {
+	var since time.Time
+	var discarded []store.Move
+	for _, r := range reports {
+		switch {
+		case !r.Role.Loads():
+		case r.Moves == nil:
+			return nil
+		case r.Moves.Since.After(since):
+			since = r.Moves.Since
+			fallthrough
+		default:
+			discarded = append(discarded, r.Moves.Discarded...)
+		}
+	}
+	if len(i.Silent) > 0 {
+		return nil
+	}
+	gaps := make(map[string]int)
+	for _, r := range reports {
+		if r.Moves == nil {
+			continue
+		}
+		for _, m := range r.Moves.Skipped {
+			if m.At.After(since) && !slices.ContainsFunc(discarded, m.Overlaps) {
+				gaps[m.Tag]++
+			}
+		}
+	}
+	maps.DeleteFunc(gaps, func(_ string, n int) bool { return n < minMoves })
+	if len(gaps) == 0 {
+		return nil
+	}
+	tags := slices.Sorted(maps.Keys(gaps))
+	named := "tag " + tags[0]
+	if len(tags) > 1 {
+		named += " and others"
+	}
+	return []Diagnosis{trouble(Warning, "table", "another program moves rows, as of %s: Leaf's servers, or a second installation of idworker on this table; "+
+		"no register knows the other's grants, so IDs are unique only while the database keeps every commit", named)}
 }
 
 // judgeEndings names the tags that loaders found to end, and the limit of all tags in

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker/loadmsg"
 )
 
@@ -233,6 +234,7 @@ type Figures struct {
 	Failures Failures
 	Server   string // the database server that answered lately
 	Limit    int64  // below which tags end
+	Moves    *store.Moves // nil without a table
 }
 
 // Calls counts a loader's calls of the store.
@@ -251,6 +253,7 @@ func (l *Loader) Figures() Figures {
 	f.Calls.Failures = l.counts["failed"].Load()
 	of := l.cfg.Store.Figures()
 	f.Calls.Burnt, f.Server, f.Limit = of.Burnt, of.Server, l.cfg.Store.Limited()
+	f.Moves = of.Moves
 	f.Endings, f.Failures = l.endings.report(f.Limit), l.failures.report()
 	return f
 }
