@@ -313,7 +313,6 @@ export class Link {
   readonly #connection: NatsConnection
   readonly #log: Log | undefined
   readonly #calls = new Map<string, Call>() // by token
-  #made = 0 // tokens
   #inbox: Inbox | undefined
   readonly #statuses: AsyncIterable<Status>
   #lost: boolean // the connection, which nats-core makes again
@@ -329,9 +328,12 @@ export class Link {
     void this.#follow()
   }
 
-  /** Gives a call a token of its own. Replies go to the call until it is removed. */
+  /**
+   * Gives a call a random token. Replies go to the call until it is removed. Whoever guesses the token can have a worker
+   * send this call the IDs of another request.
+   */
   add(call: Call): void {
-    call.token = String(++this.#made)
+    call.token = crypto.randomUUID()
     this.#calls.set(call.token, call)
   }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -53,8 +53,6 @@ TEXTS: dict[Reason, str] = {
     "no_responders": "no worker answered",
     "disconnected": "disconnected",
 }
-
-_made = itertools.count(1)
 
 OnTransient = Callable[[Reason | IdworkerError], None]
 
@@ -112,8 +110,9 @@ class Call:
         self.body = b"" if n == 1 else b"%d" % n
         self.headers = _PREFETCHED if prefetched else None
         self.trace = trace
-        self.token = str(next(_made))
-        """The last token of the subject of its replies, which no other call of the process has."""
+        self.token = secrets.token_hex(16)
+        """The last token of the subject of its replies. It is random, because whoever guesses it
+        can have a worker send this call the IDs of another request."""
         self.tries = 0
         self.reason: Reason | None = None
         """The latest transient failure."""

@@ -1,8 +1,8 @@
 package io.github.idworker;
 
 import java.nio.charset.StandardCharsets;
+import java.security.SecureRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
@@ -29,7 +29,7 @@ final class Call {
     private static final long GRACE = TimeUnit.MILLISECONDS.toNanos(100);
     private static final long GRACE_STEP = TimeUnit.MILLISECONDS.toNanos(1);
 
-    private static final AtomicLong MADE = new AtomicLong();
+    private static final SecureRandom RANDOM = new SecureRandom();
     private static final int TOKEN_RADIX = 36;
 
     /** No deadline. */
@@ -64,8 +64,11 @@ final class Call {
 
     final Request request;
 
-    /** The last token of the subject of its replies, which no other call of the process has. */
-    final String token = Long.toString(MADE.incrementAndGet(), TOKEN_RADIX);
+    /**
+     * The last token of the subject of its replies. It has 128 random bits, because whoever guesses it can have a
+     * worker send this call the IDs of another request.
+     */
+    final String token = Long.toUnsignedString(RANDOM.nextLong(), TOKEN_RADIX) + Long.toUnsignedString(RANDOM.nextLong(), TOKEN_RADIX);
 
     private final Transport transport;
     private final Environment environment;
