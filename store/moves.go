@@ -3,7 +3,7 @@ package store
 import "time"
 
 // Moves is the evidence of another program that moves rows of a [Table]. The
-// register knows only its own grants, so a range that lies above the latest one
+// register has only its own grants, so a range that lies above the latest one
 // leaves a gap. A gap is explained if a process of the same installation has
 // taken those numbers and discarded them, because another was faster.
 type Moves struct {

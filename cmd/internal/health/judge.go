@@ -283,7 +283,7 @@ func (i *Installation) judgeMoves(reports []worker.Report) []Diagnosis {
 		named += " and others"
 	}
 	return []Diagnosis{trouble(Warning, "table", "another program moves rows, as of %s: Leaf's servers, or a second installation of idworker on this table; "+
-		"no register knows the other's grants, so IDs are unique only while the database keeps every commit", named)}
+		"no register has the other's grants, so IDs are unique only while the database keeps every commit", named)}
 }
 
 // judgeEndings names the tags that loaders found to end, and the limit of all tags in
