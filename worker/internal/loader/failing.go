@@ -232,8 +232,8 @@ type Figures struct {
 	Outage   Outage
 	Endings  Endings
 	Failures Failures
-	Server   string // the database server that answered lately
-	Limit    int64  // below which tags end
+	Server   string       // the database server that answered lately
+	Limit    int64        // below which tags end
 	Moves    *store.Moves // nil without a table
 }
 
