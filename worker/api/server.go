@@ -257,12 +257,13 @@ func (s *Server) Answer(source Source) { s.handler.source.Store(&source) }
 func (s *Server) Stop() {
 	defer s.ended.Wait()
 	defer s.stop()
+	// The drain is a part of this time, which bounds the whole stop.
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Wait+s.cfg.requestTimeout)
+	defer cancel()
 	// Clients that connected without a request get a moment to send it.
 	silent := time.AfterFunc(stopGrace, s.handler.connections.CloseStrangers)
 	defer silent.Stop()
 	s.handler.connections.Drain(s.listener, s.cfg.drainTime)
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Wait+s.cfg.requestTimeout)
-	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // the remaining clients have timed out
 	}
