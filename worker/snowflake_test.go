@@ -144,7 +144,7 @@ func TestStartsWithoutSnowflakes(t *testing.T) {
 		s := newStore(t, net, 1)
 		createTags(t, s, 1000, "order")
 		layout := snowflake.Default()
-		if reason == snowflake.ErrEpoch { // of an installation that began while its clocks were wrong
+		if errors.Is(reason, snowflake.ErrEpoch) { // of an installation that began while its clocks were wrong
 			spec := layout.Spec()
 			spec.Epoch = time.Now().Add(time.Hour).Truncate(time.Second)
 			var err error

@@ -22,7 +22,7 @@ func TestReaderOfTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	if _, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func httpBody(url string) string {
 	if err != nil {
 		return ""
 	}
-	defer r.Body.Close()
+	defer func() { _ = r.Body.Close() }()
 	body, _ := io.ReadAll(r.Body)
 	return string(body)
 }
