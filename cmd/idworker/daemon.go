@@ -186,7 +186,7 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	}
 	own := func(v rights.Violation) bool {
 		need := rights.Join(health.Needs(d.cfg.examined.Role, cfg.Prefix), health.Needs(rights.Admin, cfg.Prefix)) // what is missing is created
-		return natsconn.OwnOf(need, domain)(v)
+		return natsconn.OwnAny(v) && natsconn.OwnOf(need, domain)(v)
 	}
 	if cfg.Requests, _, err = d.at.dialToStay(ctx, "idworker", natsconn.OwnSubscriptions, cfg.Log); err != nil {
 		return err

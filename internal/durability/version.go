@@ -22,6 +22,10 @@ func (s ServerVersion) String() string { return s.Name + " " + s.Version }
 // right.
 const AskAccount = "$SYS.REQ.ACCOUNT.PING.STATZ"
 
+// Optional reports whether a request is one of those that [Versions] and
+// [CheckServers] try: a user who may not send it can do all else.
+func Optional(subject string) bool { return subject == AskServers || subject == AskAccount }
+
 // Versions returns the servers that answer for their version, in the order of
 // their names. may reports whether the user may send a request, on [AskServers]
 // or [AskAccount]. All is false if there may be other servers: on a cluster, a

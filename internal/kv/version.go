@@ -2,12 +2,15 @@ package kv
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/rights"
 )
 
 // oldestMinor is the oldest nats-server 2.x that works: earlier ones drop the
@@ -50,11 +53,28 @@ func (s stream) admitBirth(ctx context.Context, conn *nats.Conn) error {
 	if !s.birth {
 		return nil
 	}
-	servers, _, err := durability.Versions(ctx, conn, func(string) bool { return true })
+	servers, _, err := durability.Versions(ctx, conn, func(subject string) bool {
+		return subject == durability.AskServers || unlimited(ctx, conn)
+	})
 	if err != nil {
 		return err
 	}
 	return durability.CheckVersions(servers)
+}
+
+// unlimited reports whether the user's rights are not limited. The roles have the
+// right to ask for their own, and none to ask for an account's figures.
+func unlimited(ctx context.Context, conn *nats.Conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	reply, err := conn.RequestWithContext(ctx, rights.AskPermissions, nil)
+	if err != nil {
+		return false
+	}
+	var info struct {
+		Data *struct{ Permissions any }
+	}
+	return json.Unmarshal(reply.Data, &info) == nil && info.Data != nil && info.Data.Permissions == nil
 }
 
 // atomicBatches reports whether the server of the connection takes atomic

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
@@ -70,7 +71,7 @@ func Denied(violation, failed error) *DeniedError {
 type Own func(rights.Violation) bool
 
 // OwnAny is the Own of a connection without callers.
-func OwnAny(rights.Violation) bool { return true }
+func OwnAny(v rights.Violation) bool { return !durability.Optional(v.Subject) }
 
 // OwnSubscriptions is the Own of a connection that publishes only replies.
 func OwnSubscriptions(v rights.Violation) bool { return v.Subscribe }
