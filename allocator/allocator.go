@@ -56,7 +56,7 @@ func (a *Allocator) TakeOrPark(r Request) (ids []store.Segment, err error) {
 		return nil, ErrCount
 	}
 	for {
-		t, err := a.findOrMake(r.Tag, r.N)
+		t, err := a.findOrMake(r)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +202,8 @@ const (
 
 // findOrMake returns the tag of that name, or creates it, or returns the error
 // for its requests for n IDs.
-func (a *Allocator) findOrMake(name string, n int64) (*tag, error) {
+func (a *Allocator) findOrMake(r Request) (*tag, error) {
+	name := r.Tag
 	if t, ok := a.tags.Load(name); ok {
 		return t, nil
 	}
@@ -211,7 +212,7 @@ func (a *Allocator) findOrMake(name string, n int64) (*tag, error) {
 	if err := a.refusedAll.Load().current(now); err != nil {
 		return nil, err
 	}
-	if err := refused.current(now); err != nil && n >= refused.least {
+	if err := refused.current(now); err != nil && r.N >= refused.least && (r.Kept || !refused.kept) {
 		return nil, err
 	}
 	t, _ := a.tags.LoadOrCompute(name, func() (made *tag, full bool) {
@@ -288,6 +289,7 @@ type refusal struct {
 	err   error
 	until time.Duration
 	least int64 // requests for fewer IDs may succeed
+	kept  bool  // requests for IDs that are not kept may succeed
 }
 
 // current returns the error, until the moment has come.

@@ -276,7 +276,7 @@ func (a *Allocator) Answer(name string, seq uint64, answer Answer) (v Verdict) {
 			v = a.grant(t, seq, answer, now)
 		case !current:
 		case errors.Is(answer.Refused, store.ErrStrict):
-			t.refuseTrendOnly(seq)
+			a.refuseTrendOnly(t, seq, now)
 		case answer.Refused != nil:
 			a.refuse(t, now, answer.Refused)
 		case answer.Later == TagFails:

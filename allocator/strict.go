@@ -1,6 +1,10 @@
 package allocator
 
-import "github.com/idworker/idworker/store"
+import (
+	"time"
+
+	"github.com/idworker/idworker/store"
+)
 
 // A strict tag has no buffer. It has one load open at a time, and
 //
@@ -71,8 +75,13 @@ func (t *tag) serveLoad(seq uint64, s store.Segment) (rest int64) {
 }
 
 // refuseTrendOnly ends a load whose requests are for trend tags only: the tag is
-// strict, and nothing was reserved. The requests behind it get the next load.
-func (t *tag) refuseTrendOnly(seq uint64) {
+// strict, and nothing was reserved. The requests behind it get the next load. Those
+// for trend tags only get the error for Config.ReAsk once the tag is not held. It
+// needs the tag's mu.
+func (a *Allocator) refuseTrendOnly(t *tag, seq uint64, now time.Duration) {
+	if t.isNew() {
+		a.addRefusal(t.name, refusal{err: ErrStrict, until: now + a.cfg.ReAsk, kept: true})
+	}
 	l := &t.busy.load
 	*l = load{due: l.due, refusal: l.refusal, refusals: l.refusals}
 	t.serveLoad(seq, store.Segment{})

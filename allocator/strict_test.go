@@ -202,6 +202,26 @@ func TestStrictTagRefusesBeforeItReserves(t *testing.T) {
 	}
 }
 
+// TestStrictTagIsNotAskedForAgain: after a loader has found a tag strict, requests
+// that only a trend tag serves cost no load for a while, and others do.
+func TestStrictTagIsNotAskedForAgain(t *testing.T) {
+	h := newHarness(allocator.Config{})
+	h.order, h.held = store.Strict, true
+	kept := allocator.Request{Tag: "order", N: 2, Kept: true}
+	first := h.park(kept)
+	h.Refuse("order", h.send(t).Seq, store.ErrStrict)
+	first.wantErr(t, allocator.ErrStrict)
+	for range 100 {
+		if _, err := h.TakeOrPark(kept); !errors.Is(err, allocator.ErrStrict) {
+			t.Fatalf("the next request: %v, want %v", err, allocator.ErrStrict)
+		}
+	}
+	plain := h.request("order", 1)
+	h.send(t)
+	h.grantAll()
+	plain.want(t, seg(1, 2))
+}
+
 // TestMixedRequestsOfAnUnknownTag: of requests that are sent together, only those
 // count that a strict tag serves.
 func TestMixedRequestsOfAnUnknownTag(t *testing.T) {
