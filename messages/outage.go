@@ -17,9 +17,14 @@ const (
 	// further ones are not logged.
 	maxOutages = 16
 
-	// forgetOutage is the time without calls after which such a subject makes room
-	// for another.
-	forgetOutage = time.Hour
+	// forgetOutage is the time without failures after which such a subject makes
+	// room for another.
+	forgetOutage = time.Minute
+
+	// quietTime is the time without failures after which a success ends an outage.
+	// While some calls fail and others do not, it goes on, or the two lines of each
+	// outage would fill the log.
+	quietTime = time.Second
 )
 
 // outages logs when calls begin to fail because no worker serves them, and when
@@ -54,9 +59,12 @@ func (c *Client) note(tag string, err error) {
 }
 
 // isOutage reports whether a call has ended because no worker answered, none could
-// serve it, or the connection was lost.
+// serve it, or the connection was lost or has given up.
 func isOutage(err error) bool {
-	return err != nil && errors.Is(err, context.DeadlineExceeded) && isTransient(err) && !errors.Is(err, ErrBusy)
+	if err == nil {
+		return false
+	}
+	return errors.Is(err, context.DeadlineExceeded) && isTransient(err) && !errors.Is(err, ErrBusy) || errors.Is(err, nats.ErrConnectionClosed)
 }
 
 // add counts a failed call, and reports whether it is the first.
@@ -84,11 +92,15 @@ func (o *outages) add(subject string) (first bool) {
 	return first
 }
 
-// end removes a subject, and returns its outage, or nil if there was none.
+// end removes a subject whose calls succeed again, and returns its outage, or nil
+// if there is none that has ended.
 func (o *outages) end(subject string) *outage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	found := o.bySubject[subject]
+	if found == nil || time.Since(found.latest) < quietTime {
+		return nil
+	}
 	delete(o.bySubject, subject)
 	o.failing.Store(int32(len(o.bySubject)))
 	return found
@@ -122,16 +134,29 @@ func (c *Client) watchConnection() {
 	go func() { // not before: nats.go may hold its lock for as long as a write hangs
 		defer watched.Delete(nc)
 		changes := nc.StatusChanged(nats.RECONNECTING, nats.CONNECTED, nats.CLOSED)
-		for lost := false; !nc.IsClosed(); {
+		lost := false
+		for !nc.IsClosed() {
 			switch <-changes {
 			case nats.RECONNECTING:
 				lost = true
-				log.Warn("NATS connection lost", "error", nc.LastError())
+				log.Warn("NATS connection lost", errorsOf(nc)...)
 			case nats.CONNECTED:
 				if lost {
 					log.Info("NATS connection restored", "server", nc.ConnectedUrlRedacted())
 				}
+				lost = false
 			}
 		}
+		if lost {
+			log.Error("NATS connection given up", errorsOf(nc)...)
+		}
 	}()
+}
+
+// errorsOf are the attributes for the latest error of a connection, if it has one.
+func errorsOf(nc *nats.Conn) []any {
+	if err := nc.LastError(); err != nil {
+		return []any{"error", err}
+	}
+	return nil
 }

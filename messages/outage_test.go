@@ -98,9 +98,13 @@ func TestOutageIsLogged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 3 {
+			for i := range 3 {
 				if err := ask(within(t, long)); err != nil {
 					t.Fatalf("%s: %v", what, err)
+				}
+				if i == 0 { // a success right after a failure ends nothing
+					log.want(t, what)
+					time.Sleep(time.Second)
 				}
 			}
 			log.want(t, what, `level=INFO msg="ID requests succeed again" subject=ids.segment.order failed=3 after=\S+`)
@@ -135,7 +139,7 @@ func TestMistakesAreNoOutage(t *testing.T) {
 }
 
 // TestOutagesAreBounded: of many subjects, the first ones are logged, and others
-// once these have not been used for an hour.
+// once these have not failed for a minute.
 func TestOutagesAreBounded(t *testing.T) {
 	virtually(t, func(t *testing.T, srv virtual) {
 		client, log := messages.NewClient(srv.Connect(t), messages.DefaultPrefix), &logged{}
@@ -157,6 +161,56 @@ func TestOutagesAreBounded(t *testing.T) {
 			t.Errorf("%d lines after two hours, want 2", n)
 		}
 	})
+}
+
+// TestPartialOutageIsOneOutage: while some calls fail and others do not, nothing
+// more is logged.
+func TestPartialOutageIsOneOutage(t *testing.T) {
+	virtually(t, func(t *testing.T, srv virtual) {
+		nc := srv.Connect(t)
+		client, log := messages.NewClient(nc, messages.DefaultPrefix), &logged{}
+		client.Log = log.logger()
+		calls := 0
+		if _, err := nc.Subscribe("ids.segment.order", func(req *nats.Msg) {
+			if calls++; calls%2 == 0 {
+				_ = req.Respond([]byte("1"))
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		failed := 0
+		for range 100 {
+			// Shorter than the pause before the second try.
+			if _, err := client.Next(within(t, 10*time.Millisecond), "order"); err != nil {
+				failed++
+			}
+		}
+		if failed == 0 || failed == 100 {
+			t.Fatalf("%d of 100 calls failed", failed)
+		}
+		log.want(t, "a partial outage", `level=WARN msg="ID requests fail" .*`)
+	})
+}
+
+// TestConnectionIsGivenUp: a connection that stops reconnecting is logged, and so
+// are the calls that fail from then on.
+func TestConnectionIsGivenUp(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	nc := srv.Connect(t, nats.MaxReconnects(1), nats.ReconnectWait(10*time.Millisecond))
+	client, log := messages.NewClient(nc, messages.DefaultPrefix), &logged{}
+	client.Log = log.logger()
+	_, _ = client.Next(within(t, 10*time.Millisecond), "nobody")
+	srv.Stop()
+	var all string
+	natstest.Eventually(t, "both are logged", func() bool {
+		_, _ = client.Next(within(t, 10*time.Millisecond), "order")
+		all += strings.Join(log.lines(), "\n")
+		return strings.Contains(all, "subject=ids.segment.order") && strings.Contains(all, "NATS connection given up")
+	})
+	if strings.Contains(all, "<nil>") {
+		t.Error(all)
+	}
 }
 
 // TestLostConnectionIsLogged once, by whichever of its clients was used first.
