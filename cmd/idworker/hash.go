@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/secretfile"
 )
 
 // hashCmd hashes the passwords of NATS users, so that the server's environment
@@ -32,6 +33,9 @@ func (hashCmd) Run(ctx context.Context, out output, in input) error {
 	read, err := untilDone(ctx, func() ([]byte, error) { return io.ReadAll(in) })
 	if err != nil {
 		return err
+	}
+	if err := secretfile.CheckMark(read); err != nil {
+		return problem.Usage(err)
 	}
 	var hashed strings.Builder
 	for line := range strings.Lines(string(read)) {
@@ -63,7 +67,7 @@ const (
 )
 
 // hashPassword hashes the value of a variable, which the server reads in the
-// syntax of its configuration. It returns a hash as it is.
+// syntax of its configuration. A hash remains one.
 func hashPassword(value string) (string, error) {
 	parsed, err := conf.Parse("password = " + value)
 	password, ok := parsed["password"].(string)
@@ -72,7 +76,9 @@ func hashPassword(value string) (string, error) {
 		return "", errors.New("the NATS server would not read it as a string: put it in double quotes")
 	}
 	if _, err := bcrypt.Cost([]byte(password)); err == nil {
-		return password, nil
+		// Without another pair of quotes, the server takes any other prefix for a
+		// variable. The algorithm is the same.
+		return "$2a$" + password[len("$2a$"):], nil
 	}
 	cost := guessableCost
 	if len(password) >= randomLength {

@@ -24,6 +24,7 @@ func TestHash(t *testing.T) {
 		"with spaces":          {`"correct horse"`, "correct horse", guessableCost},
 		"a hash":               {old, "", 11},
 		"a hash in two quotes": {`"` + old + `"`, "", 11},
+		"a hash of htpasswd":   {`"$2y` + old[len("$2y"):] + `"`, "", 11},
 	} {
 		var out bytes.Buffer
 		lines := "HOME=/root\nIDS_ORDERS_ADMIN_PASSWORD=" + test.value + "\nIDS_ROUTE_PASSWORD=" + random + "\nIDS_GATEWAY_PASSWORD=" + random + "\n"
@@ -62,6 +63,7 @@ func TestHashRefuses(t *testing.T) {
 		"a number":       "IDS_ADMIN_PASSWORD=15e\n",
 		"an open quote":  "IDS_ADMIN_PASSWORD=\"canary\n",
 		"two settings":   "IDS_ADMIN_PASSWORD=canary, user = admin\n",
+		"a mark":         "\xef\xbb\xbfIDS_ADMIN_PASSWORD=canary\nIDS_ORDER_PASSWORD=canary\n",
 		"too long":       "IDS_ADMIN_PASSWORD=" + strings.Repeat("canary", 13) + "\n",
 	} {
 		var out bytes.Buffer

@@ -97,7 +97,7 @@ var problems = map[problem.Kind]struct {
 	problem.PinnedOther: {hint: "check the server; if that was made after the data was lost: idworker restore DIR --replace-installation %s"},
 	problem.NoIdentity:  {hint: "delete it if it is empty; otherwise idworker tag raise --all gives it an identity"},
 	problem.NotSynced:   {hint: "set sync_interval: always on every server and let this user check it (see nats.conf), or accept it with --allow-unsynced"},
-	problem.OldServer:   {exit: exitUsage, hint: "upgrade these servers to nats-server 2.10.23 or newer, one at a time; until then, stop them with SIGTERM only"},
+	problem.OldServer:   {exit: exitUsage, hint: "upgrade these servers to nats-server 2.10.23 or newer, one at a time; one that runs an older version must be stopped with SIGTERM only"},
 	problem.StorageFull: {hint: "set max_file in the account's jetstream block (see nats.conf)"},
 	problem.ServerFull: {hint: "set max_file_store in the NATS server's jetstream block (see nats.conf); without it, the limit is three quarters of " +
 		"the disk space that was free at the server's start"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/nats-io/nats.go"
 
@@ -37,10 +38,10 @@ func Versions(ctx context.Context, conn *nats.Conn, may func(subject string) boo
 		}
 		err := askAll(ctx, conn, ask[0], ask[1], func(answer []byte) (more bool) {
 			var from struct{ Server struct{ Name, Ver string } }
-			if json.Unmarshal(answer, &from) == nil && from.Server.Ver != "" {
+			if json.Unmarshal(answer, &from) == nil && isShown(from.Server.Name) && isShown(from.Server.Ver) {
 				servers = append(servers, ServerVersion{from.Server.Name, from.Server.Ver})
 			}
-			return true
+			return len(servers) < maxServers
 		})
 		if err != nil {
 			return nil, false, err
@@ -52,6 +53,12 @@ func Versions(ctx context.Context, conn *nats.Conn, may func(subject string) boo
 	}
 	connected := ServerVersion{conn.ConnectedServerName(), conn.ConnectedServerVersion()}
 	return []ServerVersion{connected}, conn.ConnectedClusterName() == "", nil
+}
+
+// isShown reports whether a text of an answer can be shown. In a shared account,
+// anyone may answer.
+func isShown(text string) bool {
+	return text != "" && len(text) <= 100 && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // fixed are the first versions, by minor version of 2.x, that keep a stream when

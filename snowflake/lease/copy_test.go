@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -35,7 +36,8 @@ func copyHold(h *holder, m *Manager) *holder {
 	c.others, c.uses, c.woken = m.others, &m.uses, make(chan struct{}, 1)
 	c.uses.all[h.lease.key] = holdUse{h.id, inUse}
 	c.clock = duplicate(h.clock)
-	c.clock.cfg, c.clock.server, c.clock.workers, c.clock.diff = &m.cfg, m.server, m.workers, new(atomic.Int64)
+	m.sightings = maps.Clone(*h.clock.seen)
+	c.clock.cfg, c.clock.server, c.clock.workers, c.clock.diff, c.clock.seen = &m.cfg, m.server, m.workers, new(atomic.Int64), &m.sightings
 	c.lease.bucket, c.lease.sent = m.workers, slices.Clone(h.lease.sent)
 	c.fence.bucket, c.fence.sent = m.clocks, slices.Clone(h.fence.sent)
 	return c
