@@ -1,11 +1,14 @@
 import type { CallOptions } from "./client.js"
 import { BadConfigError, BadCountError, BadPrefixError, BadTagError } from "./errors.js"
 import type { Logger } from "./log.js"
+import type { PrefetchOptions } from "./prefetch.js"
 
 const mostTagBytes = 128
 const mostPrefixBytes = 32
 const mostQuoted = 40
 const longestTimeout = 2 ** 31 - 1
+const longestRunway = 3_600_000
+const mostIds = 1_000_000_000
 
 const dot = 0x2e
 
@@ -149,6 +152,27 @@ export function checkCallOptions(options: CallOptions): void {
   checkOptions(options, ["timeout", "signal"])
   if (options.timeout !== undefined) checkTimeout(options.timeout)
   if (options.signal !== undefined) checkSignal(options.signal)
+}
+
+/**
+ * Checks the options of a prefetcher, and adds the defaults.
+ *
+ * @throws {BadConfigError}
+ */
+export function checkedPrefetch(options: PrefetchOptions): Required<PrefetchOptions> {
+  checkOptions(options, ["runway", "limit", "maxBatch"])
+  const checked = (option: keyof PrefetchOptions, byDefault: number, most: number): number => {
+    const value = options[option] ?? byDefault
+    if (Number.isInteger(value) && value >= 1 && value <= most) return value
+    throw new BadConfigError(
+      `bad prefetch options: ${option} ${show(value)}, allowed is an integer from 1 to ${most}`,
+    )
+  }
+  return {
+    runway: checked("runway", 1000, longestRunway),
+    limit: checked("limit", 1_000_000, mostIds),
+    maxBatch: checked("maxBatch", 10_000, mostIds),
+  }
 }
 
 /**

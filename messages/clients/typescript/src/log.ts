@@ -30,7 +30,13 @@ const write = (event: string, fields: LogFields): void =>
 /** Writes each event as a line to stderr. */
 export const stderrLogger: Logger = { warn: write, info: write }
 
+/**
+ * Bounds the memory, and the lines of an outage of many tags. When all places are taken, subjects that have not
+ * failed for so many ms give theirs up: many tags, such as those of a past day, are never used again, and
+ * would hide every later outage.
+ */
 const maxFailing = 16
+const longestKept = 60_000
 
 /**
  * If calls succeed and fail in turns, as they do while workers are overloaded, the outage goes on. So a
@@ -67,21 +73,31 @@ export class Log {
     if (outage !== undefined) {
       outage.last = now
       outage.calls++
-    } else if (this.#failing.size < maxFailing) {
-      this.#failing.set(subject, { since: now, last: now, calls: 1 })
-      void this.#write("warn", "ID requests fail", { subject, error: error.message })
+      return
     }
+    if (this.#failing.size >= maxFailing) this.#forget(now - longestKept)
+    if (this.#failing.size >= maxFailing) return
+    this.#failing.set(subject, { since: now, last: now, calls: 1 })
+    void this.#write("warn", "ID requests fail", { subject, error: error.message })
   }
 
   /** Notes that IDs have arrived. It costs one comparison unless calls fail. */
   succeeded(subject: string): void {
     if (this.#failing.size === 0) return
     const outage = this.#failing.get(subject)
+    if (outage === undefined) return
     const now = this.#clock.now()
-    if (outage === undefined || now - outage.last < minQuiet) return
+    if (now - outage.last < minQuiet) return
     this.#failing.delete(subject)
     const seconds = Math.round((now - outage.since) / 100) / 10
     void this.#write("info", "ID requests succeed again", { subject, failedCalls: outage.calls, seconds })
+  }
+
+  /** Drops the outages without a failure since then. */
+  #forget(since: number): void {
+    for (const [subject, { last }] of this.#failing) {
+      if (last < since) this.#failing.delete(subject)
+    }
   }
 
   connectionLost(server: string): void {

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events"
 import { startupSnapshot } from "node:v8"
-import { checkCallOptions, checkOptions, show } from "./arguments.js"
+import { checkCallOptions, checkedPrefetch, show } from "./arguments.js"
 import type { IdBatch } from "./batch.js"
 import { onAbort, type Transient, textOf } from "./call.js"
 import type { CallOptions } from "./client.js"
@@ -50,9 +50,6 @@ const mostRequests = 16
 /** How old a buffered ID may be, and how often the age is checked, in ms. */
 const mostAge = 60_000
 const ageCheck = 1000
-
-const longestRunway = 3_600_000
-const mostIds = 1_000_000_000
 
 /** A range of buffered IDs that is not in use yet. */
 interface Chunk {
@@ -137,10 +134,9 @@ export class Prefetcher implements IdBuffer {
     onClose: (closed: Prefetcher) => void = () => {},
     log?: Log,
   ) {
-    checkOptions(options, ["runway", "limit", "maxBatch"])
-    const runway = checked("runway", options.runway ?? 1000, longestRunway)
-    this.#limit = checked("limit", options.limit ?? 1_000_000, mostIds)
-    this.#largestBatch = checked("maxBatch", options.maxBatch ?? 10_000, mostIds)
+    const { runway, limit, maxBatch } = checkedPrefetch(options)
+    this.#limit = limit
+    this.#largestBatch = maxBatch
     if (startupSnapshot.isBuildingSnapshot()) {
       throw new BadConfigError("a start-up snapshot is built, and all its copies would have the same buffer")
     }
@@ -485,11 +481,4 @@ export class Prefetcher implements IdBuffer {
 function isFresh(arrived: number): boolean {
   const age = clock.wall() - arrived
   return age >= 0 && age <= mostAge
-}
-
-function checked(option: string, value: number, most: number): number {
-  if (Number.isInteger(value) && value >= 1 && value <= most) return value
-  throw new BadConfigError(
-    `bad prefetch options: ${option} ${show(value)}, allowed is an integer from 1 to ${most}`,
-  )
 }

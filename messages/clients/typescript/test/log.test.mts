@@ -122,17 +122,31 @@ test("what a caller does wrong or cancels is no outage, but a signal that times 
   assert.equal(another.events.length, 1)
 })
 
+/** Calls for so many tags at once. */
+const nextOfEach = (site: Site, tags: number) =>
+  Promise.all(Array.from({ length: tags }, (_, i) => site.ids.next(`tag-${i}`)))
+
 test("at most 16 subjects are remembered, and those that succeed make room", async () => {
   const site = new Site()
-  const each = async (n: number) => {
-    for (let i = 0; i < n; i++) await site.fails(() => site.ids.next(`tag-${i}`), CallTimeoutError)
-  }
-  await each(20)
+  await site.fails(() => nextOfEach(site, 20), CallTimeoutError)
   assert.equal(site.events.length, 16)
   pass(site.time, 1000)
   await site.succeeds(() => site.ids.next("tag-0"))
   await site.fails(() => site.ids.next("tag-17"), CallTimeoutError)
   assert.equal(site.events.length, 18)
+})
+
+test("a subject that has not failed for a minute makes room, as one that no call uses any more", async () => {
+  const site = new Site()
+  await site.fails(() => nextOfEach(site, 16), CallTimeoutError)
+  await site.fails(() => site.ids.next("order"), CallTimeoutError)
+  assert.equal(site.events.length, 16, "too early")
+
+  site.events.length = 0
+  for (let i = 0; i < 12; i++) await site.fails(() => site.ids.next("tag-15"), CallTimeoutError) // a minute
+  const { message } = await site.fails(() => site.ids.next("order"), CallTimeoutError)
+  await site.fails(() => site.ids.next("tag-15"), CallTimeoutError)
+  assert.deepEqual(site.events, [["warn", "ID requests fail", { subject, error: message }]])
 })
 
 test("a connection that is lost and restored is reported", async () => {

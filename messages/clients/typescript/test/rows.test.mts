@@ -70,6 +70,22 @@ test("a row that has an ID keeps it, and the rows of the caller are not changed"
   assert.deepEqual(ids.requests, [])
 })
 
+test("rows may come from a set or a generator, and are read once", async () => {
+  const { orders } = open()
+  const named = function* () {
+    yield { name: "b" }
+    yield { id: 7n, name: "c" }
+  }
+  assert.deepEqual(
+    [...(await withIds(orders, new Set([{ name: "a" }]))), ...(await withIds(orders, named()))],
+    [
+      { id: large, name: "a" },
+      { id: large + 1n, name: "b" },
+      { id: 7n, name: "c" },
+    ],
+  )
+})
+
 test("the property of the ID may have another name", async () => {
   const [row] = await withIds(open().orders, [{ name: "a" }], "orderId")
   const id: bigint = row!.orderId

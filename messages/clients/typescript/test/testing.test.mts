@@ -1,5 +1,6 @@
 import assert from "node:assert/strict"
 import { test } from "node:test"
+import { setImmediate } from "node:timers/promises"
 import { Idworker } from "../src/client.js"
 import {
   BadConfigError,
@@ -8,6 +9,7 @@ import {
   BufferEmptyError,
   CancelledError,
   ClosedError,
+  MalformedRequestError,
 } from "../src/errors.js"
 import type { Ids } from "../src/ids.js"
 import { withIds } from "../src/rows.js"
@@ -47,6 +49,30 @@ test("a take without ready fails always, also after IDs were taken", async () =>
   assert.throws(orders.take, BufferEmptyError)
 })
 
+test("ready announces IDs for its turn: callers at once get theirs, and those of earlier turns do not add up", async () => {
+  const orders = new InMemoryIdworker().prefetch("order")
+  const rows = (n: number) => Array.from({ length: n }, (_, i) => ({ name: `${i}` }))
+  const inserted = await Promise.all([1, 2, 3].map((n) => withIds(orders, rows(n))))
+  assert.equal(new Set(inserted.flat().map(({ id }) => id)).size, 6)
+  assert.throws(orders.take, BufferEmptyError)
+
+  await orders.ready(1)
+  await setImmediate()
+  await orders.next()
+  await orders.ready(1)
+  orders.take()
+  assert.throws(orders.take, BufferEmptyError)
+})
+
+test("a call for more IDs than a worker gives by default is refused", async () => {
+  const ids = new InMemoryIdworker()
+  for (const call of [ids.nextN("order", 10_001), ids.snowflakeN(10_001)]) {
+    await assert.rejects(call, (error) => error instanceof MalformedRequestError && error.code === 400)
+  }
+  assert.equal((await ids.nextN("order", 10_000)).length, 10_000)
+  await ids.prefetch("order").ready(10_001) // a buffer splits it
+})
+
 // The same calls against both, so that a test does not accept what the application cannot do.
 for (const [name, make] of Object.entries<() => Ids>({
   "in memory": () => new InMemoryIdworker(),
@@ -60,7 +86,13 @@ for (const [name, make] of Object.entries<() => Ids>({
     await assert.rejects(ids.next("order", { timeout: 0 }), BadConfigError)
     await assert.rejects(ids.snowflake({ signal: AbortSignal.abort() }), CancelledError)
     assert.throws(() => ids.prefetch(""), BadTagError)
+    for (const options of [{ runway: -1 }, { limit: 0 }, { maxBatch: 1e10 }, { limmit: 5 } as object]) {
+      assert.throws(() => ids.prefetch("order", options), BadConfigError)
+      assert.throws(() => ids.prefetchSnowflake(options), BadConfigError)
+    }
     await assert.rejects(ids.prefetch("order").ready(0), BadCountError)
+    await assert.rejects(ids.prefetch("order", { limit: 3 }).ready(4), BadCountError)
+    await assert.rejects(ids.prefetchSnowflake().ready(1_000_001), BadCountError)
     await assert.rejects(ids.prefetch("order").next({ timeout: -1 }), BadConfigError)
 
     const [orders, tickets] = [ids.prefetch("order"), ids.prefetch("ticket")]
