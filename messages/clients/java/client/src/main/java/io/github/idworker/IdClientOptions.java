@@ -4,6 +4,7 @@ import io.nats.client.AuthenticationException;
 import io.nats.client.Connection;
 import io.nats.client.Nats;
 import io.nats.client.Options;
+import io.nats.client.impl.NatsServerPool;
 import io.nats.client.support.NatsUri;
 import java.io.IOException;
 import java.net.URISyntaxException;
@@ -13,6 +14,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import java.util.regex.Matcher;
@@ -201,19 +203,21 @@ public final class IdClientOptions {
 
     /** Refuses what {@link #connect} would refuse without asking a server, by {@link BadConfigException}. */
     void check() {
-        build(new Refusals());
+        build(new Refusals(), () -> true);
     }
 
     /**
      * Connects.
      *
+     * @param wanted whether to try one more server; the connection asks it again, in
+     *     threads of its own, when it reconnects
      * @throws ConnectFailedException if no server accepts the connection
      * @throws BadConfigException if jnats refuses the options
      */
-    Connection connect() throws InterruptedException {
+    Connection connect(BooleanSupplier wanted) throws InterruptedException {
         Refusals refusals = new Refusals();
         try {
-            return Nats.connect(build(refusals));
+            return Nats.connect(build(refusals, wanted));
         } catch (AuthenticationException e) {
             throw new ConnectFailedException(failed("the server refuses the login: " + e.getMessage()), e);
         } catch (IOException e) {
@@ -223,7 +227,7 @@ public final class IdClientOptions {
         }
     }
 
-    private Options build(Refusals refusals) {
+    private Options build(Refusals refusals, BooleanSupplier wanted) {
         if (credentials != null && !Files.isReadable(credentials)) {
             throw new BadConfigException("bad credentials: file " + credentials + " cannot be read");
         }
@@ -237,6 +241,12 @@ public final class IdClientOptions {
         try {
             Options.Builder builder = new Options.Builder()
                     .servers(servers.toArray(String[]::new))
+                    .serverPool(new NatsServerPool() {
+                        @Override
+                        public @Nullable NatsUri peekNextServer() {
+                            return wanted.getAsBoolean() ? super.peekNextServer() : null;
+                        }
+                    })
                     .connectionName("idworker")
                     .inboxPrefix(inboxPrefix)
                     .connectionTimeout(CONNECT_TIMEOUT)
