@@ -264,13 +264,14 @@ public final class IdClientOptions {
             }
             return change.apply(builder).build();
         } catch (IllegalArgumentException | IllegalStateException e) {
-            boolean quotesUrl = e.getCause() instanceof URISyntaxException;
-            throw new BadConfigException("bad options of the connection: "
-                    + (quotesUrl ? "a server URL of withNats, " + ALLOWED_URLS : withoutLogin(String.valueOf(e.getMessage()))));
+            String problem = e.getCause() instanceof URISyntaxException
+                    ? "a server URL of withNats, " + ALLOWED_URLS
+                    : withoutLogin(String.valueOf(e.getMessage()));
+            throw new BadConfigException("bad options of the connection: " + problem);
         }
     }
 
-    /** Returns what is wrong with a URL, in words that quote at most one character of it: it may be a password's. */
+    /** Returns what is wrong with a URL, quoting at most one character of it: what seems a port may be a password. */
     private static @Nullable String problemOf(String url) {
         String login = url.substring(0, Math.max(0, url.lastIndexOf('@')));
         int start = login.indexOf("://");
@@ -282,9 +283,9 @@ public final class IdClientOptions {
         }
         try {
             int port = new NatsUri(url).getPort();
-            return port < 1 || port > MAX_PORT ? "its port is " + port + ", allowed is 1 to " + MAX_PORT : null;
+            return port < 1 || port > MAX_PORT ? "its port is not one from 1 to " + MAX_PORT : null;
         } catch (URISyntaxException e) { // its text would quote the URL
-            return "it has no host that can be read, " + ALLOWED_URLS;
+            return "its scheme or host cannot be read, " + ALLOWED_URLS;
         }
     }
 

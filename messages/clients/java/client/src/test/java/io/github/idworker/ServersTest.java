@@ -7,8 +7,8 @@ import org.junit.jupiter.api.Test;
 
 /** An error about the URL of a server says what to write instead, and shows no password. */
 class ServersTest {
-    private static final String NO_HOST = "bad server URL: it has no host that can be read, allowed are URLs such as "
-            + "nats://127.0.0.1:4222 or nats://user:password@127.0.0.1:4222";
+    private static final String NO_HOST = "bad server URL: its scheme or host cannot be read, allowed are URLs "
+            + "such as nats://127.0.0.1:4222 or nats://user:password@127.0.0.1:4222";
 
     private static void refused(String message, String... urls) {
         IdClientOptions options = IdClientOptions.DEFAULTS.withServers(urls);
@@ -44,8 +44,9 @@ class ServersTest {
         refused(NO_HOST, "nats://ids:S3cr3t@[");
         refused(NO_HOST, "[");
         refused(NO_HOST, "http://127.0.0.1");
-        refused("bad server URL: its port is 99999, allowed is 1 to 65535", "nats://127.0.0.1:99999");
-        refused("bad server URL: its port is 0, allowed is 1 to 65535", "nats://127.0.0.1:0");
+        refused("bad server URL: its port is not one from 1 to 65535", "nats://127.0.0.1:99999");
+        refused("bad server URL: its port is not one from 1 to 65535", "nats://127.0.0.1:0");
+        refused("bad server URL: its port is not one from 1 to 65535", "nats://ids:735102"); // without a host
     }
 
     @Test
