@@ -62,8 +62,8 @@ public interface IdClient extends AutoCloseable {
     /**
      * Returns a client for tests, which counts the IDs of each tag in memory: 1, 2, 3
      * and so on, and the snowflake IDs likewise. It needs no NATS. Every tag exists,
-     * and none is strict; tags, counts and a closed client are refused as a real
-     * client refuses them.
+     * and none is strict; tags, counts, also of more than 10,000, and a closed client
+     * are refused as a real client refuses them.
      *
      * @return a client of counters, which it shares with no other client
      */
@@ -223,8 +223,9 @@ public interface IdClient extends AutoCloseable {
     /**
      * Prepares for a copy of the process, as a checkpoint makes it: drops all
      * buffered IDs and all replies that are still to come, and closes the connection
-     * if the client made it. It returns when that is done. Calls wait until {@link
-     * #resume}, and fail if their time is over before.
+     * if the client made it. It returns when that is done, which may take a few seconds
+     * while a server that keeps silent is being asked for a connection. Calls wait
+     * until {@link #resume}, and fail if their time is over before.
      *
      * <p>Where {@code org.crac} is on the class path, its checkpoints do this. Other
      * frameworks call it. An ID that a call has returned is the caller's, who must

@@ -4,14 +4,21 @@ import io.nats.client.AuthenticationException;
 import io.nats.client.Connection;
 import io.nats.client.Nats;
 import io.nats.client.Options;
+import io.nats.client.impl.NatsServerPool;
+import io.nats.client.support.NatsUri;
 import java.io.IOException;
+import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Locale;
 import java.util.Objects;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -29,6 +36,15 @@ public final class IdClientOptions {
 
     /** An application that starts may leave little time to this thread. */
     private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(5);
+
+    private static final int MAX_PORT = 65535;
+
+    private static final String ALLOWED_URLS =
+            "allowed are URLs such as nats://127.0.0.1:4222 or nats://user:password@127.0.0.1:4222";
+
+    /** What java.net.URI refuses in a login, or reads as its end. */
+    private static final Pattern NOT_IN_LOGIN =
+            Pattern.compile("[\\x00-\\x20\\x7f/?#@\\[\\]\"<>\\\\^`{|}]|%(?![0-9A-Fa-f]{2})");
 
     private final List<String> servers;
     private final @Nullable String user;
@@ -57,7 +73,8 @@ public final class IdClientOptions {
     /**
      * Sets the servers.
      *
-     * @param urls of NATS servers; user and password may be part of them
+     * @param urls of NATS servers; user and password may be part of them, with
+     *     characters such as {@code /} percent-encoded ({@code %2F})
      * @return changed options
      * @throws BadConfigException if there is none, or one is empty
      */
@@ -186,19 +203,21 @@ public final class IdClientOptions {
 
     /** Refuses what {@link #connect} would refuse without asking a server, by {@link BadConfigException}. */
     void check() {
-        build(new Refusals());
+        build(new Refusals(), () -> true);
     }
 
     /**
      * Connects.
      *
+     * @param wanted whether to try one more server; the connection asks it again, in
+     *     threads of its own, when it reconnects
      * @throws ConnectFailedException if no server accepts the connection
      * @throws BadConfigException if jnats refuses the options
      */
-    Connection connect() throws InterruptedException {
+    Connection connect(BooleanSupplier wanted) throws InterruptedException {
         Refusals refusals = new Refusals();
         try {
-            return Nats.connect(build(refusals));
+            return Nats.connect(build(refusals, wanted));
         } catch (AuthenticationException e) {
             throw new ConnectFailedException(failed("the server refuses the login: " + e.getMessage()), e);
         } catch (IOException e) {
@@ -208,13 +227,26 @@ public final class IdClientOptions {
         }
     }
 
-    private Options build(Refusals refusals) {
+    private Options build(Refusals refusals, BooleanSupplier wanted) {
         if (credentials != null && !Files.isReadable(credentials)) {
             throw new BadConfigException("bad credentials: file " + credentials + " cannot be read");
+        }
+        for (int i = 0; i < servers.size(); i++) {
+            String problem = problemOf(servers.get(i).trim()); // as jnats trims it
+            if (problem != null) {
+                String which = servers.size() == 1 ? "" : " " + (i + 1) + " of " + servers.size();
+                throw new BadConfigException("bad server URL" + which + ": " + problem);
+            }
         }
         try {
             Options.Builder builder = new Options.Builder()
                     .servers(servers.toArray(String[]::new))
+                    .serverPool(new NatsServerPool() {
+                        @Override
+                        public @Nullable NatsUri peekNextServer() {
+                            return wanted.getAsBoolean() ? super.peekNextServer() : null;
+                        }
+                    })
                     .connectionName("idworker")
                     .inboxPrefix(inboxPrefix)
                     .connectionTimeout(CONNECT_TIMEOUT)
@@ -232,7 +264,28 @@ public final class IdClientOptions {
             }
             return change.apply(builder).build();
         } catch (IllegalArgumentException | IllegalStateException e) {
-            throw new BadConfigException("bad options of the connection: " + withoutLogin(String.valueOf(e.getMessage())));
+            String problem = e.getCause() instanceof URISyntaxException
+                    ? "a server URL of withNats, " + ALLOWED_URLS
+                    : withoutLogin(String.valueOf(e.getMessage()));
+            throw new BadConfigException("bad options of the connection: " + problem);
+        }
+    }
+
+    /** Returns what is wrong with a URL, quoting at most one character of it: what seems a port may be a password. */
+    private static @Nullable String problemOf(String url) {
+        String login = url.substring(0, Math.max(0, url.lastIndexOf('@')));
+        int start = login.indexOf("://");
+        Matcher bad = NOT_IN_LOGIN.matcher(start < 0 ? login : login.substring(start + "://".length()));
+        if (bad.find()) {
+            String character = bad.group();
+            return "its user or password has '" + character + "', write "
+                    + String.format(Locale.ROOT, "%%%02X", (int) character.charAt(0));
+        }
+        try {
+            int port = new NatsUri(url).getPort();
+            return port < 1 || port > MAX_PORT ? "its port is not one from 1 to " + MAX_PORT : null;
+        } catch (URISyntaxException e) { // its text would quote the URL
+            return "its scheme or host cannot be read, " + ALLOWED_URLS;
         }
     }
 
@@ -241,8 +294,8 @@ public final class IdClientOptions {
                 + ": " + why;
     }
 
-    /** Returns a text without the user and the password of a URL in it. */
+    /** Returns a text without the user and the password of a URL in it, which may contain any character. */
     static String withoutLogin(String text) {
-        return text.contains("://") ? text.replaceAll("://[^/]*@", "://") : text.replaceAll("^[^/]*@", "");
+        return text.contains("://") ? text.replaceAll("(?s)://.*@", "://") : text.replaceAll("(?s)^.*@", "");
     }
 }

@@ -11,12 +11,15 @@ import java.util.function.Supplier;
 
 /**
  * Counters in memory, for tests. Every tag exists, and its IDs begin at 1. Tags and
- * counts are checked as {@link NatsIdClient} checks them, so that a test finds a
- * malformed one.
+ * counts are checked as {@link NatsIdClient} and a worker check them, so that a test
+ * finds a malformed one.
  */
 final class InMemoryIdClient implements IdClient {
     /** The key of the snowflake IDs' counter: no tag is empty. */
     private static final String SNOWFLAKE = "";
+
+    /** The default of the workers' {@code --max-batch}. */
+    private static final long MAX_BATCH = 10_000;
 
     private final Map<String, AtomicLong> last = new ConcurrentHashMap<>(); // by tag
     private volatile boolean closed;
@@ -46,6 +49,11 @@ final class InMemoryIdClient implements IdClient {
         NatsIdClient.checkCount(n);
         if (closed) {
             throw Failure.CLIENT_CLOSED.exception();
+        }
+        if (n > MAX_BATCH) {
+            String text = "count " + n + " is too large, allowed is a decimal from 1 to " + MAX_BATCH;
+            String subject = key.equals(SNOWFLAKE) ? "ids.snowflake" : "ids.segment." + key;
+            throw Failure.reply(400, text).in(subject, 1).exception();
         }
         long end = last.computeIfAbsent(key, unused -> new AtomicLong()).addAndGet(n);
         return new IdBatch(List.of(new Range(end - n + 1, end)));

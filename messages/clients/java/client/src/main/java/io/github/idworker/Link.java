@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -26,12 +27,19 @@ import org.jspecify.annotations.Nullable;
  */
 final class Link implements Transport, ConnectionListener {
     private static final long RECONNECT_PAUSE_MILLIS = 250;
+
+    /** Enough unless a server keeps silent. The thread is a daemon, and closes what it may still connect to. */
+    private static final long CLOSE_WAIT_MILLIS = 250;
+
     private static final String CONNECTING = "still connecting";
 
     /** Makes the client's own connection. */
     interface Connector {
-        /** @throws ConnectFailedException if no server accepts it */
-        Connection connect() throws InterruptedException;
+        /**
+         * @param wanted whether to try one more server
+         * @throws ConnectFailedException if no server accepts it
+         */
+        Connection connect(BooleanSupplier wanted) throws InterruptedException;
     }
 
     private enum State { OPEN, SUSPENDED, CLOSED }
@@ -283,7 +291,10 @@ final class Link implements Transport, ConnectionListener {
         end(dropped, closed, ended);
     }
 
-    /** Ends what the link no longer has, also if the thread is interrupted. */
+    /**
+     * Ends what the link no longer has, also if the thread is interrupted. Before a
+     * checkpoint nothing may still connect, so that waits for the server being asked.
+     */
     private void end(@Nullable Inbox dropped, @Nullable Connection closed, @Nullable Thread ended) {
         if (dropped != null) {
             dropped.close();
@@ -295,7 +306,7 @@ final class Link implements Transport, ConnectionListener {
         try {
             if (ended != null) {
                 ended.interrupt();
-                ended.join();
+                ended.join(state == State.CLOSED ? CLOSE_WAIT_MILLIS : 0);
             }
             if (connector != null && closed != null) {
                 closed.close();
@@ -319,20 +330,39 @@ final class Link implements Transport, ConnectionListener {
     }
 
     private void connect() {
+        Thread attempt = Thread.currentThread();
         try {
             while (isWanted()) {
                 try {
-                    keep(connector.connect());
+                    // The connection asks again in other threads when it reconnects.
+                    keep(connector.connect(() -> Thread.currentThread() != attempt || isWanted()));
                 } catch (RuntimeException e) { // also a bad option: a file may be missing for a while
-                    if (failed(e.getMessage()) && missed.compareAndSet(false, true)) {
-                        Outages.LOGGER.log(Level.WARNING, "no NATS connection yet, retrying: error={0}",
-                                e.getMessage());
+                    String why = e instanceof IdworkerException ? e.getMessage() : e.toString();
+                    if (!failed(why)) {
+                        return;
+                    }
+                    if (missed.compareAndSet(false, true)) {
+                        Outages.log(Level.WARNING, "no NATS connection yet, retrying: error={0}", why);
                     }
                     Thread.sleep(RECONNECT_PAUSE_MILLIS);
                 }
             }
         } catch (InterruptedException e) {
             // no longer wanted
+        } finally {
+            stopped(attempt);
+        }
+    }
+
+    /** Lets the next call connect, even if this thread ends by an error such as a class that is missing. */
+    private void stopped(Thread attempt) {
+        lock.lock();
+        try {
+            if (connecting == attempt) {
+                connecting = null;
+            }
+        } finally {
+            lock.unlock();
         }
     }
 
@@ -416,14 +446,14 @@ final class Link implements Transport, ConnectionListener {
 
     private void lost(Connection changed) {
         if (missed.compareAndSet(false, true)) {
-            Outages.LOGGER.log(Level.WARNING, "NATS connection lost: error={0}",
+            Outages.log(Level.WARNING, "NATS connection lost: error={0}",
                     IdClientOptions.withoutLogin(Refusals.why(changed)));
         }
     }
 
     private void back(Connection changed) {
         if (missed.compareAndSet(true, false)) {
-            Outages.LOGGER.log(Level.INFO, "NATS connection restored: server={0}",
+            Outages.log(Level.INFO, "NATS connection restored: server={0}",
                     IdClientOptions.withoutLogin(String.valueOf(changed.getConnectedUrl())));
         }
     }

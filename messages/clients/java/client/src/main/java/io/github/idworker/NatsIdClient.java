@@ -59,7 +59,7 @@ final class NatsIdClient implements IdClient {
     /** Connects, and returns a client that owns its connection. */
     static NatsIdClient connect(IdClientOptions options, Environment environment) {
         try {
-            return make(Link.of(options.connect(), options::connect), options, environment);
+            return make(Link.of(options.connect(() -> true), options::connect), options, environment);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw Failure.cancelled(null, 0).exception();

@@ -132,7 +132,7 @@ public final class RowIds implements AutoCloseable {
     /** A tag is strict for its life, so it stays direct for that of the process. */
     private void makeDirect(String tag) {
         if (direct.add(tag)) {
-            Outages.LOGGER.log(Level.WARNING, "tag is strict, each row a request: tag={0}", tag);
+            Outages.log(Level.WARNING, "tag is strict, each row a request: tag={0}", tag);
         }
         IdSequence sequence = sequences.remove(tag);
         if (sequence != null) {

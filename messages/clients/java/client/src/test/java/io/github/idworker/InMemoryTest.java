@@ -58,6 +58,20 @@ class InMemoryTest {
         assertThrows(ClosedException.class, sequence::next);
     }
 
+    /** More than a worker allows, if no flag says otherwise. */
+    @Test
+    void batchesThatAWorkerRefuses() {
+        assertEquals(10_000, ids.next("order", 10_000).size());
+        assertEquals("request ids.segment.order: count 10001 is too large, allowed is a decimal from 1 to 10000 (400)",
+                assertThrows(MalformedRequestException.class, () -> ids.next("order", 10_001)).getMessage());
+        assertEquals("request ids.snowflake: count 10001 is too large, allowed is a decimal from 1 to 10000 (400)",
+                assertThrows(MalformedRequestException.class, () -> ids.snowflake(10_001)).getMessage());
+        assertThrows(MalformedRequestException.class, () -> ids.next("order", Long.MAX_VALUE));
+        assertEquals(MalformedRequestException.class, assertThrows(ExecutionException.class,
+                () -> ids.nextAsync("order", 1_000_000_000_000L).get()).getCause().getClass());
+        assertEquals(10_001, ids.next("order"));
+    }
+
     @Test
     void batchesOfTests() {
         assertEquals("[7, 1001-1003]", IdBatch.of(new IdBatch.Range(7, 7), new IdBatch.Range(1001, 1003)).toString());

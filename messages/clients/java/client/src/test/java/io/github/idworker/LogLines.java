@@ -11,6 +11,7 @@ import java.util.logging.SimpleFormatter;
 final class LogLines extends Handler {
     private final Logger logger = Logger.getLogger("io.github.idworker"); // which would be forgotten otherwise
     private final List<String> lines = new CopyOnWriteArrayList<>();
+    private volatile boolean failing;
 
     LogLines() {
         logger.addHandler(this);
@@ -21,9 +22,17 @@ final class LogLines extends Handler {
         return lines;
     }
 
+    /** Lets the handler throw an exception at each line from now on. */
+    void fail() {
+        failing = true;
+    }
+
     @Override
     public void publish(LogRecord line) {
         lines.add(line.getLevel() + " " + new SimpleFormatter().formatMessage(line));
+        if (failing) {
+            throw new IllegalStateException("log: the backend is away");
+        }
     }
 
     @Override

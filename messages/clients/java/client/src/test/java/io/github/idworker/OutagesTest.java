@@ -9,13 +9,23 @@ import io.github.idworker.testkit.Installation;
 import io.nats.client.Connection;
 import io.nats.client.Nats;
 import io.nats.client.Options;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -83,8 +93,11 @@ class OutagesTest {
             assertThrows(ExecutionException.class, () -> ids.nextAsync("order").get());
             wantLines(failing("calls.segment.order"));
             Connection worker = worker("calls");
-            ids.withTimeout(Installation.PATIENCE).nextAsync("order").get();
-            ids.withTimeout(Installation.PATIENCE).next("order");
+            IdClient patient = ids.withTimeout(Installation.PATIENCE);
+            patient.nextAsync("order").get();
+            Installation.await("a second without a failure",
+                    () -> patient.next("order") > 0 && log.lines().size() > 1);
+            patient.next("order");
             wantLines(failing("calls.segment.order"), again("calls.segment.order", 2));
             worker.close();
         }
@@ -100,7 +113,8 @@ class OutagesTest {
             assertThrows(CallTimeoutException.class, rows::snowflake);
             wantLines(failing("rows.segment.order"), failing("rows.snowflake"));
             Connection worker = worker("rows");
-            patient.next("order");
+            Installation.await("a second without a failure",
+                    () -> patient.next("order") > 0 && log.lines().size() > 2);
             patient.next("order");
             wantLines(failing("rows.segment.order"), failing("rows.snowflake"), again("rows.segment.order", 2));
             worker.close();
@@ -131,7 +145,7 @@ class OutagesTest {
         VirtualTime time = new VirtualTime();
         Outages outages = new Outages(time);
         for (int i = 0; i < 1000; i++) {
-            outages.failed(Failure.timeout(Failure.NO_REPLY, 1).in("ids.segment.t" + i, 1).exception());
+            outages.failed(timeout("ids.segment.t" + i));
         }
         assertEquals(16, log.lines().size());
         time.advance(1234);
@@ -142,15 +156,78 @@ class OutagesTest {
         assertEquals(17, log.lines().size());
     }
 
+    private static IdworkerException timeout(String subject) {
+        return Failure.timeout(Failure.NO_REPLY, 1).in(subject, 1).exception();
+    }
+
+    @Test
+    void callsThatFailAndSucceedInTurnsAreOneOutage() {
+        VirtualTime time = new VirtualTime();
+        Outages outages = new Outages(time);
+        for (int i = 0; i < 1000; i++) {
+            outages.failed(timeout("ids.segment.order"));
+            time.advance(10);
+            outages.succeeded("ids.segment.order");
+        }
+        time.advance(989);
+        outages.succeeded("ids.segment.order");
+        assertEquals(1, log.lines().size(), log.lines()::toString);
+        time.advance(1);
+        outages.succeeded("ids.segment.order");
+        outages.succeeded("ids.segment.order");
+        assertEquals("INFO ID requests succeed again: subject=ids.segment.order, failed_calls=1000, duration=10990ms",
+                log.lines().get(1));
+        assertEquals(2, log.lines().size(), log.lines()::toString);
+    }
+
+    /** A handler of the application whose backend is away, for example. */
+    @Test
+    void aLogThatThrowsDoesNotReachCalls() {
+        VirtualTime time = new VirtualTime();
+        Outages outages = new Outages(time);
+        log.fail();
+        outages.failed(timeout("ids.segment.order"));
+        time.advance(1000);
+        outages.succeeded("ids.segment.order");
+        assertEquals(2, log.lines().size(), log.lines()::toString);
+    }
+
+    @Test
+    void aLogThatThrowsDoesNotEndConnecting() {
+        installation.createTag("order", "--if-missing");
+        installation.stop();
+        log.fail();
+        try (IdClient ids = IdClient.connectInBackground(options())) {
+            Installation.await("a line", () -> !log.lines().isEmpty());
+            installation.restart();
+            assertTrue(ids.withTimeout(Installation.PATIENCE).next("order") > 0);
+        }
+    }
+
+    @Test
+    void anErrorThatEndsTheThreadDoesNotEndConnecting() {
+        installation.createTag("order", "--if-missing");
+        AtomicBoolean once = new AtomicBoolean(true);
+        try (IdClient ids = IdClient.connectInBackground(options().withNats(nats -> {
+            if (isConnectThread() && once.getAndSet(false)) {
+                throw new NoClassDefFoundError("of the application");
+            }
+            return nats;
+        }))) {
+            assertTrue(ids.withTimeout(Installation.PATIENCE).next("order") > 0);
+            assertFalse(once.get());
+        }
+    }
+
     /** Tags of a template, for example: those of an earlier outage must not hide the next one. */
     @Test
     void subjectsThatAreNeverUsedAgainGiveUpTheirPlaces() {
         VirtualTime time = new VirtualTime();
         Outages outages = new Outages(time);
         for (int i = 0; i < 16; i++) {
-            outages.failed(Failure.timeout(Failure.NO_REPLY, 1).in("ids.segment.t" + i, 1).exception());
+            outages.failed(timeout("ids.segment.t" + i));
         }
-        IdworkerException next = Failure.timeout(Failure.NO_REPLY, 1).in("ids.segment.next", 1).exception();
+        IdworkerException next = timeout("ids.segment.next");
         time.advance(50_000);
         outages.failed(next);
         assertEquals(16, log.lines().size());
@@ -217,7 +294,7 @@ class OutagesTest {
         assertTrue(isConnecting());
         ids.close();
         assertThrows(ClosedException.class, () -> ids.next("order"));
-        assertFalse(isConnecting());
+        Installation.await("the end of the thread", () -> !isConnecting());
         assertThrows(BadConfigException.class, () -> IdClient.connectInBackground(
                 IdClientOptions.DEFAULTS.withServers("nats://127.0.0.1:x")));
     }
@@ -234,7 +311,66 @@ class OutagesTest {
             assertThrows(CallTimeoutException.class, () -> ids.next("order"));
             assertTrue(isConnecting());
         }
-        assertFalse(isConnecting());
+        Installation.await("the end of the thread", () -> !isConnecting());
+    }
+
+    /** A server that keeps silent costs seconds, so no further one is asked. */
+    @Test
+    void aClientThatIsSuspendedOrClosedAsksNoFurtherServer() throws Exception {
+        for (Consumer<IdClient> end : List.<Consumer<IdClient>>of(IdClient::suspend, IdClient::close)) {
+            AtomicInteger asked = new AtomicInteger();
+            List<ServerSocket> silent = new ArrayList<>();
+            for (int i = 0; i < 4; i++) {
+                ServerSocket server = new ServerSocket(0, 8, InetAddress.getLoopbackAddress());
+                silent.add(server);
+                Thread accepts = new Thread(() -> accept(server, asked));
+                accepts.setDaemon(true);
+                accepts.start();
+            }
+            String[] urls = silent.stream().map(s -> "nats://127.0.0.1:" + s.getLocalPort()).toArray(String[]::new);
+            try (IdClient ids = IdClient.connectInBackground(IdClientOptions.DEFAULTS.withServers(urls))) {
+                Installation.await("a server that is asked", () -> asked.get() == 1);
+                end.accept(ids);
+                Installation.await("the end of the thread", () -> !isConnecting());
+                assertEquals(1, asked.get());
+            }
+            for (ServerSocket server : silent) {
+                server.close();
+            }
+        }
+    }
+
+    private static void accept(ServerSocket server, AtomicInteger asked) {
+        try (Socket first = server.accept()) {
+            asked.incrementAndGet();
+            first.getInputStream().readAllBytes();
+        } catch (IOException e) {
+            // the test is over
+        }
+    }
+
+    /** As in a network that swallows packets. */
+    @Test
+    void closingDoesNotWaitForAnAttemptThatCannotBeInterrupted() throws Exception {
+        CountDownLatch stuck = new CountDownLatch(1);
+        IdClient ids = IdClient.connectInBackground(options().withNats(nats -> {
+            while (isConnectThread() && stuck.getCount() > 0) {
+                try {
+                    stuck.await();
+                } catch (InterruptedException e) {
+                    // as a socket that connects
+                }
+            }
+            return nats;
+        }));
+        CompletableFuture.runAsync(ids::close).get(Installation.PATIENCE.toSeconds(), TimeUnit.SECONDS);
+        assertTrue(isConnecting());
+        stuck.countDown();
+        Installation.await("the end of the thread", () -> !isConnecting());
+    }
+
+    private static boolean isConnectThread() {
+        return Thread.currentThread().getName().equals("idworker-connect");
     }
 
     private static boolean isConnecting() {

@@ -48,8 +48,8 @@ class AwayTest {
                 inService(shop, "UP");
                 assertTrue(output.getAll().contains("WARN"), output.getAll());
                 assertTrue(output.getAll().contains("ID requests fail: subject=ids.segment.order"), output.getAll());
-                assertTrue(output.getAll().contains("ID requests succeed again: subject=ids.segment.order"),
-                        output.getAll());
+                Installation.await("a second without a failure", () -> isSaved(orders)
+                        && output.getAll().contains("ID requests succeed again: subject=ids.segment.order"));
 
                 installation.stop();
                 Installation.await("disconnected", () -> connection.state() == State.DISCONNECTED);

@@ -71,10 +71,10 @@ public record IdworkerProperties(
      */
     public record Jackson(@DefaultValue("false") boolean idsAsStrings) {}
 
-    /** Returns all but the password. */
+    /** Returns all but the password and the servers: a URL may contain a password, too. */
     @Override
     public String toString() {
-        return "IdworkerProperties[servers=" + servers + ", user=" + user + ", credentials=" + credentials
+        return "IdworkerProperties[user=" + user + ", credentials=" + credentials
                 + ", ssl=" + ssl + ", prefix=" + prefix + ", inboxPrefix=" + inboxPrefix + ", failFast=" + failFast + ", timeout=" + timeout
                 + ", rowWait=" + rowWait + ", prefetch=" + prefetch + ", jackson=" + jackson + "]";
     }
