@@ -19,14 +19,28 @@ from idworker_client import (
     NoSuchTagError,
     PermissionDeniedError,
     SyncIdworker,
+    _log,
 )
-from idworker_client._log import MAX_FAILING, Outages
+from idworker_client._log import FORGOTTEN, MAX_FAILING, QUIET, Outages
 
 
 @pytest.fixture(autouse=True)
 def records(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, "idworker_client")
     return caplog
+
+
+class Clock:
+    """A clock that stands still."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(_log, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 def lines(records: pytest.LogCaptureFixture) -> list[str]:
@@ -38,7 +52,9 @@ def lines(records: pytest.LogCaptureFixture) -> list[str]:
 FAIL = "WARNING ID requests fail: subject=ids.segment.order, error="
 
 
-def test_the_first_failed_call_and_the_first_success_are_logged(records: pytest.LogCaptureFixture) -> None:
+def test_the_first_failed_call_and_the_first_success_are_logged(
+    records: pytest.LogCaptureFixture, clock: Clock
+) -> None:
     def unavailable(request: Request) -> None:
         request.refuse(503, "no IDs")
 
@@ -49,6 +65,7 @@ def test_the_first_failed_call_and_the_first_success_are_logged(records: pytest.
         for n in (1, 2, 3):
             with pytest.raises(CallTimeoutError):
                 ids.next_n("order", n, timeout=0.1)
+        clock.now += QUIET
         server.respond = server.grant
         for _ in range(3):
             ids.next("order")
@@ -58,13 +75,17 @@ def test_the_first_failed_call_and_the_first_success_are_logged(records: pytest.
     ]
 
 
-def test_a_buffer_that_is_filled_again_ends_an_outage(records: pytest.LogCaptureFixture) -> None:
+def test_a_buffer_that_is_filled_again_ends_an_outage(
+    records: pytest.LogCaptureFixture, clock: Clock
+) -> None:
     with Server() as server, SyncIdworker(server.url) as ids:
+        ids.connect()
         orders = ids.prefetch("order")
         server.respond = server.silent
         for _ in range(2):
             with pytest.raises(CallTimeoutError):
                 orders.take(0.1)
+        clock.now += QUIET
         server.respond = server.grant
         eventually("the outage ends although nobody takes", lambda: len(records.records) == 2)
     assert lines(records) == [
@@ -96,7 +117,9 @@ def test_mistakes_of_the_caller_are_not_logged(records: pytest.LogCaptureFixture
     assert lines(records) == []
 
 
-def test_a_take_of_asyncio_that_finds_nothing_in_an_outage(records: pytest.LogCaptureFixture) -> None:
+def test_a_take_of_asyncio_that_finds_nothing_in_an_outage(
+    records: pytest.LogCaptureFixture, clock: Clock
+) -> None:
     async def main() -> None:
         connection = FakeConnection(lambda request: request.no_responders())
         orders = make(connection).prefetch("order")
@@ -106,6 +129,7 @@ def test_a_take_of_asyncio_that_finds_nothing_in_an_outage(records: pytest.LogCa
             await asyncio.sleep(0.01)
         with pytest.raises(BufferEmptyError):
             orders.take()
+        clock.now += QUIET
         connection.respond = lambda request: request.serve(b"7")
         assert await orders.next() == 7
 
@@ -116,11 +140,65 @@ def test_a_take_of_asyncio_that_finds_nothing_in_an_outage(records: pytest.LogCa
     ]
 
 
-def test_at_most_16_subjects_are_remembered(records: pytest.LogCaptureFixture) -> None:
+def test_failures_and_successes_in_turns_are_one_outage(
+    records: pytest.LogCaptureFixture, clock: Clock
+) -> None:
+    outages = Outages()
+    for _ in range(100):
+        outages.failed("ids.segment.order", CallTimeoutError("no ID"))
+        clock.now += QUIET / 2
+        outages.succeeded("ids.segment.order")
+    assert lines(records) == [f"{FAIL}no ID"]
+    clock.now += QUIET / 2
+    outages.succeeded("ids.segment.order")
+    assert lines(records)[1:] == ["INFO ID requests succeed again: subject=ids.segment.order, failed=100, T"]
+
+
+def test_subjects_without_a_recent_failure_make_room(records: pytest.LogCaptureFixture, clock: Clock) -> None:
+    outages = Outages()
+    for i in range(MAX_FAILING):
+        outages.failed(f"ids.segment.{i}", CallTimeoutError("no ID"))
+    clock.now += FORGOTTEN
+    outages.failed("ids.segment.0", CallTimeoutError("no ID"))
+    outages.failed("ids.segment.order", CallTimeoutError("no ID"))
+    assert len(lines(records)) == MAX_FAILING, "a minute has not passed"
+    clock.now += 1
+    outages.failed("ids.segment.order", CallTimeoutError("no ID"))
+    assert lines(records)[MAX_FAILING:] == [f"{FAIL}no ID"]
+    assert list(outages.failing) == ["ids.segment.0", "ids.segment.order"]
+
+
+@pytest.mark.parametrize("does", ["raises", "takes an ID"])
+def test_a_handler_that_fails_does_not_change_the_error_of_a_call(does: str) -> None:
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            called.append(record)
+            if does == "raises":
+                raise RuntimeError("the log is away")
+            ids.next("ticket")
+
+    called: list[logging.LogRecord] = []
+    handler = Handler()
+    logging.getLogger("idworker_client").addHandler(handler)
+    try:
+        with Server() as server, SyncIdworker(server.url) as ids:
+            server.respond = server.silent
+            orders = ids.prefetch("tickets")
+            with pytest.raises(CallTimeoutError):
+                ids.next("order", timeout=0.1)
+            with pytest.raises(CallTimeoutError):
+                orders.take(0.1)
+    finally:
+        logging.getLogger("idworker_client").removeHandler(handler)
+    assert len(called) == 2
+
+
+def test_at_most_16_subjects_are_remembered(records: pytest.LogCaptureFixture, clock: Clock) -> None:
     outages = Outages()
     for i in range(2 * MAX_FAILING):
         outages.failed(f"ids.segment.{i}", CallTimeoutError("no ID"))
     assert len(outages.failing) == len(lines(records)) == MAX_FAILING
+    clock.now += QUIET
     outages.succeeded("ids.segment.0")
     outages.failed("ids.segment.99", CallTimeoutError("no ID"))
     assert len(lines(records)) == MAX_FAILING + 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from django.db import connections
+from django.test import override_settings
 from shop.begin import new_database
 from shop.models import CustomerOrder, Item
 from sqlalchemy import BigInteger, create_engine, select
@@ -125,6 +126,13 @@ def test_rows_of_django(tmp_path: Path) -> None:
         assert idworker_client.django.client() is ids
     assert idworker_client.django._made.get("") is before
     connections.close_all()
+
+
+def test_a_setting_that_changes_meanwhile_does_not_leave_the_client_in_memory() -> None:
+    with in_memory_django() as ids:
+        with override_settings(IDWORKER={"URL": "nats://127.0.0.1:1"}):
+            assert idworker_client.django.client() is ids
+        assert idworker_client.django.client() is ids
 
 
 def test_rows_of_sqlalchemy(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ from ._buffer import PrefetchConfig
 from ._client import Idworker
 from ._errors import BadConfigError, BufferEmptyError, StrictTagError
 from ._fork import OfOneProcess
+from ._log import log
 from ._prefetch import Prefetcher
 from ._sync import SyncIdworker, SyncPrefetcher
-
-_logger = logging.getLogger("idworker_client")
 
 Buffer = TypeVar("Buffer")
 Made = TypeVar("Made", covariant=True)
@@ -75,7 +74,7 @@ class _Rows(OfOneProcess, Generic[Buffer]):
     def _learn_strict(self, tag: str) -> None:
         mine = object()
         if self._strict.setdefault(tag, mine) is mine:  # only one of several threads logs it
-            _logger.warning("tag is strict, each row a request: tag=%s", tag)
+            log(logging.WARNING, "tag is strict, each row a request: tag=%s", tag)
         self._buffers.pop(tag, None)
 
     def _left(self, begin: float) -> float:

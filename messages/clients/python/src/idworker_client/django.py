@@ -185,8 +185,12 @@ def _check_tags(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.Chec
 
 
 def _forget_client(setting: str, **_: Any) -> None:
-    """Follow override_settings of tests."""
-    if setting == "IDWORKER" and (made := _made.pop("", None)) is not None:
+    """Follow override_settings of tests, but keep a client in memory, which no setting describes."""
+    from .testing import InMemorySyncIdworker
+
+    made = _made.get("")
+    if setting == "IDWORKER" and made is not None and not isinstance(made[0], InMemorySyncIdworker):
+        del _made[""]
         made[0].close()
 
 
