@@ -93,12 +93,12 @@ func Provision(ctx context.Context, cfg Config) error {
 	if err := checkPin(ctx, &cfg); err != nil {
 		return err
 	}
-	// First, because it may be refused.
-	needs := []kv.Resource{kv.Birth(agreement.Bucket(cfg.Prefix, cfg.Replicas,
-		kv.HasEntries(register.BucketName(cfg.Prefix)), kv.HasEntries(lease.ClockBucketName(cfg.Prefix))))}
+	var needs []kv.Resource
 	if cfg.Role != RoleSnowflake {
 		needs = append(needs, loader.Stream(cfg.Prefix, cfg.Replicas))
 	}
+	needs = append(needs, kv.Birth(agreement.Bucket(cfg.Prefix, cfg.Replicas,
+		kv.HasEntries(register.BucketName(cfg.Prefix)), kv.HasEntries(lease.ClockBucketName(cfg.Prefix)))))
 	if cfg.Role.Loads() {
 		needs = append(needs, register.Bucket(cfg.Prefix, cfg.Replicas))
 	}

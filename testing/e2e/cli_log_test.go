@@ -54,7 +54,7 @@ func TestReaderOfTheLog(t *testing.T) {
 	serves() // into a pipe that is full
 	_ = reader.Close()
 	serves()
-	dropped := regexp.MustCompile(`idworker_log_lines_dropped_total [1-9]`)
+	dropped := regexp.MustCompile(`idworker_log_lines_dropped_total\{[^}]*\} [1-9]`)
 	natstest.Eventually(t, "lines are counted", func() bool {
 		// Each refused request may log a line.
 		_, _ = conn.Request("ids.segment.nosuch", nil, natstest.Patience)
