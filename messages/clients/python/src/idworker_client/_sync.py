@@ -12,6 +12,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import math
+import os
 import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine
@@ -445,7 +446,8 @@ def _check_thread() -> None:
     """
     if isinstance(_thread.start_new_thread, types.BuiltinFunctionType):
         return
-    if threading.get_native_id() != threading.main_thread().native_id:
+    # Linux gives the main thread the number of its process. Python's main thread has its parent's in forks.
+    if threading.get_native_id() not in (os.getpid(), this_process().thread):
         raise IdworkerError(
             "threads are greenlets here, but the first call comes from a native thread:"
             " make the first call, or connect(), in the main thread"
