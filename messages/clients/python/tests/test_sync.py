@@ -24,6 +24,7 @@ from idworker_client import (
     BadCountError,
     BadPrefixError,
     BadTagError,
+    CallTimeoutError,
     ClosedError,
     ConnectFailedError,
     Idworker,
@@ -404,6 +405,22 @@ orders = ids.prefetch("order")
         assert ended.stderr.decode() == ""
         assert ended.stdout.count(b"closed") == (3 if script == "waiting" else 0)
         assert ended.returncode == 0
+
+
+def test_a_call_ends_although_the_own_thread_does_not_run() -> None:
+    runs = threading.Event()
+    with Server() as server, client(server) as ids:
+        ids.connect()
+        assert ids._home and ids._home._loop
+        ids._home._loop.call_soon_threadsafe(runs.wait, PATIENCE)
+        try:
+            with pytest.raises(CallTimeoutError, match="the client's thread does not run"):
+                ids.next("order", timeout=0.1)
+            with pytest.raises(CallTimeoutError, match="does not run"):
+                ids.prefetch("order").take(0.1)
+        finally:
+            runs.set()
+        assert ids.next("order") > 0
 
 
 def test_a_close_that_nats_py_cancels_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

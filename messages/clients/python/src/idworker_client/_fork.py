@@ -22,6 +22,7 @@ class Process:
 
     def __init__(self) -> None:
         self.alive = _make_mark()
+        self.thread = threading.get_native_id()  # a fork has only this one at first
         self.lock = threading.RLock()  # an inherited one may be locked for ever
 
 

@@ -7,12 +7,17 @@ there is nothing that a fork or an interrupt could leave half done.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
 import concurrent.futures
+import math
+import os
 import threading
+import types
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 from nats import errors
@@ -41,6 +46,7 @@ T = TypeVar("T")
 
 CLOSE_PATIENCE = 2.0  # s; a connection that ends in order takes much less
 FORK_CHECK = 1.0  # s
+GRACE = 1.0  # s; how much later than a call itself its caller ends it, if the client's thread does not run
 
 
 class SyncIdworker(OfOneProcess):
@@ -179,18 +185,29 @@ class SyncIdworker(OfOneProcess):
             client = await home.client(subject, end)
             return await call(client, max(end - loop.time(), 0.001))
 
-        return self._run(run)
+        return self._run(run, subject, timeout + GRACE)
 
-    def _run(self, make: Callable[[_Home], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine in the client's thread, and wait for it."""
+    def _run(
+        self,
+        make: Callable[[_Home], Coroutine[Any, Any, T]],
+        subject: str | None = None,
+        patience: float = math.inf,
+    ) -> T:
+        """Run a coroutine in the client's thread, and wait for it at most so many seconds."""
         while True:
             home = self._at_home()
+            end = monotonic() + patience
             future = home.start(make)
             try:
                 # A signal's handler may fork during a wait: the result is the parent's then.
                 while home.process.alive[0] and not future.done():
                     with suppress(concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
                         future.exception(FORK_CHECK)
+                    if monotonic() >= end and not future.done():
+                        what = f"request {subject}: " if subject else ""
+                        raise CallTimeoutError(
+                            f"{what}the client's thread does not run (deadline exceeded)", subject=subject
+                        )
                 if home.process.alive[0]:
                     return future.result()
             except concurrent.futures.CancelledError:
@@ -203,8 +220,8 @@ class SyncIdworker(OfOneProcess):
         """Run a coroutine in the client's thread, if it runs."""
         home = self._home
         if home and home.process.alive[0]:
-            with suppress(ClosedError):
-                self._run(make)
+            with suppress(ClosedError, CallTimeoutError):
+                self._run(make, patience=4 * CLOSE_PATIENCE)
 
     def _at_home(self) -> _Home:
         process = this_process()
@@ -212,6 +229,7 @@ class SyncIdworker(OfOneProcess):
             if self._closed:
                 raise ClosedError("client is closed")
             if not self._home or self._home.process is not process:
+                _check_thread()
                 self._home = _Home(self._server, self._prefix, self._timeout)
                 try:
                     self._home.begin()
@@ -312,16 +330,18 @@ class _Home:
         """Start a coroutine in this thread."""
         if threading.get_ident() == self._thread.ident:
             raise IdworkerError("the client's own thread would wait for itself")
-        while not self._begun.wait(FORK_CHECK) and self.process.alive[0]:
+        # A greenlet's event would refuse another thread that waits for it.
+        while not (self._begun.is_set() or self._begun.wait(FORK_CHECK)) and self.process.alive[0]:
             pass
         with self._lock:
             if self._ends or not self._loop:
                 raise ClosedError("client is closed")
             return asyncio.run_coroutine_threadsafe(make(self), self._loop)
 
-    def close(self, patience: float | None = None) -> None:
+    def close(self, patience: float = 4 * CLOSE_PATIENCE) -> None:
         """End all calls and the connection, and wait for that, at most so many seconds."""
-        self._begun.wait()
+        if not self._begun.is_set():
+            self._begun.wait(patience)
         with self._lock:
             if not self._ends and self._loop:
                 self._loop.call_soon_threadsafe(self._end.set)
@@ -416,6 +436,22 @@ class _Home:
         """Leave all of it to the parent process."""
         if self._loop:
             self._loop.abandon()
+
+
+def _check_thread() -> None:
+    """Refuse a native thread where threads are greenlets.
+
+    The client's thread would be a greenlet of that thread, which others can not wait
+    for, and which stands still whenever that thread does not run greenlets.
+    """
+    if isinstance(_thread.start_new_thread, types.BuiltinFunctionType):
+        return
+    # Linux gives the main thread the number of its process. Python's main thread has its parent's in forks.
+    if threading.get_native_id() not in (os.getpid(), this_process().thread):
+        raise IdworkerError(
+            "threads are greenlets here, but the first call comes from a native thread:"
+            " make the first call, or connect(), in the main thread"
+        )
 
 
 _homes: set[_Home] = set()
