@@ -139,6 +139,7 @@ check-packages: ## Build a release, and check packages, image, manifests, region
 	$(GO) run $(ACTIONLINT)
 	$(MAKE) release SNAPSHOT=1
 	IDWORKER_TESTS=release $(GO) test $(ALL) -count=1 -p 1 -timeout 60m ./testing/release/... ./testing/regions ./testing/compat
+	IDWORKER_TESTS=release $(GO) test $(ALL) -count=1 -run '^TestInstall$$' -timeout 60m ./testing/clients
 	cd testing/release/schema && $(GO) test -count=1 ./...
 	cd testing/monitoring && $(GO) test -count=1 -parallel 2 -timeout 30m ./...
 

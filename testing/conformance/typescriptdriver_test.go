@@ -33,7 +33,7 @@ func (c *compiledTypeScript) compile(t testing.TB) string {
 	defer c.mu.Unlock()
 	if c.path == "" {
 		path := filepath.Join(clients.TypeScript, ".driver")
-		clients.NPM(t, "run", "build", "--", "--outDir", path)
+		clients.NPM(t, "exec", "--", "tsc", "-p", "tsconfig.driver.json", "--outDir", path)
 		c.path = path
 	}
 	return c.path

@@ -112,7 +112,9 @@ export class InMemoryIdworker implements Ids {
   #call(tag: string, n: number, options?: CallOptions): IdBatch {
     this.#check(n, options)
     if (n > mostInCall) {
-      throw new MalformedRequestError(`count ${n} is too large, allowed is 1 to ${mostInCall} (400)`, { code: 400 })
+      throw new MalformedRequestError(`count ${n} is too large, allowed is 1 to ${mostInCall} (400)`, {
+        code: 400,
+      })
     }
     const first = (this.#used.get(tag) ?? 0n) + 1n
     const last = first + BigInt(n) - 1n
