@@ -2,6 +2,10 @@ package store
 
 import "time"
 
+// MinMoves is the number of unexplained gaps of a tag that another program must
+// have caused: a crash, or an UPDATE by hand, leaves one.
+const MinMoves = 3
+
 // Moves is the evidence of another program that moves rows of a [Table]. The
 // register has only its own grants, so a range that lies above the latest one
 // leaves a gap. A gap is explained if a process of the same installation has

@@ -92,7 +92,7 @@ func parseVersion(version string) (minor, patch int, ok bool) {
 type LossError struct{ Servers []ServerVersion }
 
 func (e *LossError) Error() string {
-	return fmt.Sprintf("nats-server before 2.10.23 may lose a stream when it is killed, and the counters with it: %s", list(e.Servers))
+	return fmt.Sprintf("nats-server before 2.10.23 may lose a stream when it is killed, and the counters with it: %s", List(e.Servers))
 }
 
 // Problem is part of [problem.Problem].
@@ -108,8 +108,8 @@ func CheckVersions(servers []ServerVersion) error {
 	return &LossError{bad}
 }
 
-// list shows servers.
-func list(servers []ServerVersion) string {
+// List shows servers, for people.
+func List(servers []ServerVersion) string {
 	var names []string
 	for _, s := range servers {
 		names = append(names, s.String())

@@ -10,11 +10,9 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// Bounds on the evidence of another program. A tag is named once it has moveMin
-// gaps, because a crash leaves one, and so does an UPDATE by hand.
+// Bounds on the evidence of another program.
 const (
 	moveAge       = time.Hour
-	moveMin       = 3  // gaps of a tag that are evidence
 	maxMoves      = 4  // gaps of a tag that are kept
 	maxMovedTags  = 4  // in the figures
 	maxDiscarded  = 32 // ranges
@@ -74,7 +72,7 @@ func (m *moves) figures() *store.Moves {
 	f := &store.Moves{Since: m.since, Skipped: []store.Move{}, Discarded: slices.DeleteFunc(slices.Clone(m.discarded), old)}
 	tags := 0
 	for _, tag := range slices.Sorted(maps.Keys(m.skipped)) {
-		if all := slices.DeleteFunc(slices.Clone(m.skipped[tag]), old); len(all) >= moveMin && tags < maxMovedTags {
+		if all := slices.DeleteFunc(slices.Clone(m.skipped[tag]), old); len(all) >= store.MinMoves && tags < maxMovedTags {
 			f.Skipped = append(f.Skipped, all...)
 			tags++
 		}

@@ -170,11 +170,7 @@ func (c *collection) checkVersions(ctx context.Context) []Diagnosis {
 	}
 	cluster := c.conn.ConnectedClusterName()
 	old := slices.ContainsFunc(servers, func(s durability.ServerVersion) bool { return durability.RevivesOld(s.Version) })
-	var names []string
-	for _, s := range servers {
-		names = append(names, s.String())
-	}
-	text := strings.Join(names, ", ")
+	text := durability.List(servers)
 	switch {
 	case err != nil:
 	case cluster != "" && old:

@@ -238,10 +238,6 @@ func judgeFailures(reports []worker.Report) (all []Diagnosis) {
 	return all
 }
 
-// minMoves is the number of unexplained gaps of a tag that another program must
-// have caused: a crash, or an UPDATE by hand, leaves one.
-const minMoves = 3
-
 // judgeMoves names a tag whose row another program moves. Loaders of this
 // installation explain their own gaps, so it needs the reports of all of them.
 func (i *Installation) judgeMoves(reports []worker.Report) []Diagnosis {
@@ -273,7 +269,7 @@ func (i *Installation) judgeMoves(reports []worker.Report) []Diagnosis {
 			}
 		}
 	}
-	maps.DeleteFunc(gaps, func(_ string, n int) bool { return n < minMoves })
+	maps.DeleteFunc(gaps, func(_ string, n int) bool { return n < store.MinMoves })
 	if len(gaps) == 0 {
 		return nil
 	}

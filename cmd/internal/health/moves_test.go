@@ -98,7 +98,7 @@ func TestMovedTable(t *testing.T) {
 	}
 	const warning = "warning table: another program moves rows, as of tag "
 	alternate := func(tag string, other func()) {
-		for range minMoves + 1 {
+		for range store.MinMoves + 1 {
 			reserve(t, own[0], tag)
 			other()
 		}
@@ -127,7 +127,7 @@ func TestMovedTable(t *testing.T) {
 func TestMovesWithoutEvidence(t *testing.T) {
 	t.Parallel()
 	gaps := &store.Moves{Since: now.Add(-time.Hour)}
-	for n := range int64(minMoves) {
+	for n := range int64(store.MinMoves) {
 		gaps.Skipped = append(gaps.Skipped, store.Move{Tag: "order", First: 100 * n, End: 100*n + 10, At: now})
 	}
 	with := func(moves *store.Moves) []worker.Report {
