@@ -302,13 +302,16 @@ type Gate struct {
 // NewGate returns a closed Gate.
 func (w *Watch) NewGate() *Gate { return &Gate{watch: w} }
 
-// Touch records contact: the server has answered what was sent at that time.
+// Touch records contact: the server has answered what was sent at that time. Its
+// answer may come late: what a stalled network delivers at once, each piece sent
+// shortly after the other, is no contact that lasted. So it extends contact only
+// while the gate is open.
 func (g *Gate) Touch(sent time.Time) {
 	at, touch := int64(sent.Sub(g.watch.began)), g.touch.Load()
 	g.heard.Store(at)
 	switch {
 	case at <= touch:
-	case touch <= g.closed.Load() || at-touch >= int64(trust): // a decision may have been missed
+	case !g.isOpen(g.watch.now()): // a decision may have been missed
 		g.watch.hurry()
 	default:
 		g.touch.CompareAndSwap(touch, at)

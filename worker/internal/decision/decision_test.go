@@ -187,6 +187,15 @@ func TestContactOpensNoGate(t *testing.T) {
 				t.Fatal("opened by contact after contact was lost")
 			}
 		}
+		// The network stalls, then brings the answers to all that was sent since.
+		gate.open(time.Now(), time.Now())
+		stalled := time.Now()
+		time.Sleep(2 * trust)
+		for sent := stalled; !sent.After(time.Now()); sent = sent.Add(trust / 10) {
+			if gate.Touch(sent); gate.isOpen(w.now()) {
+				t.Fatal("opened by answers that came late")
+			}
+		}
 		gate.open(time.Now(), time.Now())
 		gate.Close()
 		for range 20 {
