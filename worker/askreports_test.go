@@ -100,8 +100,6 @@ func TestReports(t *testing.T) {
 // lowRaise is a store that was not raised enough.
 type lowRaise struct{ store.Store }
 
-func (lowRaise) Lowest() int64 { return 5001 }
-
 func (lowRaise) Stopped() error { return &store.RegressionError{Bucket: "ids_register", Short: 180} }
 
 // TestReportAfterRaise: a report has what the next raise of all tags has to know:
@@ -110,9 +108,9 @@ func (lowRaise) Stopped() error { return &store.RegressionError{Bucket: "ids_reg
 func TestReportAfterRaise(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
-	s := newStore(t, net, 1)
-	w := startWorker(t, net, worker.Config{Store: lowRaise{s}, StoreName: "jetstream"})
-	createTags(t, s, 100, "order")
+	createTags(t, newStore(t, net, 1), 100, "order")
+	raiseAll(t, net, 5001, true)
+	w := startWorker(t, net, worker.Config{Store: lowRaise{newStore(t, net, 1)}, StoreName: "jetstream"})
 	c := newClient(t, net)
 	c.must("order")
 	var r worker.Report
@@ -127,8 +125,8 @@ func TestReportAfterRaise(t *testing.T) {
 	if r.Time.Before(before) || r.Time.After(time.Now()) {
 		t.Errorf("reported at %v, after %v", r.Time, before)
 	}
-	if r.Floor != 5001 || r.RaiseBy != 180 || r.Stats.Highest != 101 {
-		t.Errorf("new tags begin at %d, want 5001; the raise lacked %d, want 180; the highest segment ends at %d, want 101", r.Floor, r.RaiseBy, r.Stats.Highest)
+	if r.Floor != 5001 || r.RaiseBy != 180 || r.Stats.Highest != 5101 {
+		t.Errorf("new tags begin at %d, want 5001; the raise lacked %d, want 180; the highest segment ends at %d, want 5101", r.Floor, r.RaiseBy, r.Stats.Highest)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestRefusesSameID(t *testing.T) {
 		t.Fatal(err)
 	}
 	startOlderNamed(t, net, "shop", true)
-	_, err := startProcess(t.Context(), configure(t, net, worker.Config{Role: worker.RoleWorker, Installation: "shop"}))
+	err := startRefused(t, configure(t, net, worker.Config{Role: worker.RoleWorker, Installation: "shop"}))
 	if !errors.Is(err, worker.ErrForeign) {
 		t.Errorf("%v, want a ForeignError", err)
 	}
@@ -131,7 +131,7 @@ func TestRefusesToStart(t *testing.T) {
 	startOlder(t, net, false)
 	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader, worker.RoleSnowflake} {
 		cfg := worker.Config{Role: role, Store: s, Requests: net.Connect(t), Control: net.Connect(t), Version: "0.0.1"}
-		_, err := startProcess(t.Context(), cfg)
+		err := startRefused(t, cfg)
 		var foreign *worker.ForeignError
 		if !errors.As(err, &foreign) || foreign.Other.Host != "away" {
 			t.Errorf("%s: %v, want a ForeignError", role, err)

@@ -78,6 +78,20 @@ func startProcess(ctx context.Context, cfg worker.Config) (*worker.Process, erro
 	return start(ctx, cfg, worker.NewPatient)
 }
 
+// startRefused returns why a process does not start. On a busy machine it may
+// miss the answers of the others, and start; then it is stopped and starts again.
+func startRefused(t *testing.T, cfg worker.Config) (err error) {
+	t.Helper()
+	natstest.Eventually(t, "a start is refused", func() bool {
+		var w *worker.Process
+		if w, err = startProcess(t.Context(), cfg); err == nil {
+			stop(t, w)
+		}
+		return err != nil
+	})
+	return err
+}
+
 // start makes a process with a function, and starts it.
 func start(ctx context.Context, cfg worker.Config, newProcess func(context.Context, worker.Config) (*worker.Process, error)) (*worker.Process, error) {
 	if err := worker.Provision(ctx, cfg); err != nil {

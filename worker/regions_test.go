@@ -132,7 +132,7 @@ func TestDatacenterIsTaken(t *testing.T) {
 		"datacenter 1 is taken by another installation": ofDatacenter(1),
 		"has the layout 41:1ms/d5/w5/s12@1288834974657": otherEpoch,
 	} {
-		_, err := startProcess(t.Context(), configure(t, r.leaf, cfg))
+		err := startRefused(t, configure(t, r.leaf, cfg))
 		if !errors.Is(err, worker.ErrForeign) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
