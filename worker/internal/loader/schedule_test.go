@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -640,6 +641,7 @@ func TestLineIsThatOfTheGrant(t *testing.T) {
 		if g := <-answers; g.Floor != 1 || g.Sequence != 1 {
 			t.Errorf("a range that was reserved before the decision: %+v", g)
 		}
+		synctest.Wait() // until the load has ended; a repetition would get no grant
 		l.take(load("order", 1, 0))
 		if g := <-answers; g.Floor != 1000 || g.Sequence != 2 {
 			t.Errorf("a range of after it: %+v", g)
