@@ -15,6 +15,7 @@ package idworkertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -22,15 +23,22 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 )
 
-// startWithin bounds a start. It is long, because test machines are small and
-// shared.
-const startWithin = 2 * time.Minute
+const (
+	// startWithin bounds a start, and calls of the NATS server, which would
+	// otherwise have a few seconds. It is long, because test machines are small
+	// and shared.
+	startWithin = 2 * time.Minute
+
+	// readyEvery is short compared with a start.
+	readyEvery = 5 * time.Millisecond
+)
 
 // Idworker is a process that serves until its test ends.
 type Idworker struct {
@@ -80,7 +88,7 @@ func (s *Idworker) CreateTag(tag store.Tag) {
 
 // connect returns a connection that is closed when the test ends.
 func (s *Idworker) connect(opts ...nats.Option) (*nats.Conn, error) {
-	conn, err := nats.Connect(s.URL(), append(opts, nats.MaxReconnects(-1))...)
+	conn, err := nats.Connect(s.URL(), append(opts, nats.MaxReconnects(-1), nats.Timeout(startWithin))...)
 	if err == nil {
 		s.t.Cleanup(conn.Close)
 	}
@@ -109,13 +117,13 @@ func (s *Idworker) start(ctx context.Context) (err error) {
 	if cfg.Control, err = s.connect(nats.ReconnectBufSize(-1)); err != nil {
 		return err
 	}
-	if cfg.JetStream, err = jetstream.New(cfg.Control); err != nil {
+	if cfg.JetStream, err = jetstream.New(cfg.Control, jetstream.WithDefaultTimeout(startWithin)); err != nil {
 		return err
 	}
 	return s.serve(ctx, cfg)
 }
 
-// serve starts the process, and waits for its worker ID.
+// serve starts the process, and waits until it serves.
 func (s *Idworker) serve(ctx context.Context, cfg worker.Config) (err error) {
 	if err := worker.Provision(ctx, cfg); err != nil {
 		return err
@@ -134,6 +142,20 @@ func (s *Idworker) serve(ctx context.Context, cfg worker.Config) (err error) {
 		return err
 	}
 	s.t.Cleanup(func() { _ = process.Stop() })
-	process.AwaitClaim(ctx)
-	return process.Ready()
+	return await(ctx, process)
+}
+
+// await waits until a process serves tag and snowflake IDs: some of its parts
+// begin after Start has returned.
+func await(ctx context.Context, process *worker.Process) error {
+	for {
+		err := process.Ready()
+		if none := process.Report(0).Stats.NoWorker; err == nil && none != "" {
+			err = fmt.Errorf("no worker ID: %s", none)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause.For(ctx, readyEvery)
+	}
 }
