@@ -278,7 +278,7 @@ func TestPlannedEventRemovedFromSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.WarnLevel)
-	cfg := b.config()
+	cfg := b.patientConfig()
 	cfg.Log = zap.New(core)
 	b.start(cfg)
 	b.await(steps - 1)

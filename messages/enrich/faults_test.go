@@ -287,7 +287,7 @@ func (c tenants) NextN(ctx context.Context, tag string, n int64) ([]messages.Ran
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	cfg := b.config()
+	cfg := b.patientConfig()
 	cfg.Filter, cfg.To, cfg.ID = "orders.raw.*", "orders.ready.*", "segment:{{wildcard(1)}}"
 	cfg.IDs = tenants{counter: b.ids, meet: make(chan struct{})}
 	for _, tag := range []string{"full", "a", "full", "b", "c"} {

@@ -107,6 +107,15 @@ func (b *bed) hastyConfig() Config {
 	return cfg
 }
 
+// patientConfig is config with timers that a busy machine does not exceed.
+func (b *bed) patientConfig() Config {
+	b.Helper()
+	cfg := b.config()
+	cfg.timers = defaultTimers
+	cfg.timers.exchangeTimeout, cfg.timers.idsTimeout = natstest.Patience, natstest.Patience
+	return cfg
+}
+
 // config is the configuration of most tests.
 func (b *bed) config() Config {
 	return Config{

@@ -16,7 +16,10 @@ func TestRetire(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.publish(1, 5)
-	_, stop := b.start(b.config())
+	cfg := b.config()
+	cfg.timers = defaultTimers
+	cfg.timers.heartbeat /= 10 // writes its record often while Retire watches
+	_, stop := b.start(cfg)
 	b.await(5)
 	for want, streams := range map[error][2]string{ErrAtWork: {"ORDERS", "READY"}, ErrConfig: {"OTHER", "READY"}} {
 		if _, err := Retire(t.Context(), b.js, "ids", streams[0], streams[1]); !errors.Is(err, want) {

@@ -101,7 +101,7 @@ func TestServerTakesSmallBatches(t *testing.T) {
 	for _, most := range []int{1, 100} {
 		b := newBed(t, func(o *server.Options) { o.JetStreamLimits.MaxBatchSize = most })
 		core, logs := observer.New(zap.ErrorLevel)
-		cfg := b.config()
+		cfg := b.patientConfig()
 		cfg.Log = zap.New(core)
 		b.publish(1, 300)
 		b.start(cfg)
