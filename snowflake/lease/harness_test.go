@@ -125,9 +125,11 @@ func (r *runner) all() []State {
 // waitFor waits until a state with that error was reported.
 func (r *runner) waitFor(t testing.TB, want error) {
 	t.Helper()
-	natstest.Eventually(t, want.Error(), func() bool {
-		return slices.ContainsFunc(r.all(), func(s State) bool { return errors.Is(s.Err, want) })
-	})
+	natstest.Eventually(t, want.Error(), func() bool { return r.reported(want) })
+}
+
+func (r *runner) reported(want error) bool {
+	return slices.ContainsFunc(r.all(), func(s State) bool { return errors.Is(s.Err, want) })
 }
 
 func (r *runner) held() bool { return r.state().Generator != nil }
