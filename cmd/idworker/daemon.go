@@ -309,8 +309,8 @@ func (d *daemon) run(ctx context.Context, out output) error {
 func (d *daemon) serve(ctx context.Context, out output) error {
 	d.synced.look(ctx)
 	d.process.AwaitClaim(ctx)
-	d.serving.Store(true)
 	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble), d.cfg.files, droppedLines(d.cfg.errs))
+	d.serving.Store(true)
 	d.background.Start(d.synced.run)
 	d.background.Start(d.logProblems)
 	if d.embedded != nil && d.cfg.worker.Role == worker.RoleWorker {

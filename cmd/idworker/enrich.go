@@ -85,8 +85,8 @@ func (c *enrichCmd) enrich(ctx context.Context, files *secretfile.Set, errs *jou
 	if err != nil {
 		return err
 	}
-	running.Store(enricher)
 	ofInstallation(enricher.Installation(), registry, enricher.Metrics(), files, droppedLines(errs))
+	running.Store(enricher)
 	log.Info("enriching", zap.String("version", version), zap.String("enrichment", enricher.Name()), zap.String("instance", enricher.Instance()))
 	background := goroutines.New()
 	defer background.Stop()

@@ -51,6 +51,9 @@ func TestTagUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		order, unused := list.Tags[0], list.Tags[1]
+		if order.Issued == 0 { // no worker answered in time
+			return false
+		}
 		if order.Issued < 101 || order.Issued%101 != 0 || order.Granted < 1000 || order.Issued > order.Granted || unused.Granted != 0 {
 			t.Fatalf("%+v", list)
 		}

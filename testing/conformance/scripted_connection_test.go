@@ -161,7 +161,7 @@ func lostLink(t *testing.T, d *driver) {
 	// The client has noticed the loss, so these calls send nothing.
 	var probes []*pending
 	for range 5 {
-		probes = append(probes, s.begin(next(c, "probe").with("timeout_ms", 300)), s.begin(nextN(c, "probe", 2).with("timeout_ms", 300)))
+		probes = append(probes, s.begin(next(c, "probe").with("timeout_ms", shortTimeout)), s.begin(nextN(c, "probe", 2).with("timeout_ms", shortTimeout)))
 	}
 	for _, probe := range probes {
 		wantTimeout(t, "without a link", s.await(probe), "disconnected")

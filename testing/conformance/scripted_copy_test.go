@@ -122,8 +122,9 @@ func restored(t *testing.T, d *driver) {
 	p, _ := s.fill(c, "order")
 	for range 2 {
 		s.on(orderSubject, silent)
+		known := len(s.calls(orderSubject))
 		waiting := s.begin(take(p, 1, 1_000_000)) // more than is buffered
-		s.waitCalls(orderSubject, len(s.calls(orderSubject))+1)
+		s.waitCalls(orderSubject, known+1)
 		held := s.calls(orderSubject)
 		s.d.must(t, op{"op": "checkpoint"})
 		natstest.Eventually(t, "the connection is closed", func() bool { return len(s.connections()) == 0 })

@@ -183,11 +183,6 @@ func TestOperatorMode(t *testing.T) {
 	}
 	rightsOfKeys(t, o, users)
 
-	// The worker's creds expire while it runs.
-	const valid = 20 * time.Second
-	brief, lasting := o.expiring("worker", valid), o.expiring("worker", time.Hour)
-	expires := time.Now().Add(valid)
-
 	admin, shop := o.role("admin"), o.as("shop", "_INBOX_caller.shop")
 	admin.mustRun(t, "provision", "--part", "ids", "--new", "--installation", "shop")
 	if r := admin.run(t, "doctor", "--role", "admin"); !strings.Contains(r.stdout, "warn  sync: no server reports whether it syncs every write") {
@@ -200,8 +195,12 @@ func TestOperatorMode(t *testing.T) {
 	}
 	o.nsc("push --all")
 
-	write(t, o.dir, "worker.creds", string(brief))
 	o.role("loader").launch(t, "serve", "--role", "loader").serving()
+	// The worker's creds expire while it runs.
+	const valid = 20 * time.Second
+	lasting, brief := o.expiring("worker", time.Hour), o.expiring("worker", valid)
+	expires := time.Now().Add(valid)
+	write(t, o.dir, "worker.creds", string(brief))
 	worker := o.role("worker").launch(t, "serve", "--role", "worker")
 	natstest.Eventually(t, "the worker serves, or its creds have expired", func() bool {
 		return worker.says("serving\t") > 0 || time.Now().After(expires)

@@ -225,11 +225,14 @@ func (s *site) status(t *testing.T) {
 		Unread    []struct{ What, Why string }
 	}
 	for _, user := range []string{"admin", "monitor"} {
-		if err := json.Unmarshal([]byte(s.must(user, "status", "--json").stdout), &found); err != nil {
-			t.Fatal(err)
-		}
-		if found.Totals.Workers != 2 || found.Totals.Loaders != 1 || len(found.WorkerIDs) < 2 || len(found.Unread) != 1 || found.Unread[0].What != "enrichments" {
-			t.Errorf("%s sees %+v, want two workers and a loader, and all but enrichments, which have another account", user, found)
+		natstest.Eventually(t, user+" sees two workers and a loader", func() bool {
+			if err := json.Unmarshal([]byte(s.must(user, "status", "--json").stdout), &found); err != nil {
+				t.Fatal(err)
+			}
+			return found.Totals.Workers == 2 && found.Totals.Loaders == 1
+		})
+		if len(found.WorkerIDs) < 2 || len(found.Unread) != 1 || found.Unread[0].What != "enrichments" {
+			t.Errorf("%s sees %+v, want worker IDs, and all but enrichments, which have another account", user, found)
 		}
 	}
 	for role, lacks := range map[string][]string{

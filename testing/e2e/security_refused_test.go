@@ -118,7 +118,7 @@ func (s *site) wrongInbox(t *testing.T) {
 	})
 	for range tier.Pick(2, 12) {
 		w := s.serve("worker", "--role", "worker")
-		s.must("order", "get", "order")
+		s.as("order").succeeds(t, "get", "order")
 		w.stop(syscall.SIGTERM)
 		if n := w.says("reply to a caller denied"); n > 2 { // of each connection, once a minute
 			t.Errorf("logged the caller's mistake %d times", n)
@@ -260,7 +260,7 @@ func fullAccount(t *testing.T) {
 	if err := publish(); !isFull(err) {
 		t.Errorf("the account is not full any more: %v", err)
 	}
-	if r := p.must("admin", "doctor", "--role", "admin"); !strings.Contains(r.stdout, "ok    storage: ") {
+	if r := p.as("admin").succeeds(t, "doctor", "--role", "admin"); !strings.Contains(r.stdout, "ok    storage: ") {
 		t.Errorf("doctor:\n%s", r.stdout)
 	}
 }

@@ -300,6 +300,9 @@ func TestVersionsOfAllServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	lost := new(durability.LossError)
 	all = found(t, collectorOf(t, conn, rights.Monitor), "versions")
 	if len(all) != 1 || all[0].Severity != Error || !errors.As(all[0].err, &lost) || !strings.Contains(all[0].Text, "of-2.10.20") || strings.Contains(all[0].Text, "of-2.15.2") {
