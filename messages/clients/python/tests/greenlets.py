@@ -91,7 +91,7 @@ def take_in_greenlets() -> None:
 take_in_greenlets()
 before = turns
 try:
-    ids.next("silent", timeout=0.5)  # nobody replies, and the failure is logged
+    ids.next("silent", timeout=2)  # nobody replies, and the failure is logged
     sys.exit("an ID without a reply")
 except CallTimeoutError:
     pass

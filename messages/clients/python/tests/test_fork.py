@@ -60,6 +60,16 @@ def client(server: Server) -> SyncIdworker:
     return SyncIdworker(server.url, timeout=PATIENCE)
 
 
+def flush(ids: SyncIdworker) -> None:
+    """Wait until the server has read all that was sent: the last request may have been sent again."""
+
+    async def ping(home: _sync._Home) -> None:
+        assert home.connection
+        await home.connection.flush(int(PATIENCE))
+
+    ids._run(ping)
+
+
 def assert_each_once(*taken: IDS) -> None:
     all_ids = [id for ids in taken for id in ids]
     assert len(set(all_ids)) == len(all_ids)
@@ -88,6 +98,7 @@ def test_a_child_begins_with_an_empty_buffer_and_a_target_of_one() -> None:
         for _ in range(2000):
             orders.take(PATIENCE)
         eventually("no request is in flight", lambda: orders._buffer.in_flight == 0)
+        flush(ids)
         before = len(server.requests)
         granted = server.granted
         assert Child(lambda: [orders.take(PATIENCE)]).ids()[0] > granted
@@ -155,6 +166,7 @@ def test_a_child_says_nothing_on_its_parents_connection(does: str) -> None:
         parents = server.connections[0]
         eventually("no request is in flight", lambda: orders._buffer.in_flight == 0)
         ids.next("order")  # nothing is under way
+        flush(ids)
         received = parents.received
 
         def run() -> IDS:

@@ -103,7 +103,12 @@ class InstallationTest {
         }));
         ids.next("order");
         ids.nextAsync("order", 5).get();
-        assertEquals(List.of("trace-1", "trace-2"), List.of(sent.take(), sent.take()));
+        String trace = sent.take();
+        assertEquals("trace-1", trace);
+        while (trace.equals("trace-1")) { // the call may have sent its request again
+            trace = sent.take();
+        }
+        assertEquals("trace-2", trace);
         assertEquals(Set.of(Thread.currentThread().getName()), Set.copyOf(asked));
         assertEquals(2, asked.size());
         nats.close();

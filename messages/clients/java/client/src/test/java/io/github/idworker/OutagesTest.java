@@ -33,6 +33,9 @@ import org.junit.jupiter.api.Test;
 
 /** The log names the first failed call and the first that succeeds again, and each loss of the connection. */
 class OutagesTest {
+    /** The time-out of a call that reads, also on a busy machine, why nobody answers. */
+    private static final Duration REPLIED = Duration.ofSeconds(2);
+
     private static Installation installation;
     private final LogLines log = new LogLines();
 
@@ -62,6 +65,10 @@ class OutagesTest {
         }
     }
 
+    private List<String> ofConnection() {
+        return log.lines().stream().filter(line -> line.contains("NATS")).toList();
+    }
+
     private static String failing(String subject) {
         return "WARNING ID requests fail: subject=" + subject + ", error=request " + subject
                 + ": no worker answered \\(deadline exceeded.*\\)";
@@ -88,7 +95,7 @@ class OutagesTest {
 
     @Test
     void callsThatNobodyAnswers() throws Exception {
-        try (IdClient ids = IdClient.connect(options().withPrefix("calls"))) {
+        try (IdClient ids = IdClient.connect(options().withTimeout(REPLIED).withPrefix("calls"))) {
             assertThrows(CallTimeoutException.class, () -> ids.next("order"));
             assertThrows(ExecutionException.class, () -> ids.nextAsync("order").get());
             wantLines(failing("calls.segment.order"));
@@ -106,7 +113,7 @@ class OutagesTest {
     @Test
     void rowsThatGetNoId() throws Exception {
         try (IdClient ids = IdClient.connect(options().withPrefix("rows"));
-                RowIds rows = RowIds.of(ids, Duration.ofMillis(200), PrefetchOptions.DEFAULTS, Set.of());
+                RowIds rows = RowIds.of(ids, REPLIED, PrefetchOptions.DEFAULTS, Set.of());
                 RowIds patient = RowIds.of(ids, Installation.PATIENCE, PrefetchOptions.DEFAULTS, Set.of())) {
             assertThrows(CallTimeoutException.class, () -> rows.next("order"));
             assertThrows(CallTimeoutException.class, () -> rows.next("order"));
@@ -280,7 +287,9 @@ class OutagesTest {
                     away.getMessage());
             installation.restart();
             assertTrue(ids.withTimeout(Installation.PATIENCE).next("order") > 0);
-            List<String> connection = log.lines().stream().filter(line -> line.contains("NATS")).toList();
+            // The call may return before the thread that has connected logs so.
+            Installation.await("two lines", () -> ofConnection().size() > 1);
+            List<String> connection = ofConnection();
             assertEquals(2, connection.size(), log.lines()::toString);
             assertTrue(connection.get(0).startsWith("WARNING no NATS connection yet, retrying: error=connect to "),
                     connection::toString);
