@@ -9,7 +9,7 @@ import pytest
 from scripted import Server
 from sqlalchemy import BigInteger, Column, MetaData, Table, create_engine
 
-from idworker_client import BadConfigError, ConnectFailedError, SyncIdworker, _sync
+from idworker_client import BadConfigError, ConnectFailedError, SyncIdworker
 from idworker_client.sqlalchemy import IdworkerDefault
 
 ENCODE = "bad url: its user or password has {!r}, allowed is {}, or the options user and password"
@@ -91,17 +91,14 @@ def test_options_are_stronger_than_the_url() -> None:
             assert server.connections[0].login["user"] == "app"
 
 
-def test_no_failure_shows_a_password(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_sync, "RECONNECT_PAUSE", 2.0)  # which leaves as much to the last attempt
+def test_no_failure_shows_a_password(caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"127.0.0.1:{closed.getsockname()[1]}"
     with caplog.at_level(logging.DEBUG), Server() as server:
         for url in (f"nats://ids:S3cret@{address}", server.url.replace("//", "//ids:wrong@")):
             with SyncIdworker(url) as ids:
                 with pytest.raises(ConnectFailedError) as e:
-                    ids.next("order", timeout=4)
+                    ids.next("order", timeout=2)
                 shown = [chain(e.value), repr(ids), repr(ids._server), caplog.text]
                 assert not [text for text in shown if "S3cret" in text or "wrong" in text]
 

@@ -385,21 +385,26 @@ class _Home:
 
     async def _await_client(self, subject: str, end: float) -> Idworker:
         loop = asyncio.get_running_loop()
+        failed: ConnectFailedError | None = None
         while True:
             if self._client and self._is_connected():
                 return self._client
             try:
                 await asyncio.wait_for(self.connect(), end - loop.time())
             except asyncio.TimeoutError:
+                if failed:  # says why there is no connection
+                    raise failed from failed.__cause__
                 raise CallTimeoutError(
                     f"request {subject}: disconnected (deadline exceeded after 0 tries)",
                     subject=subject,
                     reason="disconnected",
                 ) from None
             except ConnectFailedError as e:
+                failed = ConnectFailedError(f"request {subject}: {e}", subject=subject)
+                failed.__cause__ = e.__cause__
                 refused = isinstance(e.__cause__, errors.Error)
                 if refused or loop.time() + RECONNECT_PAUSE >= end:
-                    raise ConnectFailedError(f"request {subject}: {e}", subject=subject) from e.__cause__
+                    raise failed from e.__cause__
                 await asyncio.sleep(RECONNECT_PAUSE)
 
     async def connect(self) -> None:
