@@ -84,9 +84,9 @@ func TestReports(t *testing.T) {
 				l = r
 			}
 		}
-		return w.Instance != "" && l.Instance != ""
+		return w.Instance != "" && l.Instance != "" && w.NotReady == ""
 	})
-	if len(w.Stats.Tags) != many || w.Stats.Active != many || w.NotReady != "" || w.Requests["ok"] < many {
+	if len(w.Stats.Tags) != many || w.Stats.Active != many || w.Requests["ok"] < many {
 		t.Errorf("the worker reports %d tags, want %d: %+v", len(w.Stats.Tags), many, w)
 	}
 	if _, err := alone.Direct(); !errors.Is(err, worker.ErrNotAnswering) {
@@ -125,7 +125,8 @@ func TestReportAfterRaise(t *testing.T) {
 	if r.Time.Before(before) || r.Time.After(time.Now()) {
 		t.Errorf("reported at %v, after %v", r.Time, before)
 	}
-	if r.Floor != 5001 || r.RaiseBy != 180 || r.Stats.Highest != 5101 {
+	// The first load may be sent twice, and then be granted twice.
+	if r.Floor != 5001 || r.RaiseBy != 180 || r.Stats.Highest < 5101 || (r.Stats.Highest-5001)%100 != 0 {
 		t.Errorf("new tags begin at %d, want 5001; the raise lacked %d, want 180; the highest segment ends at %d, want 5101", r.Floor, r.RaiseBy, r.Stats.Highest)
 	}
 }
@@ -244,12 +245,14 @@ func TestSilenceProvesNothing(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
 	conn := net.Connect(t)
-	if reports, err := worker.AskReports(t.Context(), conn, messages.DefaultPrefix, nil); err != nil || len(reports) > 0 {
-		t.Errorf("no process is connected: %v, %v", reports, err)
-	}
-	if found, err := worker.ListProcesses(t.Context(), conn, messages.DefaultPrefix); err != nil || len(found) > 0 {
-		t.Errorf("no process is connected: %v, %v", found, err)
-	}
+	natstest.Eventually(t, "the server reports that no process is connected", func() bool {
+		reports, err := worker.AskReports(t.Context(), conn, messages.DefaultPrefix, nil)
+		found, alsoErr := worker.ListProcesses(t.Context(), conn, messages.DefaultPrefix)
+		if len(reports)+len(found) > 0 {
+			t.Fatalf("no process is connected: %v, %v", reports, found)
+		}
+		return err == nil && alsoErr == nil
+	})
 	answerWith(t, net.Connect(t), stats("A", "other", "{}"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()

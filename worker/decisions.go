@@ -20,7 +20,7 @@ type decisions struct {
 }
 
 func newDecisions(c *Config, self ProcessIdentity, segments *supply.Supply, timing timing) *decisions {
-	cfg := decision.Config{JS: c.JetStream, Prefix: c.Prefix, Installation: self.Installation, Segments: segments, Log: c.Log}
+	cfg := decision.Config{JS: c.JetStream, Prefix: c.Prefix, Installation: self.Installation, Segments: segments, Look: timing.learn, Pass: timing.pass, Log: c.Log}
 	if c.Role.Loads() {
 		cfg.Own = c.Store.Lowest
 	}

@@ -53,7 +53,11 @@ func TestWorkerThatMissedADecision(t *testing.T) {
 			createTags(t, s, 1000, "order")
 			startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
 			way := proxy.Start(t, net.URL())
-			startWorker(t, behind{net, way}, worker.Config{Role: worker.RoleWorker})
+			w, err := start(t.Context(), configure(t, behind{net, way}, worker.Config{Role: worker.RoleWorker}), worker.NewLearner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { stop(t, w) })
 			c := newClient(t, net)
 			if id := c.must("order"); id != 1 {
 				t.Fatalf("the first ID is %d", id)
@@ -157,7 +161,7 @@ type behind struct {
 // Connect is part of network.
 func (b behind) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect(b.way.URL(), append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond)}, opts...)...)
+	conn, err := nats.Connect(b.way.URL(), append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond), nats.Timeout(natstest.Patience)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

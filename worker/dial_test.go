@@ -38,7 +38,7 @@ func TestPlaceFollowsToDiscoveredServer(t *testing.T) {
 		t.Run(c.scheme, func(t *testing.T) {
 			servers := startPair(t, c.server)
 			_, port, _ := strings.Cut(servers[0].URL(), "127.0.0.1:")
-			options := append(c.client, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+			options := append(c.client, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(natstest.Patience))
 			conn, err := nats.Connect(c.scheme+"://localhost:"+port, options...)
 			if err != nil {
 				t.Fatal(err)

@@ -182,6 +182,8 @@ func (c *endpointConn) flush(ctx context.Context) error {
 type queueDelay struct {
 	// After that time, callers may be gone, and their IDs would be wasted.
 	limit time.Duration
+	// Without a PONG or a message for that time, the server is lost.
+	lost time.Duration
 	// Requests have queued for longer than limit. Read once per request.
 	late atomic.Bool
 	gate *decision.Gate // of the requests; nil if they need none
@@ -196,7 +198,6 @@ const (
 	probeEvery = 50 * time.Millisecond
 	mostProbes = 100              // outstanding; more would add little
 	probeLost  = 30 * time.Second // the PONG is not expected any more
-	serverLost = 2 * time.Second  // without a PONG or a message
 )
 
 // run sends probes until ctx ends, and returns when no probe is being sent.
@@ -248,13 +249,13 @@ func (d *queueDelay) notePong(probe time.Time) {
 	d.update()
 }
 
-// awaitSilence returns when nothing has arrived for serverLost, or ctx ends.
+// awaitSilence returns when nothing has arrived for the time lost, or ctx ends.
 func (d *queueDelay) awaitSilence(ctx context.Context) {
 	began := time.Now()
 	silent := func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return time.Since(began) > serverLost && time.Since(d.arrival) > serverLost
+		return time.Since(began) > d.lost && time.Since(d.arrival) > d.lost
 	}
 	for ctx.Err() == nil && !silent() {
 		pause.For(ctx, probeEvery)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -122,7 +123,7 @@ func newGhostHunt(t *testing.T) *ghostHunt {
 // open opens the member.
 func (g *ghostHunt) open() (member, error) {
 	service := micro.Config{Name: snowflakeServiceName, Version: "0.0.1", QueueGroup: "ids"}
-	c, err := openEndpoint(g.base, service, endpointInfo{name: "snowflake", subject: "ids.snowflake"}, &queueDelay{limit: natstest.Patience}, held{gate: g.gate})
+	c, err := openEndpoint(g.base, service, endpointInfo{name: "snowflake", subject: "ids.snowflake"}, &queueDelay{limit: natstest.Patience, lost: natstest.Patience}, held{gate: g.gate})
 	if err != nil {
 		return nil, err
 	}
@@ -262,17 +263,19 @@ func TestCutsLoseNoRequest(t *testing.T) {
 
 func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
 	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
-	if err := Provision(t.Context(), Config{JetStream: js}); err != nil {
+	if err := Provision(ctx, Config{JetStream: js}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := register.Open(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewPatient(t.Context(), Config{Store: s, Requests: connect(), Control: connect(), Version: "0.0.1", Wait: time.Second})
+	w, err := NewPatient(ctx, Config{Store: s, Requests: connect(), Control: connect(), Version: "0.0.1", Wait: time.Second})
 	if err == nil {
-		err = w.Start(t.Context())
+		err = w.Start(ctx)
 	}
 	if err != nil {
 		t.Fatal(err)

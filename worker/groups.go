@@ -40,6 +40,7 @@ type entrance struct {
 	answers  *answer.Answerer
 	watch    *decision.Watch // of segment requests; else nil
 	queued   time.Duration   // bounds the time that requests may queue
+	lost     time.Duration   // without a PONG or a message, the server is lost
 	maxBatch int64
 	// describes a micro service of the process
 	service func(name string) micro.Config
@@ -49,7 +50,7 @@ type entrance struct {
 type segmentRequests struct{ *entrance }
 
 func (s segmentRequests) open() (member, error) {
-	delay := &queueDelay{limit: s.queued, gate: s.watch.NewGate()}
+	delay := &queueDelay{limit: s.queued, lost: s.lost, gate: s.watch.NewGate()}
 	info := endpointInfo{
 		"segment", s.prefix.Segment(">"),
 		s.countText() + "; the subject ends in the tag", rangesText, protocolPage + "#request",
@@ -65,7 +66,7 @@ type snowflakeRequests struct {
 }
 
 func (s snowflakeRequests) open() (member, error) {
-	delay := &queueDelay{limit: s.queued}
+	delay := &queueDelay{limit: s.queued, lost: s.lost}
 	info := endpointInfo{"snowflake", s.prefix.Snowflake(), s.countText(), rangesText, protocolPage + "#snowflake-ids"}
 	return openEndpoint(s.requests, s.service(snowflakeServiceName), info, delay, s.answers.Snowflakes(s.generator, &delay.late))
 }

@@ -92,8 +92,11 @@ func startRefused(t *testing.T, cfg worker.Config) (err error) {
 	return err
 }
 
-// start makes a process with a function, and starts it.
+// start makes a process with a function, and starts it. Calls of JetStream take
+// as long as tests wait: without a deadline they would fail after 5 seconds.
 func start(ctx context.Context, cfg worker.Config, newProcess func(context.Context, worker.Config) (*worker.Process, error)) (*worker.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, natstest.Patience)
+	defer cancel()
 	if err := worker.Provision(ctx, cfg); err != nil {
 		return nil, err
 	}

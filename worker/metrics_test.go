@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -61,12 +62,23 @@ func TestMetrics(t *testing.T) {
 	createTags(t, s, 100, "order")
 	c := newClient(t, net)
 	c.must("order")
-	c.eventuallySnowflake()
-	got := scrape(t, w)
+	natstest.Eventually(t, "a snowflake ID", func() bool {
+		// It waits for the answer: another request would count, too.
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+		defer cancel()
+		_, err := c.SnowflakeN(ctx, 1)
+		return err == nil
+	})
+	var got map[string]float64
+	natstest.Eventually(t, "all granted segments are there", func() bool {
+		got = scrape(t, w)
+		n := got["grants_total/installed"] // the first load may be sent twice
+		return n >= 1 && got["loads_total/ok"] >= n && got["tag_buffered_ids/order"] == 100*n-1
+	})
 	expect(t, got, map[string]float64{
 		"requests_total/ok/segment": 1, "requests_total/ok/snowflake": 1, "requests_total/429/segment": 0, "overloads_total": 0,
-		"tag_ids_total/order": 1, "tag_buffered_ids/order": 99, "grants_total/installed": 1, "tags": 1, "parked_requests": 0,
-		"loads_total/ok": 1, "store_outage": 0, "lease_held": 1, "installation_conflict": 0,
+		"tag_ids_total/order": 1, "tags": 1, "parked_requests": 0,
+		"store_outage": 0, "lease_held": 1, "installation_conflict": 0,
 		"nats_connected/control": 1, "nats_connected/requests": 1,
 	})
 	for _, name := range []string{"clock_difference_seconds", "lease_reserved_seconds", "tag_runway_seconds/order", "foreign_messages_total/grant"} {

@@ -84,14 +84,14 @@ func TestPinnedReconnect(t *testing.T) {
 		kept := filepath.Join(t.TempDir(), "kept")
 		replace(kept, "")
 		natstest.Eventually(t, "the loss is noticed", func() bool { e := pinError(w.Degraded()); return e != nil && e.Found == "" })
-		natstest.Eventually(t, "an answer from the buffer", func() bool { _, err := c.ask("order", 1); return err == nil })
+		natstest.Eventually(t, "an answer from the buffer", func() bool { _, err := c.try("order", 1); return err == nil })
 		if err := agreement.Begin(t.Context(), newJetStream(t, srv), messages.DefaultPrefix, 1, name); err != nil {
 			t.Fatal(err)
 		}
 		natstest.Eventually(t, "it stands by", func() bool { e := pinError(w.Ready()); return e != nil && e.Found == name })
 		replace(filepath.Join(t.TempDir(), "other"), kept)
 		natstest.Eventually(t, "it serves again", func() bool {
-			_, err := c.ask("order", 1)
+			_, err := c.try("order", 1)
 			return err == nil && w.Ready() == nil && w.Degraded() == nil
 		})
 	}

@@ -57,6 +57,11 @@ type timing struct {
 	look   time.Duration // between two looks for other installations
 	quiet  time.Duration // without another answer, ends such a look
 	queued time.Duration // bounds the time that requests may queue
+	lost   time.Duration // without a PONG or a message, the server is lost
+
+	// The next two are for decision.Config, which has the defaults.
+	learn time.Duration // bounds a look for decisions
+	pass  time.Duration // bounds the time that requests wait for such a look
 }
 
 // lookQuiet bounds the round trip to another installation that is detected:
@@ -67,7 +72,10 @@ const lookQuiet = time.Second
 // line in the log.
 const slowShare = 4
 
-var usualTiming = timing{start: 30 * time.Second, store: loader.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second}
+var usualTiming = timing{
+	start: 30 * time.Second, store: loader.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second,
+	lost: 2 * time.Second,
+}
 
 // part is a service of the process.
 type part interface {
@@ -196,7 +204,7 @@ func (p *Process) makeWorker(ctx context.Context) error {
 	p.answers = answer.New(answer.Config{
 		Prefix: c.Prefix, MaxBatch: c.MaxBatch, Requests: c.Requests, Slow: c.Wait / slowShare, Log: c.Log,
 	}, g.alloc)
-	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, maxBatch: c.MaxBatch, service: p.service}
+	g.entrance = &entrance{requests: c.Requests, prefix: c.Prefix, answers: p.answers, queued: p.timing.queued, lost: p.timing.lost, maxBatch: c.MaxBatch, service: p.service}
 	if p.decisions != nil {
 		g.entrance.watch, p.barrier = p.decisions.watch, p.decisions.watch
 	}

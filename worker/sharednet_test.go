@@ -19,8 +19,12 @@ import (
 )
 
 // patient is patient where the product is not, for busy machines: requests
-// queued for a second get 429, hanging store calls fail, and starts time out.
-var patient = timing{start: natstest.Patience, store: natstest.Patience, look: usualTiming.look, quiet: answersQuiet, queued: natstest.Patience}
+// queued for a second get 429, hanging store calls fail, starts time out,
+// requests pass without a look, and delivered ones are given up.
+var patient = timing{
+	start: natstest.Patience, store: natstest.Patience, look: usualTiming.look, quiet: answersQuiet, queued: natstest.Patience,
+	lost: natstest.Patience, pass: natstest.Patience,
+}
 
 // NewPatient is [New] for tests on busy machines.
 func NewPatient(ctx context.Context, cfg Config) (*Process, error) {
@@ -40,6 +44,14 @@ func NewFarsighted(ctx context.Context, cfg Config) (*Process, error) {
 	farsighted := patient
 	farsighted.look, farsighted.quiet = 100*time.Millisecond, usualTiming.quiet
 	return newProcess(ctx, cfg, farsighted)
+}
+
+// NewLearner is [NewPatient], and no look for decisions fails because it takes
+// long. Without an answer of JetStream, requests may wait in vain.
+func NewLearner(ctx context.Context, cfg Config) (*Process, error) {
+	learner := patient
+	learner.learn = natstest.Patience
+	return newProcess(ctx, cfg, learner)
 }
 
 // Account is an account of a server that the tests share. It has its own
@@ -165,7 +177,7 @@ func QueueMembers(t *testing.T, net Account, subject string) (n int) {
 // IsPassing reports whether a caller retries after an error: the machine is
 // slow, or no process answers for the moment.
 func IsPassing(err error) bool {
-	for _, passing := range []error{messages.ErrBusy, messages.ErrUnavailable, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded} {
+	for _, passing := range []error{messages.ErrBusy, messages.ErrUnavailable, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded, errUnflushed} {
 		if errors.Is(err, passing) {
 			return true
 		}

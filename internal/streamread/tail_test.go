@@ -25,10 +25,7 @@ func newTail(t *testing.T, js jetstream.JetStream, stream jetstream.Stream, from
 
 func newStream(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, natstest.Start(t).Connect(t))
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	if err != nil {
 		t.Fatal(err)

@@ -224,7 +224,7 @@ func longLink(b *bed, trip time.Duration) (*nats.Conn, *proxy.Proxy) {
 	b.Helper()
 	p := proxy.Start(b, b.server.URL())
 	p.Delay(trip/2, 0)
-	conn, err := nats.Connect(p.URL(), nats.MaxReconnects(-1))
+	conn, err := nats.Connect(p.URL(), nats.MaxReconnects(-1), nats.Timeout(natstest.Patience))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,11 +18,7 @@ import (
 
 func openJetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(natstest.Start(t).Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return natstest.JetStream(t, natstest.Start(t).Connect(t))
 }
 
 func open(t *testing.T, js jetstream.JetStream) *agreement.Agreement {

@@ -13,6 +13,7 @@
 package decision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -41,7 +42,7 @@ type segments interface {
 	Void(floor int64)
 }
 
-// Config configures a [Watch]. All fields but Own must be set.
+// Config configures a [Watch]. All fields but Own, Look and Pass must be set.
 type Config struct {
 	JS           jetstream.JetStream
 	Prefix       messages.Prefix
@@ -50,15 +51,18 @@ type Config struct {
 	// if the process is no loader.
 	Own      func() int64
 	Segments segments
-	Log      *zap.Logger
+	// Look bounds a look, and Pass what a request waits for. The defaults are two
+	// seconds, the longest round trip, and a second.
+	Look, Pass time.Duration
+	Log        *zap.Logger
 }
 
 const (
 	lookEvery  = 4 * time.Second // of a worker that is in contact
 	lookAgain  = time.Second     // after a look that failed
-	lookWithin = 2 * time.Second // bounds a look: the longest round trip
+	lookWithin = 2 * time.Second // the default of Config.Look
 	askAgain   = 250 * time.Millisecond
-	passWithin = time.Second // bounds what a request waits for
+	passWithin = time.Second // the default of Config.Pass
 
 	pulse = 100 * time.Millisecond
 	// trust is the time for which contact is not in doubt. Beside running
@@ -85,6 +89,7 @@ type Watch struct {
 
 // New returns a Watch that does not look yet.
 func New(cfg Config) *Watch {
+	cfg.Look, cfg.Pass = cmp.Or(cfg.Look, lookWithin), cmp.Or(cfg.Pass, passWithin)
 	w := &Watch{cfg: cfg, began: time.Now(), wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	w.awake = w.NewGate()
 	return w
@@ -187,7 +192,7 @@ var errAway = errors.New("not connected to NATS")
 // read reads the latest decision over both connections, and again every askAgain:
 // a connection that is lost looks alive until a write to it fails.
 func (w *Watch) read(ctx context.Context) (d agreement.Decision, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Look)
 	var requests sync.WaitGroup
 	defer requests.Wait()
 	defer cancel()
@@ -258,7 +263,7 @@ func (w *Watch) connected() (all []jetstream.JetStream) {
 }
 
 // await returns when a look that began after this call has ended, or after
-// passWithin.
+// Config.Pass.
 func (w *Watch) await() {
 	w.mu.Lock()
 	if w.pending == nil {
@@ -267,7 +272,7 @@ func (w *Watch) await() {
 	done := w.pending
 	w.mu.Unlock()
 	w.hurry()
-	patience := time.NewTimer(passWithin)
+	patience := time.NewTimer(w.cfg.Pass)
 	defer patience.Stop()
 	select {
 	case <-done:
@@ -355,7 +360,7 @@ func (g *Gate) isOpen(now time.Duration) bool {
 }
 
 // Pass returns at once if the gate is open. Otherwise it returns after a look for
-// decisions, which takes a second at most.
+// decisions, or after Config.Pass.
 func (g *Gate) Pass() {
 	if !g.isOpen(time.Since(g.watch.began)) {
 		g.watch.await()

@@ -54,6 +54,7 @@ func newSite(t *testing.T) *site {
 	}
 	s.Watch = New(Config{
 		JS: natstest.JetStream(t, s.net.Connect(t, nats.ReconnectBufSize(-1))), Prefix: messages.DefaultPrefix, Installation: "own", Segments: s.held, Log: zap.NewNop(),
+		Look: natstest.Patience, Pass: natstest.Patience,
 	})
 	return s
 }
@@ -98,6 +99,7 @@ func TestRequestWaitsForItsOwnLook(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	reading, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
 	var once sync.Once
 	s.learn = func() {
 		once.Do(func() {
@@ -106,6 +108,7 @@ func TestRequestWaitsForItsOwnLook(t *testing.T) {
 		})
 	}
 	s.run(t)
+	t.Cleanup(release)
 	<-reading // of the first look, which found no decision
 	s.announce(t, agreement.Decision{Floor: 1000, Installation: "own"})
 	passed := make(chan int64)
@@ -118,7 +121,7 @@ func TestRequestWaitsForItsOwnLook(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.pending != nil
 	})
-	close(goOn)
+	release()
 	if floor := <-passed; floor != 1000 {
 		t.Errorf("passed with floor %d, want 1000", floor)
 	}

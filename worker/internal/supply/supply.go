@@ -224,14 +224,16 @@ func (s *Supply) publish(event loadmsg.Event) bool {
 
 // conclude handles the outcome of a publication. An event that the stream did
 // not accept goes directly to a loader, unless the stream holds an event of the
-// same tag.
+// same tag: that answer proves that the stream is available.
 func (s *Supply) conclude(p publication) {
-	switch {
-	case p.err == nil && !s.away.IsZero():
+	queued := isQueued(p.err)
+	if (p.err == nil || queued) && !s.away.IsZero() {
 		s.away = time.Time{}
 		s.cfg.Log.Info("load stream available again")
+	}
+	switch {
 	case p.err == nil:
-	case isQueued(p.err):
+	case queued:
 		s.alloc.Answer(p.tag, p.seq, allocator.Answer{Later: allocator.Queued})
 	default:
 		if s.away.IsZero() {
