@@ -152,7 +152,7 @@ func connect(t testing.TB, urls []string, opts []nats.Option) *nats.Conn {
 	all := append([]nats.Option{
 		nats.Name(t.Name()),
 		nats.MaxReconnects(-1),
-		nats.Timeout(Patience),
+		nats.Timeout(30 * time.Second), // to dial: a busy machine takes longer than the default of 2 s
 		nats.ReconnectWait(20 * time.Millisecond),
 		nats.ReconnectJitter(10*time.Millisecond, 10*time.Millisecond),
 	}, opts...)
