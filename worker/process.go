@@ -58,10 +58,8 @@ type timing struct {
 	quiet  time.Duration // without another answer, ends such a look
 	queued time.Duration // bounds the time that requests may queue
 	lost   time.Duration // without a PONG or a message, the server is lost
-
-	// The next two are for decision.Config, which has the defaults.
-	learn time.Duration // bounds a look for decisions
-	pass  time.Duration // bounds the time that requests wait for such a look
+	learn  time.Duration // bounds a look for decisions: the longest round trip
+	pass   time.Duration // bounds the time that requests wait for such a look
 }
 
 // lookQuiet bounds the round trip to another installation that is detected:
@@ -74,7 +72,7 @@ const slowShare = 4
 
 var usualTiming = timing{
 	start: 30 * time.Second, store: loader.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second,
-	lost: 2 * time.Second,
+	lost: 2 * time.Second, learn: 2 * time.Second, pass: time.Second,
 }
 
 // part is a service of the process.

@@ -23,7 +23,7 @@ import (
 // requests pass without a look, and delivered ones are given up.
 var patient = timing{
 	start: natstest.Patience, store: natstest.Patience, look: usualTiming.look, quiet: answersQuiet, queued: natstest.Patience,
-	lost: natstest.Patience, pass: natstest.Patience,
+	lost: natstest.Patience, learn: usualTiming.learn, pass: natstest.Patience,
 }
 
 // NewPatient is [New] for tests on busy machines.

@@ -60,10 +60,12 @@ func (s site) create(h *Register, tag string) {
 // reserve reserves 10 IDs, which must not begin below first.
 func (s site) reserve(h *Register, tag string, first int64) store.Segment {
 	s.Helper()
-	seg, err := storetest.Reserve(s.Context(), h, tag, 10)
-	for errors.Is(err, errLate) { // a busy machine
+	var seg storetest.Part
+	var err error
+	natstest.Eventually(s.T, "a write that is confirmed in time", func() bool { // a busy machine
 		seg, err = storetest.Reserve(s.Context(), h, tag, 10)
-	}
+		return !errors.Is(err, errLate)
+	})
 	if err != nil || seg.First < first {
 		s.Fatalf("%s: %v, %v; want IDs from %d on", tag, seg, err, first)
 	}

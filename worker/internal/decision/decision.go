@@ -13,7 +13,6 @@
 package decision
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -42,7 +41,7 @@ type segments interface {
 	Void(floor int64)
 }
 
-// Config configures a [Watch]. All fields but Own, Look and Pass must be set.
+// Config configures a [Watch]. All fields but Own must be set.
 type Config struct {
 	JS           jetstream.JetStream
 	Prefix       messages.Prefix
@@ -51,18 +50,15 @@ type Config struct {
 	// if the process is no loader.
 	Own      func() int64
 	Segments segments
-	// Look bounds a look, and Pass what a request waits for. The defaults are two
-	// seconds, the longest round trip, and a second.
+	// Look bounds a look, and Pass what a request waits for.
 	Look, Pass time.Duration
 	Log        *zap.Logger
 }
 
 const (
-	lookEvery  = 4 * time.Second // of a worker that is in contact
-	lookAgain  = time.Second     // after a look that failed
-	lookWithin = 2 * time.Second // the default of Config.Look
-	askAgain   = 250 * time.Millisecond
-	passWithin = time.Second // the default of Config.Pass
+	lookEvery = 4 * time.Second // of a worker that is in contact
+	lookAgain = time.Second     // after a look that failed
+	askAgain  = 250 * time.Millisecond
 
 	pulse = 100 * time.Millisecond
 	// trust is the time for which contact is not in doubt. Beside running
@@ -89,7 +85,6 @@ type Watch struct {
 
 // New returns a Watch that does not look yet.
 func New(cfg Config) *Watch {
-	cfg.Look, cfg.Pass = cmp.Or(cfg.Look, lookWithin), cmp.Or(cfg.Pass, passWithin)
 	w := &Watch{cfg: cfg, began: time.Now(), wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	w.awake = w.NewGate()
 	return w

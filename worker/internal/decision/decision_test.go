@@ -158,11 +158,16 @@ func TestLateContact(t *testing.T) {
 // TestRequestAfterTheEnd: a request that comes when the Watch has ended does not
 // wait for it.
 func TestRequestAfterTheEnd(t *testing.T) {
-	w := New(Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w.Run(ctx)
-	w.NewGate().Pass()
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{Pass: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.Run(ctx)
+		ended := time.Now()
+		if w.NewGate().Pass(); time.Since(ended) > 0 {
+			t.Errorf("waited for %v", time.Since(ended))
+		}
+	})
 }
 
 // TestContactOpensNoGate: pongs keep a gate open. Once contact was lost for the
