@@ -25,7 +25,7 @@ type ownClock struct {
 
 	outvoted bool // the server's clock is off, and that was logged
 
-	lossWait func() time.Duration // see [Manager.lossWait]
+	lossWaits func() (lower, upper time.Duration) // see [Manager.lossWaits]
 
 	// jumped is called when the system's clock has gone ahead of this clock:
 	// the machine may have been resumed from a snapshot, perhaps beside a copy
@@ -34,7 +34,7 @@ type ownClock struct {
 }
 
 func (m *Manager) newClock() *ownClock {
-	c := &ownClock{cfg: &m.cfg, now: m.cfg.Clock, server: m.server, workers: m.workers, seen: &m.sightings, diff: &m.clockDiff, lossWait: m.lossWait, jumped: func() {}}
+	c := &ownClock{cfg: &m.cfg, now: m.cfg.Clock, server: m.server, workers: m.workers, seen: &m.sightings, diff: &m.clockDiff, lossWaits: m.lossWaits, jumped: func() {}}
 	if c.now == nil {
 		c.now = snowflake.WatchedClock(func() { c.jumped() })
 	}

@@ -55,7 +55,7 @@ func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *holder)
 	c.original, c.skew, c.ahead = p, p.skew, p.ahead
 	p.net.set(func() { c.net.rate, c.net.asked[h.id] = p.net.rate, p.net.asked[h.id] })
 	m = c.manager()
-	m.cfg.TTL, m.previous, m.longestFence = running.cfg.TTL, running.previous, running.longestFence
+	m.cfg.TTL, m.previous, m.fences, m.outage = running.cfg.TTL, running.previous, running.fences, running.outage
 	c.running.Store(m)
 	defer func() { c.gens = []*snowflake.Generator{held.gen} }()
 	p.w.mu.Lock() // so that no ID is being issued

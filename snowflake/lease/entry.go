@@ -126,13 +126,14 @@ func (e *ownEntry) adopt(revision uint64, number string) {
 }
 
 // recreate writes value, which contains number, if the entry was ours and is
-// gone. Until the write is confirmed, the entry keeps its state.
-func (e *ownEntry) recreate(ctx context.Context, number string, value []byte) error {
+// gone: at a deletion marker's revision, or 0. Until the write is confirmed, the
+// entry keeps its state.
+func (e *ownEntry) recreate(ctx context.Context, number string, value []byte, over uint64) error {
 	gone := e.revision
 	// A bucket whose entries expire may lose its history.
-	e.revision, e.known.Last = 0, 0
+	e.revision, e.known.Last = over, 0
 	_, err := e.write(ctx, number, value)
-	if err != nil && e.revision == 0 {
+	if err != nil && e.revision == over {
 		e.revision = gone
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,13 +18,14 @@ import (
 )
 
 // holder is a process that holds a worker ID, from claim to release. All fields
-// but hi belong to one goroutine.
+// but hi and renewed belong to one goroutine.
 type holder struct {
 	cfg    *Config
 	worker int64
 	id     string // marks the entries as ours
 	host   string // only for readers of the leases
 	since  time.Time
+	length time.Duration // of the fence: from a heartbeat to its end
 	clock  *ownClock
 	others others
 	uses   *useLog
@@ -39,13 +41,23 @@ type holder struct {
 	hi     atomic.Int64 // the end of the time that is certainly ours
 
 	gen     *snowflake.Generator
-	renewed time.Time // when the last heartbeat that succeeded began
+	renewed atomic.Pointer[renewal] // the last
+
+	adoptTTL func(context.Context) error // see [Manager.adoptTTL]
+
+	// When the clock bucket was found to have regressed, and that error; zero
+	// if it was not, or a later heartbeat succeeded.
+	regressedAt time.Time
+	regression  error
 
 	jumpMu sync.Mutex
 	jumps  int // of the clock, so far
 	// The number of these when the latest successful heartbeat began.
 	settled int
 }
+
+// renewal is a heartbeat that succeeded.
+type renewal struct{ began, overdue time.Time }
 
 // claim claims the worker ID: the lease, then the time from hi on. ErrLost
 // means that another process holds it.
@@ -63,12 +75,17 @@ func (h *holder) claim(ctx context.Context, hi int64) error {
 		return nil
 	}
 	h.uses.end(h.lease.key, used)
+	if errors.Is(err, errInUse) { // others may not reach that process
+		return errors.Join(err, h.removeLease())
+	}
 	return errors.Join(err, h.giveBack(lo))
 }
 
-// reserveFrom reserves the time from lo on and makes the generator for it.
+// reserveFrom reserves the time from lo on and makes the generator for it. It
+// begins no earlier than the answers of the other processes: after a restore,
+// the buckets do not show a hold that ended while they were asked.
 func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
-	if err := h.writeHi(ctx, lo+h.cfg.units(fenceLength(h.cfg.TTL))); err != nil {
+	if err := h.writeHi(ctx, lo+h.cfg.units(h.length)); err != nil {
 		return err
 	}
 	// Compare again: the write may have reached a new bucket.
@@ -78,6 +95,7 @@ func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.checkOthers(ctx, lo); err != nil {
 		return err
 	}
+	lo = max(lo, h.cfg.Layout.TimestampAt(h.clock.time()))
 	var err error
 	h.gen, err = snowflake.New(snowflake.Settings{
 		Layout:     h.cfg.Layout,
@@ -99,8 +117,8 @@ const (
 // renewUntilLost sends heartbeats until ctx ends or the worker ID is lost, and
 // returns why.
 func (h *holder) renewUntilLost(ctx context.Context) error {
-	reach := fenceLength(h.cfg.TTL)
-	next := h.renewed.Add(h.untilNextBeat())
+	next := h.renewed.Load().began.Add(h.untilNextBeat())
+	warned := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -113,18 +131,66 @@ func (h *holder) renewUntilLost(ctx context.Context) error {
 		}
 		h.drainWakes()
 		began := time.Now()
-		ends := h.renewed.Add(reach)
+		ends := h.renewed.Load().began.Add(h.length)
 		err := h.renew(ctx, ends)
 		switch {
 		case err == nil:
-			h.renewed, next = began, began.Add(h.untilNextBeat())
+			if warned {
+				h.cfg.Log.Info("worker ID confirmed again", zap.String("worker_id", h.lease.key))
+			}
+			warned = false
+			h.confirm(began)
+			next = began.Add(h.untilNextBeat())
+			continue
 		case isFinal(err), ctx.Err() != nil:
 			return err
 		case !time.Now().Before(ends):
-			return fmt.Errorf("%w: no heartbeat succeeded for %v: %w", ErrLost, reach, err)
-		default:
-			next = time.Now().Add(h.cfg.TTL / retriesPerTTL)
+			return fmt.Errorf("%w: no heartbeat succeeded for %v: %w", ErrLost, h.length, err)
 		}
+		h.noteRegression(err)
+		if h.unconfirmed() > 0 && !warned {
+			h.cfg.Log.Warn("worker ID not confirmed, in use until its time ends",
+				zap.String("worker_id", h.lease.key), zap.Time("until", ends), zap.Error(err))
+			warned = true
+		}
+		next = time.Now().Add(h.retryPause(ends))
+	}
+}
+
+// retryPause is short for a TTL after the last heartbeat that succeeded, and for
+// a TTL before the fence ends: others may take the worker ID soon. In between
+// JetStream may be away for long.
+func (h *holder) retryPause(ends time.Time) time.Duration {
+	if h.unconfirmed() > 0 && time.Until(ends) > h.cfg.TTL {
+		return h.untilNextBeat()
+	}
+	return h.cfg.TTL / retriesPerTTL
+}
+
+// confirm notes a heartbeat that succeeded.
+func (h *holder) confirm(began time.Time) {
+	h.renewed.Store(&renewal{began, began.Add(h.cfg.TTL)})
+	h.regressedAt, h.regression = time.Time{}, nil
+}
+
+// unconfirmed is how long no heartbeat has succeeded, 0 if less than a TTL.
+func (h *holder) unconfirmed() time.Duration {
+	last, now := h.renewed.Load(), time.Now()
+	if now.Before(last.overdue) {
+		return 0
+	}
+	return now.Sub(last.began)
+}
+
+// noteRegression notes since when the clock bucket has lost entries.
+func (h *holder) noteRegression(err error) {
+	if !errors.Is(err, ErrClockLost) {
+		return
+	}
+	h.doubt = true
+	if h.regression == nil {
+		h.regressedAt, h.regression = time.Now(), err
+		h.cfg.Log.Error("clock bucket lost entries, worker ID in use until its time ends", zap.String("worker_id", h.lease.key), zap.Error(err))
 	}
 }
 
@@ -147,14 +213,11 @@ func (h *holder) untilNextBeat() time.Duration {
 	return h.cfg.TTL/beatsPerTTL - rand.N(h.cfg.TTL/retriesPerTTL)
 }
 
-// isFinal reports whether a heartbeat failed in a way that no retry can mend.
+// isFinal reports whether a heartbeat failed in a way that no retry can mend. An
+// entry that is gone, or a clock bucket that lost entries, is no evidence that
+// another process holds the worker ID.
 func isFinal(err error) bool {
-	for _, e := range []error{ErrLost, ErrClockSkew, ErrForeignLayout, ErrClockLost} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, ErrLost) && !errors.Is(err, errGone) || errors.Is(err, ErrClockSkew) || errors.Is(err, ErrForeignLayout)
 }
 
 // renew sends a heartbeat.
@@ -171,7 +234,7 @@ func (h *holder) renew(ctx context.Context, ends time.Time) error {
 }
 
 // beat writes both entries, and succeeds only if both writes do: a lease
-// without time is useless. It recreates an expired lease only after the fence
+// without time is useless. It recreates a lease that is gone only after the fence
 // proved to be ours: otherwise the new lease would block the next holder, or a
 // copy of this process.
 func (h *holder) beat(ctx context.Context, ends time.Time) error {
@@ -181,12 +244,17 @@ func (h *holder) beat(ctx context.Context, ends time.Time) error {
 		return err
 	}
 	err := h.renewLease(ctx)
-	expired := h.leaseExpired(err)
-	if err != nil && !expired {
+	gone := errors.Is(err, errGone)
+	if err != nil && !gone {
 		return err
 	}
-	if err := h.renewFence(ctx); err != nil || !expired {
+	if err := h.renewFence(ctx); err != nil || !gone {
 		return err
+	}
+	if h.unconfirmed() == 0 { // too early: it was deleted, or its bucket has a shorter TTL now
+		if err := h.adoptTTL(ctx); err != nil {
+			return err
+		}
 	}
 	return h.recreateLease(ctx)
 }
@@ -222,20 +290,13 @@ const maxAbsent = 5
 func (h *holder) renewLease(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := h.writeLease(ctx)
-		if !errors.Is(err, errGone) || h.leaseExpired(err) || try == maxAbsent {
+		if !errors.Is(err, errGone) || h.unconfirmed() > 0 || try == maxAbsent {
 			return err
 		}
 		if pause.For(ctx, h.cfg.TTL/retriesPerTTL); ctx.Err() != nil {
 			return err
 		}
 	}
-}
-
-// leaseExpired reports whether err means that the lease expired because no
-// heartbeat succeeded for the TTL. A lease that is gone sooner was deleted, or
-// its bucket has a shorter TTL now.
-func (h *holder) leaseExpired(err error) bool {
-	return errors.Is(err, errGone) && time.Since(h.renewed) >= h.cfg.TTL
 }
 
 // renewFence compares the clock and raises hi. It writes the fence even if hi
@@ -254,7 +315,7 @@ func (h *holder) renewFence(ctx context.Context) error {
 	}
 	// From the time just compared: a clock that jumps a day ahead now must not
 	// give that day away. Never lower, even if the clock was set back.
-	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(fenceLength(h.cfg.TTL))
+	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(h.length)
 	return h.writeHi(ctx, max(hi, h.hi.Load()))
 }
 
@@ -288,6 +349,9 @@ func (h *holder) extend(jumps int) {
 	}
 }
 
+// errInUse: a running process holds the claimed worker ID, or used its time.
+var errInUse = fmt.Errorf("%w: another process uses it", ErrLost)
+
 // checkOthers makes sure that no running process uses the worker ID, or has
 // used it from lo on. The buckets may have been restored to an older state, and
 // only processes remember. ErrLost means that one of them does. It queries
@@ -299,7 +363,7 @@ func (h *holder) checkOthers(ctx context.Context, lo int64) error {
 	}
 	h.cfg.Log.Error("claimed worker ID is in use",
 		zap.String("worker_id", h.lease.key), zap.String("hint", "the buckets may have been restored to an older state"))
-	return fmt.Errorf("%w: another process uses it", ErrLost)
+	return errInUse
 }
 
 // checkSameBucket makes sure that the clock bucket is still the admitted
@@ -323,11 +387,24 @@ func (h *holder) writeLease(ctx context.Context) error {
 	return err
 }
 
-// recreateLease creates an expired lease again. ErrLost means that another
-// process was faster.
+// recreateLease creates a lease again that is gone. ErrLost, other than errGone,
+// means that another process was faster.
 func (h *holder) recreateLease(ctx context.Context) error {
 	number := newNonce()
-	return h.lease.recreate(ctx, number, h.leaseValue(number))
+	err := h.lease.recreate(ctx, number, h.leaseValue(number), 0)
+	if !errors.Is(err, errGone) || !errors.Is(err, errConflict) {
+		return err
+	}
+	leases, err := h.lease.bucket.list(ctx)
+	if err != nil {
+		return err
+	}
+	marker := slices.IndexFunc(leases, func(r bucketEntry) bool { return r.key == h.lease.key && r.deleted })
+	if marker < 0 {
+		return errGone // a replica that lags; or it expired now
+	}
+	number = newNonce()
+	return h.lease.recreate(ctx, number, h.leaseValue(number), leases[marker].revision)
 }
 
 func (h *holder) leaseValue(number string) []byte {
@@ -340,7 +417,7 @@ func (h *holder) leaseValue(number string) []byte {
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
 		Seq:      h.fence.known.Last,
-		Fence:    fenceLength(h.cfg.TTL).Milliseconds(),
+		Fence:    h.length.Milliseconds(),
 
 		Installation: h.cfg.Installation,
 	})

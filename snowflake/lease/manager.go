@@ -47,10 +47,11 @@ type Manager struct {
 	current   atomic.Pointer[holder] // nil while no worker ID is held
 
 	// The rest belongs to one goroutine.
-	previous     int64         // the latest worker ID; -1 before the first
-	holder       holderWatch   // of the worker ID that was given
-	longestFence time.Duration // that any holder is known to have had
-	sightings    sightings     // of leases
+	previous  int64       // the latest worker ID; -1 before the first
+	holder    holderWatch // of the worker ID that was given
+	outage    Outage      // Longest never falls
+	fences    fences      // of all holders
+	sightings sightings   // of leases
 	// The highest sequence of the clock bucket's stream that this process has
 	// seen in all its life.
 	reached uint64
@@ -59,6 +60,9 @@ type Manager struct {
 	// if none was.
 	regressedAt time.Time
 	regression  error
+	// Sequences up to this one are of before a regression for which claims
+	// were paused. Holders that live out their fences still name them.
+	awaited uint64
 }
 
 // Open opens the buckets, which must exist, and makes the checks of a claim. It
@@ -138,7 +142,7 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 				return err
 			}
 		} else if ctx.Err() == nil {
-			m.pauseClaims(err)
+			m.pauseClaims(err, time.Now())
 			if attempt == 0 {
 				m.cfg.Log.Warn("no worker ID yet, retrying", zap.Error(err))
 			}
@@ -167,14 +171,14 @@ func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error
 		return h.release()
 	}
 	h.revoke()
-	m.pauseClaims(lost)
+	m.pauseClaims(h.regression, h.regressedAt)
 	log.Warn("worker ID given up", zap.Error(lost))
 	notify(State{Err: lost})
-	if !errors.Is(lost, ErrClockSkew) && !errors.Is(lost, errGone) {
-		return nil // another's, or unknown
+	if !errors.Is(lost, ErrClockSkew) {
+		return nil // another's, or its time is over
 	}
-	// The fence may still be ours, even if the lease is gone. Its unused time
-	// would block the next claim of the worker ID, perhaps by this process.
+	// The fence is still ours. Its unused time would block the next claim of the
+	// worker ID, perhaps by this process.
 	err := h.release()
 	if err != nil && !errors.Is(err, ErrLost) {
 		log.Warn("worker ID not released, will expire", zap.Error(err))
@@ -182,8 +186,8 @@ func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error
 	return err
 }
 
-// adoptTTL adopts the TTL of the bucket of leases for the next claim. A hold
-// keeps its TTL until it ends.
+// adoptTTL adopts the TTL of the bucket of leases: for the next claim, or for a
+// hold whose lease expired too early.
 func (m *Manager) adoptTTL(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -198,7 +202,7 @@ func (m *Manager) adoptTTL(ctx context.Context) error {
 		m.cfg.Log.Warn("using the lease bucket's TTL", zap.Duration("ttl", ttl), zap.Duration("before", m.cfg.TTL))
 		m.cfg.TTL = ttl
 	}
-	m.longestFence = max(m.longestFence, fenceLength(ttl))
+	m.fences.lower = max(m.fences.lower, fenceLength(ttl))
 	return nil
 }
 
@@ -221,10 +225,14 @@ type Figures struct {
 	// comparison: at a heartbeat, or before a claim.
 	ClockDiff time.Duration
 
-	// Reserved is the time from now to the end of the fence: about the TTL
-	// after a heartbeat, or 15 s if the TTL is shorter. It is negative if
+	// Reserved is the time from now to the end of the fence: after a heartbeat
+	// about the TTL, at least 15 s, or the declared outage. It is negative if
 	// heartbeats have failed for too long, and 0 without a worker ID.
 	Reserved time.Duration
+
+	// Unconfirmed is the time since the latest heartbeat that succeeded, 0 if
+	// that was less than a TTL ago, and without a worker ID.
+	Unconfirmed time.Duration
 }
 
 // Figures returns the present figures. It may be called from any goroutine.
@@ -232,6 +240,7 @@ func (m *Manager) Figures() Figures {
 	f := Figures{ClockDiff: time.Duration(m.clockDiff.Load())}
 	if h := m.current.Load(); h != nil {
 		f.Reserved = m.cfg.Layout.TimeAt(h.hi.Load()).Sub(h.clock.time())
+		f.Unconfirmed = h.unconfirmed()
 	}
 	return f
 }

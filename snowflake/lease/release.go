@@ -28,6 +28,14 @@ func (h *holder) giveBack(hi int64) error {
 	return errors.Join(h.lowerHi(ctx, hi), h.lease.remove(ctx))
 }
 
+// removeLease deletes the lease of a claim that failed. The time that it
+// reserved stays reserved.
+func (h *holder) removeLease() error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	return h.lease.remove(ctx)
+}
+
 // lowerHi sets hi to the first unused timestamp. If an earlier write of ours
 // arrived late, the revision differs, hence the second attempt.
 func (h *holder) lowerHi(ctx context.Context, hi int64) error {

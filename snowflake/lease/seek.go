@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -61,6 +62,7 @@ func (m *Manager) seekOnce(ctx context.Context) (*holder, error) {
 		return nil, err
 	}
 	f := m.sortEntries(admitted.leases, clocks)
+	f.lower, f.upper = m.reserved(admitted.clocks.ID, admitted.read)
 	for tries := 1; ; tries++ {
 		h, err := m.claimOne(ctx, f, now, clock, admitted)
 		// There is no other to try.
@@ -78,7 +80,7 @@ func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *own
 		return nil, err
 	}
 	h := m.newHold(worker, f, clock, admitted)
-	if err := h.claim(ctx, f.clocks[worker].hi); err != nil {
+	if err := h.claim(ctx, f.hi(worker)); err != nil {
 		f.leases[worker] = leaseState{}
 		return nil, err
 	}
@@ -91,7 +93,7 @@ func (m *Manager) choose(f idTable, leases []bucketEntry, now int64) (int64, err
 	if m.cfg.Worker != nil {
 		return m.given(f, leases, now)
 	}
-	return f.choose(m.previous, now, m.cfg.units(m.cfg.MaxAhead))
+	return f.choose(m.previous, now, m.cfg.units(m.cfg.MaxAhead), m.outage.For > 0)
 }
 
 // newHold returns a hold that has claimed nothing yet. Its claim succeeds only
@@ -100,29 +102,45 @@ func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted adm
 	id := nuid.Next()
 	key := key(m.cfg.Layout, m.cfg.Datacenter, worker)
 	h := &holder{
-		cfg:     &m.cfg,
-		worker:  worker,
-		id:      id,
-		host:    m.host,
-		since:   admitted.read.before,
-		clock:   clock,
-		others:  m.others,
-		uses:    &m.uses,
-		woken:   make(chan struct{}, 1),
-		renewed: time.Now(),
-		lease:   ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
+		cfg:    &m.cfg,
+		worker: worker,
+		id:     id,
+		host:   m.host,
+		since:  admitted.read.before,
+		length: m.fenceOf(worker),
+		clock:  clock,
+		others: m.others,
+		uses:   &m.uses,
+		woken:  make(chan struct{}, 1),
+
+		adoptTTL: m.adoptTTL,
+		lease:    ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
 		fence: ownEntry{bucket: m.clocks, key: key, hold: id, stamp: clockStamp, revision: f.clocks[worker].revision,
 			known: admitted.clocks},
 	}
+	h.confirm(time.Now())
+	m.fences.add(m.cfg.Layout, worker, h.length)
 	clock.jumped = h.suspend
 	return h
 }
 
 // idTable is the state of a datacenter's worker IDs, from both buckets.
 type idTable struct {
-	count  int64 // of worker IDs
+	layout snowflake.Layout
 	leases map[int64]leaseState
 	clocks map[int64]clockState
+	// The end of the time that lost entries may have reserved, of the lower
+	// half and of the upper.
+	lower, upper int64
+}
+
+// hi is the end of the reserved time of a worker ID.
+func (f idTable) hi(worker int64) int64 {
+	lost := f.lower
+	if worker >= firstLong(f.layout) {
+		lost = f.upper
+	}
+	return max(f.clocks[worker].hi, lost)
 }
 
 type leaseState struct {
@@ -139,7 +157,7 @@ type clockState struct {
 // sortEntries sorts the entries by worker ID. An unreadable lease counts as
 // held.
 func (m *Manager) sortEntries(leases, clocks []bucketEntry) idTable {
-	f := idTable{m.cfg.Layout.MaxWorkerID() + 1, make(map[int64]leaseState), make(map[int64]clockState)}
+	f := idTable{layout: m.cfg.Layout, leases: make(map[int64]leaseState), clocks: make(map[int64]clockState)}
 	for _, r := range leases {
 		if worker, ok := m.workerOf(r); ok {
 			f.leases[worker] = leaseState{r.revision, r.deleted}
@@ -166,62 +184,82 @@ func (f idTable) leased(worker int64) bool {
 }
 
 // choose returns a free worker ID, or ErrNoWorkerID: the previous one, or a
-// used one, or else a new worker ID. So the clock bucket has no more entries
-// than worker IDs were ever taken at once. The choice among equals is random,
-// so that processes that start together do not all choose the same.
-func (f idTable) choose(previous, now, ahead int64) (int64, error) {
+// used one, or else a new worker ID, so that the clock bucket has few more
+// entries than worker IDs were ever taken at once. If longFirst, all of the
+// upper half comes first. The choice among equals is random, so that processes
+// that start together do not all choose the same.
+func (f idTable) choose(previous, now, ahead int64, longFirst bool) (int64, error) {
 	var past, near []int64
-	early := 0
-	var broken []error
 	for worker, state := range f.clocks {
-		switch {
-		case f.leased(worker):
-		case state.err != nil:
-			broken = append(broken, state.err)
-		case state.hi > now+ahead:
-			early++
+		switch hi := f.hi(worker); {
+		case f.leased(worker), state.err != nil, hi > now+ahead:
 		case worker == previous:
 			return worker, nil
-		case state.hi > now:
+		case hi > now:
 			near = append(near, worker)
 		default:
 			past = append(past, worker)
 		}
 	}
-	candidates := past
-	if len(candidates) == 0 {
-		candidates = near
+	least := []int64{0}
+	if longFirst {
+		least = []int64{firstLong(f.layout), 0}
 	}
-	if len(candidates) == 0 {
-		candidates = f.unused()
+	for _, least := range least {
+		candidates := from(least, past)
+		if len(candidates) == 0 {
+			candidates = from(least, near)
+		}
+		if len(candidates) == 0 {
+			candidates = f.unused(least, now+ahead)
+		}
+		if len(candidates) > 0 {
+			return candidates[rand.IntN(len(candidates))], nil
+		}
 	}
-	if len(candidates) == 0 {
-		return 0, f.noneFree(early, broken)
-	}
-	return candidates[rand.IntN(len(candidates))], nil
+	return 0, f.noneFree(now + ahead)
 }
 
-// unused returns the worker IDs that are not leased and never were.
-func (f idTable) unused() (all []int64) {
-	for worker := range f.count {
-		if _, used := f.clocks[worker]; !used && !f.leased(worker) {
+// from returns the worker IDs that are not less than least.
+func from(least int64, workers []int64) (all []int64) {
+	for _, worker := range workers {
+		if worker >= least {
 			all = append(all, worker)
 		}
 	}
 	return all
 }
 
-// noneFree is the error when no worker ID is free.
-func (f idTable) noneFree(early int, broken []error) error {
-	leased := 0
-	for worker := range f.leases {
-		if f.leased(worker) {
-			leased++
+// unused returns the worker IDs from least on that are not leased and never
+// were, and whose reserved time ends at most at latest.
+func (f idTable) unused(least, latest int64) (all []int64) {
+	for worker := least; worker <= f.layout.MaxWorkerID(); worker++ {
+		if _, used := f.clocks[worker]; !used && !f.leased(worker) && f.hi(worker) <= latest {
+			all = append(all, worker)
 		}
 	}
-	err := fmt.Errorf("%w: of %d, %d are leased", ErrNoWorkerID, f.count, leased)
+	return all
+}
+
+// noneFree is the error when no worker ID is free: those that are not leased are
+// reserved beyond latest, or unusable.
+func (f idTable) noneFree(latest int64) error {
+	count := f.layout.MaxWorkerID() + 1
+	leased, early, first := 0, 0, int64(math.MaxInt64)
+	var broken []error
+	for worker := range count {
+		switch hi := f.hi(worker); {
+		case f.leased(worker):
+			leased++
+		case f.clocks[worker].err != nil:
+			broken = append(broken, f.clocks[worker].err)
+		case hi > latest:
+			early, first = early+1, min(first, hi)
+		}
+	}
+	err := fmt.Errorf("%w: of %d, %d are leased", ErrNoWorkerID, count, leased)
 	if early > 0 {
-		err = fmt.Errorf("%w, %d are reserved too far ahead of the clock", err, early)
+		err = fmt.Errorf("%w, %d are reserved too far ahead of the clock, the first until %s", err, early, f.layout.TimeAt(first).Format(time.RFC3339))
 	}
 	if broken != nil {
 		err = fmt.Errorf("%w, %d are unusable: %w", err, len(broken), broken[0])
@@ -258,13 +296,12 @@ func (m *Manager) given(f idTable, leases []bucketEntry, now int64) (int64, erro
 		return 0, m.heldError(worker, leases)
 	}
 	m.holder = holderWatch{}
-	state := f.clocks[worker]
-	if state.err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrNoWorkerID, state.err)
+	if err := f.clocks[worker].err; err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNoWorkerID, err)
 	}
-	if state.hi > now+m.cfg.units(m.cfg.MaxAhead) {
+	if hi := f.hi(worker); hi > now+m.cfg.units(m.cfg.MaxAhead) {
 		return 0, fmt.Errorf("%w: worker ID %d is reserved until %s",
-			ErrNoWorkerID, worker, m.cfg.Layout.TimeAt(state.hi).Format(time.RFC3339))
+			ErrNoWorkerID, worker, m.cfg.Layout.TimeAt(hi).Format(time.RFC3339))
 	}
 	return worker, nil
 }

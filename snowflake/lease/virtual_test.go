@@ -78,12 +78,12 @@ func TestReach(t *testing.T) {
 // last. Others are not free.
 func TestChoice(t *testing.T) {
 	const now, ahead, none = 1000, 10, -1
-	f := idTable{64, make(map[int64]leaseState), make(map[int64]clockState)}
+	f := idTable{layout: layout64, leases: make(map[int64]leaseState), clocks: make(map[int64]clockState)}
 	chosen := func(previous int64) map[int64]bool {
 		t.Helper()
 		seen := make(map[int64]bool)
 		for range 2000 {
-			worker, err := f.choose(previous, now, ahead)
+			worker, err := f.choose(previous, now, ahead, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestChoice(t *testing.T) {
 	for worker := range int64(64) {
 		f.clocks[worker] = clockState{hi: now + ahead + 1}
 	}
-	if _, err := f.choose(3, now, ahead); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 are reserved too far ahead") {
+	if _, err := f.choose(3, now, ahead, false); !errors.Is(err, ErrNoWorkerID) || !strings.Contains(err.Error(), "64 are reserved too far ahead") {
 		t.Fatal(err)
 	}
 	delete(f.clocks, 60)

@@ -102,6 +102,21 @@ func (a *Agreement) Agree(ctx context.Context, key, own string) (agreed string, 
 	return agreed, nil
 }
 
+// Edit sets the value of a key to the result of change, which may be called
+// again if another process was faster. If change returns the present value or
+// an error, nothing is written. After any other error the outcome is unknown; a
+// retry finds out.
+func (a *Agreement) Edit(ctx context.Context, key string, change func(have string, found bool) (string, error)) error {
+	_, err := a.bucket.Edit(ctx, key, func(e kv.Entry) ([]byte, error) {
+		value, err := change(string(e.Value), e.Exists())
+		if err != nil || e.Exists() && value == string(e.Value) {
+			return nil, err
+		}
+		return []byte(value), nil
+	})
+	return err
+}
+
 // keyError adds the bucket and the key to err.
 func (a *Agreement) keyError(key string, err error) error {
 	return fmt.Errorf("bucket %s, key %s: %w", a.bucket.Name(), key, err)
