@@ -100,6 +100,10 @@ type Config struct {
 	// above override its own. The default layout is [snowflake.Default].
 	Lease lease.Config
 
+	// Outage is what [Provision] declares if it makes a new installation, see
+	// [lease.Outage]; 0: nothing.
+	Outage time.Duration
+
 	// Trouble, if set, returns a problem in the environment of the process, or
 	// nil. [Process.Degraded] includes it.
 	Trouble func() error

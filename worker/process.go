@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
@@ -111,7 +112,15 @@ func Provision(ctx context.Context, cfg Config) error {
 	if cfg.Role.Answers() { // the first of the three is the config bucket
 		needs = append(needs, lease.Resources(cfg.Prefix, cfg.Lease.TTL, cfg.Replicas)[1:]...)
 	}
+	isNew := false
+	if cfg.Outage > 0 {
+		_, err := agreement.Bucket(cfg.Prefix, cfg.Replicas).Look(ctx, cfg.JetStream)
+		isNew = errors.Is(err, jetstream.ErrStreamNotFound)
+	}
 	err = kv.Ensure(ctx, cfg.JetStream, needs...)
+	if err == nil && isNew {
+		err = lease.BeginOutage(ctx, cfg.JetStream, cfg.Prefix, cfg.Outage)
+	}
 	if err == nil && cfg.Role.Loads() {
 		err = register.Record(ctx, cfg.JetStream, cfg.Prefix)
 	}

@@ -177,8 +177,10 @@ func shellWord(path string) string {
 func (d *daemon) startProcess(ctx context.Context) (err error) {
 	cfg := d.cfg.worker
 	cfg.Trouble = d.trouble
-	if d.embedded != nil {
+	if d.embedded != nil { // its JetStream is away only with this process
 		cfg.Interest = d.embedded.Interest
+	} else {
+		cfg.Outage = newOutage
 	}
 	domain := d.at.JSDomain
 	if domain == "" && d.at.Context != "" {

@@ -36,6 +36,8 @@ type provisionCmd struct {
 	birthFlag     `embed:""`
 	printFlags    `embed:""`
 
+	Outage *time.Duration `help:"How long snowflake IDs shall be made without JetStream: 1m to 168h, or 0 (default: 1h for a new installation, or unchanged)." placeholder:"1h"`
+
 	Part provisionPart `help:"Part: ids, snowflake, enrich or all." default:"all" enum:"all,ids,snowflake,enrich"`
 }
 
@@ -55,7 +57,7 @@ func (p *provisionCmd) Run(ctx context.Context, out output) error {
 	if _, err := p.backend(); err != nil {
 		return err
 	}
-	if err := cmp.Or(p.resourceFlags.check(p.Prefix), p.checkPin(), p.checkNew()); err != nil {
+	if err := cmp.Or(p.resourceFlags.check(p.Prefix), p.checkPin(), p.checkNew(), p.checkOutage()); err != nil {
 		return err
 	}
 	log := newLogger(os.Stderr, zapcore.WarnLevel, "console")
@@ -87,6 +89,21 @@ func (p *provisionCmd) checkNew() error {
 	return nil
 }
 
+// checkOutage rejects an outage that is out of bounds, or of a part without worker
+// IDs.
+func (p *provisionCmd) checkOutage() error {
+	if p.Outage == nil {
+		return nil
+	}
+	if p.Part == partEnrich {
+		return problem.Usage(errors.New("--outage needs --part all, ids or snowflake"))
+	}
+	if err := lease.CheckOutage(*p.Outage); err != nil {
+		return problem.Usage(fmt.Errorf("--outage: %w", err))
+	}
+	return nil
+}
+
 // showInstallation reports the installation's ID, for --installation.
 func showInstallation(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, add func(provisioned)) error {
 	agreed, err := agreement.Open(ctx, js, prefix)
@@ -96,6 +113,27 @@ func showInstallation(ctx context.Context, js jetstream.JetStream, prefix messag
 	id, _, err := agreed.Installation(ctx)
 	if err == nil {
 		add(provisioned{"installation", id})
+	}
+	return err
+}
+
+// newOutage is the outage of a new installation.
+const newOutage = lease.DefaultOutage
+
+// declareOutage sets the installation's outage: to the flag's, or to the default
+// if no process has had a worker ID.
+func (p *provisionCmd) declareOutage(ctx context.Context, js jetstream.JetStream, add func(provisioned)) error {
+	if p.Outage == nil {
+		for _, key := range []string{lease.LayoutKey, lease.ClockIDKey, lease.OutageKey} {
+			if _, known, err := agreement.Lookup(ctx, js, p.Prefix, key); err != nil || known {
+				return err
+			}
+		}
+		p.Outage = new(newOutage)
+	}
+	set, err := lease.DeclareOutage(ctx, js, p.Prefix, *p.Outage)
+	if err == nil {
+		add(provisioned{"outage", set.String()})
 	}
 	return err
 }
@@ -125,6 +163,9 @@ func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part prov
 				}
 			}
 			defer func() {
+				if failed == nil {
+					failed = p.declareOutage(ctx, js, add)
+				}
 				if failed == nil {
 					failed = showInstallation(ctx, js, p.Prefix, add)
 				}
@@ -156,7 +197,7 @@ func (p *provisionCmd) begin(ctx context.Context, js jetstream.JetStream) error 
 	if p.New && p.Installation != "" && p.pinFlag.admit(ctx, js, p.Prefix) == nil {
 		return nil
 	}
-	return p.admit(ctx, js, p.Prefix, p.Replicas)
+	return p.admit(ctx, js, p.Prefix, p.Replicas, 0)
 }
 
 // errLost tells how to get the register back, instead of an empty one.
@@ -253,8 +294,9 @@ type birthFlag struct {
 
 var errNotNew = problem.New(problem.Invalid, "--new is for a new installation")
 
-// admit checks the pin, or makes a new installation.
-func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int) error {
+// admit checks the pin, or makes a new installation, with that outage unless it
+// is 0.
+func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int, outage time.Duration) error {
 	if !b.New {
 		return b.pinFlag.admit(ctx, js, prefix)
 	}
@@ -273,5 +315,8 @@ func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix mes
 			return fmt.Errorf("%w: %s exists", errNotNew, r)
 		}
 	}
-	return agreement.Begin(ctx, js, prefix, max(1, replicas), b.Installation)
+	if err := agreement.Begin(ctx, js, prefix, max(1, replicas), b.Installation); err != nil || outage == 0 {
+		return err
+	}
+	return lease.BeginOutage(ctx, js, prefix, outage)
 }

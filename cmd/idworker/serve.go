@@ -132,7 +132,9 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context, files *sec
 	if err := cmp.Or(cfg.worker.Check(), s.checkPin()); err != nil {
 		return cfg, err
 	}
-	cfg.admit = func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, s.Replicas) }
+	cfg.admit = func(ctx context.Context, js jetstream.JetStream) error {
+		return s.admit(ctx, js, s.Prefix, s.Replicas, newOutage)
+	}
 	cfg.source, err = s.backendOf(files)
 	switch {
 	case err != nil:
@@ -185,7 +187,7 @@ func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 	}
 	return &embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
-		Admit:   func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, 1) },
+		Admit:   func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, 1, 0) },
 		Correct: append(lease.Resources(s.Prefix, 0, 0)[:2], register.Bucket(s.Prefix, 0), enrich.Bucket(s.Prefix, 0)), // without the leases
 	}, nil
 }

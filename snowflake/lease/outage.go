@@ -83,13 +83,12 @@ func DeclareOutage(ctx context.Context, js jetstream.JetStream, prefix messages.
 }
 
 // BeginOutage sets the outage of a new installation, unless it has one.
-func BeginOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Outage, error) {
-	return editOutage(ctx, js, prefix, func(o Outage, known bool) Outage {
-		if known {
-			return o
-		}
-		return Outage{DefaultOutage, DefaultOutage}
-	})
+func BeginOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, d time.Duration) error {
+	config, err := agreement.Open(ctx, js, prefix)
+	if err == nil {
+		_, err = config.Agree(ctx, OutageKey, Outage{d, d}.String())
+	}
+	return err
 }
 
 // RestoreOutage sets the outage of a backup, the value of [OutageKey]. If there

@@ -157,6 +157,7 @@ func TestEditedBackup(t *testing.T) {
 		"an ID without a time": func(b *Backup) { b.Config[agreement.InstallationKey] = b.Installation },
 		"an odd decision":      func(b *Backup) { b.Decisions = []string{"a b"} },
 		"an odd layout":        func(b *Backup) { b.Config["layout"] = "41 bits" },
+		"an odd outage":        func(b *Backup) { b.Config["outage"] = "soon" },
 		"a negative first ID": func(b *Backup) {
 			b.List.Tags = slices.Clone(b.List.Tags)
 			b.List.Tags[0].Next = -1

@@ -245,6 +245,11 @@ func (m Manifest) check() error {
 			}
 		}
 	}
+	if text, found := m.Config[lease.OutageKey]; found {
+		if _, err := lease.ParseOutage(text); err != nil {
+			return fmt.Errorf("setting %s: %w", lease.OutageKey, err)
+		}
+	}
 	if text, found := m.Config[lease.LayoutKey]; found {
 		if _, err := snowflake.ParseLayout(text); err != nil {
 			return fmt.Errorf("setting %s: %w", lease.LayoutKey, err)

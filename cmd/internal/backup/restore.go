@@ -193,7 +193,7 @@ func (r *restore) raising(prefix messages.Prefix) (tags.Raising, error) {
 
 // merged are the settings that are not put back as they are: they only rise, or
 // follow the decision.
-var merged = []string{agreement.FloorKey, agreement.DecidedKey, templates.Key}
+var merged = []string{agreement.FloorKey, agreement.DecidedKey, templates.Key, lease.OutageKey}
 
 // identities are the settings that name buckets. They may be those of new
 // buckets.
@@ -303,6 +303,9 @@ func (r *restore) prepare(ctx context.Context, js jetstream.JetStream, prefix me
 	}
 	if err == nil {
 		err = agreed.RaiseFloor(ctx, r.Backup.Floor)
+	}
+	if outage := r.Backup.Config[lease.OutageKey]; err == nil && outage != "" {
+		err = lease.RestoreOutage(ctx, js, prefix, outage)
 	}
 	own := r.Backup.Config[agreement.InstallationKey]
 	now := own

@@ -12,7 +12,6 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
@@ -218,7 +217,7 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 			return "", 0, err
 		}
 	}
-	r.before = func(ctx context.Context) error { return awaitClock(ctx, js, prefix, server.Witness(), noted) }
+	r.before = func(ctx context.Context) error { return reserveClock(ctx, js, prefix, server.Witness(), noted) }
 	target, err = r.raise(ctx, js, prefix, source, k, true)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return "", 0, err
@@ -226,26 +225,17 @@ func RaiseFolder(ctx context.Context, at embedded.Config, prefix messages.Prefix
 	return server.Folder(), target, errors.Join(err, server.Witness().Accept(ctx, js, prefix, backend.Beside(prefix)...))
 }
 
-// awaitClock waits until the time that snowflake IDs were issued for is past,
-// unless the bucket of that time has all that the witness noted. Without a note,
-// that may have been until now.
-func awaitClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, w *register.Witness, noted time.Time) error {
+// reserveClock keeps worker IDs from being claimed until the time that snowflake
+// IDs were issued for is past, unless the bucket of that time has all that the
+// witness noted. Without a note, that may have been until now. Tags need not wait.
+func reserveClock(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, w *register.Witness, noted time.Time) error {
 	if noted.IsZero() {
 		noted = time.Now()
 	} else if err := w.CompareBucket(ctx, js, lease.ClockBucketName(prefix)); !errors.Is(err, store.ErrRegressed) {
 		return err
 	}
-	wait, err := lease.LossWait(ctx, js, prefix)
-	if err != nil {
-		return err
-	}
-	ClockPause(ctx, time.Until(noted.Add(wait)))
-	return ctx.Err()
+	return lease.ReserveLost(ctx, js, prefix, 1, noted)
 }
-
-// ClockPause waits for the time that snowflake IDs were issued for. It is a
-// variable because tests of the raise need not wait.
-var ClockPause = pause.For
 
 func (r *Raising) clock() func() time.Time {
 	if r.now != nil {
