@@ -47,8 +47,8 @@
  *   nobody   hold.reserveFrom: once all others are queried, the claimer reads the
  *   objects  clock again and begins at now + 1 or later
  *           The unit now is excluded, because a process that died may have issued
- *           in it [M_SAME]. In the code, the query itself takes at least half a
- *           second after its last message.
+ *           in it [M_SAME]. In the code, at least half a second passes between
+ *           the query's last message and the reading of the clock instead.
  * -DCUT     with BACK and CLOCK: after the entry regressed, process 0 is cut off
  *           from the bucket and from process 2, but not from process 1. Process 2
  *           claims once process 0 has objected to a claim of process 1.
@@ -59,10 +59,9 @@
  *           no entry, and revisions start anew. Nothing reaches a holder any more,
  *           neither queries nor answers of the bucket, so it lives to the end of
  *           its fence. All other processes may claim at once, as if their clocks
- *           were ahead, but begin at the time that the operator's decision has put
- *           into the bucket's identity: the loss, WAIT units for the length of a
- *           fence, and one for the lead of a claim over the clock. Nobody is
- *           queried.
+ *           were ahead, but begin at the time that the new bucket records: the
+ *           loss, WAIT units for the length of a fence, and one for the lead of a
+ *           claim over the clock. Nobody is queried.
  *
  * Not here: detecting a restore by the stream's sequence, and a recreated bucket
  * (checkForward, admit.go); tests cover both.
@@ -92,7 +91,7 @@
  *                     M_SAME   a claim begins in the unit of its clock
  *          with CUT:  M_LOWER  a claim that met an objection lowers hi again
  *          with LOST: M_SHORT  (-DWAIT=1) fences are long, the wait is short
- *                     M_FLOOR  claims begin at their clock, not at the identity's
+ *                     M_FLOOR  claims begin at their clock, not at the recorded
  *                              time
  *          STRICT    no exception for a copy, which fails, so it is needed
  */
