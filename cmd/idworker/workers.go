@@ -34,11 +34,11 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 		return err
 	}
 	waits, waitsErr := lease.Waits(ctx, js, c.Prefix)
-	return errors.Join(out.Print(listOf(time.Now(), holdings, layout, waits)), err, waitsErr)
+	return errors.Join(out.Print(workerIDsAt(time.Now(), holdings, layout, waits)), err, waitsErr)
 }
 
-// listOf makes the list at a time.
-func listOf(now time.Time, holdings []lease.Holding, layout snowflake.Layout, waits lease.Reserved) leasedIDs {
+// workerIDsAt makes the list at a time.
+func workerIDsAt(now time.Time, holdings []lease.Holding, layout snowflake.Layout, waits lease.Reserved) leasedIDs {
 	found := leasedIDs{Workers: []leasedID{}, Waits: health.WaitingText(now, layout, waits)}
 	if layout != (snowflake.Layout{}) {
 		found.Layout = layout.String()
