@@ -33,21 +33,26 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	if holdings == nil && err != nil {
 		return err
 	}
-	waits, waitsErr := lease.Waits(ctx, js, c.Prefix)
-	return errors.Join(out.Print(workerIDsAt(time.Now(), holdings, layout, waits)), err, waitsErr)
+	var lost lease.Lost
+	if !layout.IsZero() {
+		var lostErr error
+		lost, lostErr = lease.Waits(ctx, js, c.Prefix)
+		err = errors.Join(err, lostErr)
+	}
+	return errors.Join(out.Print(workerIDsAt(time.Now(), holdings, layout, lost)), err)
 }
 
 // workerIDsAt makes the list at a time.
-func workerIDsAt(now time.Time, holdings []lease.Holding, layout snowflake.Layout, waits lease.Reserved) leasedIDs {
-	found := leasedIDs{Workers: []leasedID{}, Waits: health.WaitingText(now, layout, waits)}
-	if layout != (snowflake.Layout{}) {
+func workerIDsAt(now time.Time, holdings []lease.Holding, layout snowflake.Layout, lost lease.Lost) leasedIDs {
+	found := leasedIDs{Workers: []leasedID{}, Waits: health.WaitingText(now, layout, lost)}
+	if !layout.IsZero() {
 		found.Layout = layout.String()
 	}
 	for _, h := range holdings {
 		one := leasedID{Datacenter: h.Datacenter, Worker: h.Worker, State: idFree, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
 		until := h.Reserved
-		if lost := waits.Of(layout, h.Worker); lost.After(until) {
-			until = lost
+		if end := lost.Of(layout, h.Worker); end.After(until) {
+			until = end
 		}
 		switch {
 		case h.Held():

@@ -25,17 +25,17 @@ func TestStatesOfWorkerIDs(t *testing.T) {
 		{Worker: 601, Reserved: now.Add(2 * time.Hour)},
 	}
 	for _, c := range []struct {
-		waits lease.Reserved
+		waits lease.Lost
 		want  string
 	}{
-		{lease.Reserved{}, `layout 41:1ms/w10/s12@1735689600000
+		{lease.Lost{}, `layout 41:1ms/w10/s12@1735689600000
 DATACENTER  WORKER  STATE     HELD BY  HOST  SINCE                 CLOCK  RESERVED UNTIL
 0           7       free      -        -     -                     -      2026-11-30T13:59:00Z
 0           8       held      a        h     2026-11-30T13:00:00Z  +0ms   2026-11-30T14:01:00Z
 0           600     free      -        -     -                     -      2026-11-30T13:59:00Z
 0           601     reserved  -        -     -                     -      2026-11-30T16:00:00Z
 `},
-		{lease.Reserved{Lower: now.Add(-time.Second), Upper: now.Add(time.Hour)}, `layout 41:1ms/w10/s12@1735689600000
+		{lease.Lost{Lower: now.Add(-time.Second), Upper: now.Add(time.Hour)}, `layout 41:1ms/w10/s12@1735689600000
 after a loss of the fences, worker IDs 512 to 1023 wait until 15:00 UTC
 DATACENTER  WORKER  STATE     HELD BY  HOST  SINCE                 CLOCK  RESERVED UNTIL
 0           7       free      -        -     -                     -      2026-11-30T13:59:00Z

@@ -11,9 +11,9 @@ import (
 func UpperHalf(l snowflake.Layout) int64 { return firstLong(l) }
 
 // Of returns until when a worker ID may still be in use.
-func (r Reserved) Of(l snowflake.Layout, worker int64) time.Time {
+func (lost Lost) Of(l snowflake.Layout, worker int64) time.Time {
 	if worker >= firstLong(l) {
-		return r.Upper
+		return lost.Upper
 	}
-	return r.Lower
+	return lost.Lower
 }

@@ -265,11 +265,7 @@ func (c *collection) readAgreed(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	waits, err := lease.Waits(ctx, c.js, c.by.Prefix)
-	if err != nil {
-		return err
-	}
-	c.readOutage(outage, waits)
+	c.readOutage(outage)
 	c.layout, _ = snowflake.ParseLayout(c.agreed.layout) // the list of worker IDs names an unreadable one
 	if list != "" {
 		var all templates.List
@@ -293,14 +289,19 @@ func (c *collection) readWorkerIDs(ctx context.Context) error {
 	if c.allowed.Check(lease.ListRights(c.by.Prefix)) != nil {
 		ctx = kv.WithoutConsumers(ctx)
 	}
-	holdings, _, err := lease.List(ctx, c.js, c.by.Prefix)
+	holdings, layout, err := lease.List(ctx, c.js, c.by.Prefix)
 	for _, h := range holdings {
 		c.WorkerIDs = append(c.WorkerIDs, WorkerID{
 			Datacenter: h.Datacenter, Worker: h.Worker, Instance: h.Instance, Host: h.Host, Since: h.Since,
 			AheadMS: h.ClockDiff.Milliseconds(), Reserved: h.Reserved, heard: h.Heartbeat,
 		})
 	}
-	return err
+	if holdings == nil && err != nil || layout.IsZero() {
+		return err
+	}
+	lost, lostErr := lease.Waits(ctx, c.js, c.by.Prefix)
+	c.addWaits(lost, time.Now())
+	return errors.Join(err, lostErr)
 }
 
 // readReports requests reports of all processes, and waits for the holders of

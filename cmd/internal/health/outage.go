@@ -31,24 +31,28 @@ type Outage struct {
 	Longest float64 `json:"longest_seconds"`
 }
 
-// Waits is until when no process may claim a worker ID, after a loss of the
-// fences.
+// Waits is until when no process may claim a worker ID of a half, after a loss of
+// the fences.
 type Waits struct {
-	All   time.Time `json:"all"`
-	Upper time.Time `json:"upper_half"`
+	Lower time.Time `json:"lower_half,omitzero"`
+	Upper time.Time `json:"upper_half,omitzero"`
 }
 
-// readOutage adds the declared outage, and the times of a loss, from the
-// configuration bucket.
-func (c *collection) readOutage(text string, waits lease.Reserved) {
-	if text != "" {
-		var o lease.Outage
-		if o, c.outageErr = lease.ParseOutage(text); c.outageErr == nil {
-			c.Outage = &Outage{o.For.Seconds(), o.Longest.Seconds()}
-		}
+// readOutage adds the declared outage, the value of [lease.OutageKey].
+func (i *Installation) readOutage(text string) {
+	if text == "" {
+		return
 	}
-	if waits.Upper.After(time.Now()) {
-		c.Waits = &Waits{waits.Lower, waits.Upper}
+	var o lease.Outage
+	if o, i.outageErr = lease.ParseOutage(text); i.outageErr == nil {
+		i.Outage = &Outage{o.For.Seconds(), o.Longest.Seconds()}
+	}
+}
+
+// addWaits adds the times of a loss, unless they are past.
+func (i *Installation) addWaits(lost lease.Lost, now time.Time) {
+	if lost.Lower.After(now) || lost.Upper.After(now) {
+		i.Waits = &Waits{lost.Lower, lost.Upper}
 	}
 }
 
@@ -117,7 +121,7 @@ func (i *Installation) judgeWaits() []Diagnosis {
 	if i.Waits == nil {
 		return nil
 	}
-	text := WaitingText(i.Taken, i.layout, lease.Reserved{Lower: i.Waits.All, Upper: i.Waits.Upper})
+	text := WaitingText(i.Taken, i.layout, lease.Lost{Lower: i.Waits.Lower, Upper: i.Waits.Upper})
 	if text == "" {
 		return nil
 	}
@@ -126,16 +130,20 @@ func (i *Installation) judgeWaits() []Diagnosis {
 
 // WaitingText describes which worker IDs wait after a loss of the fences, or is
 // empty.
-func WaitingText(now time.Time, layout snowflake.Layout, until lease.Reserved) string {
-	if !until.Upper.After(now) || layout.IsZero() {
+func WaitingText(now time.Time, layout snowflake.Layout, until lease.Lost) string {
+	if layout.IsZero() {
 		return ""
 	}
-	first, last := lease.UpperHalf(layout), layout.MaxWorkerID()
-	text := fmt.Sprintf("worker IDs %d to %d wait until %s", first, last, clockTime(now, until.Upper))
-	if until.Lower.After(now) {
-		text = fmt.Sprintf("worker IDs below %d wait until %s, and those from it on until %s", first, clockTime(now, until.Lower), clockTime(now, until.Upper))
+	var halves []string
+	add := func(first, last int64, until time.Time) {
+		if first <= last && until.After(now) {
+			halves = append(halves, fmt.Sprintf("worker IDs %d to %d wait until %s", first, last, clockTime(now, until)))
+		}
 	}
-	return text
+	upper := lease.UpperHalf(layout)
+	add(0, upper-1, until.Lower)
+	add(upper, layout.MaxWorkerID(), until.Upper)
+	return strings.Join(halves, ", and ")
 }
 
 // clockTime formats a time of today, or with its date.

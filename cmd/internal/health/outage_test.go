@@ -74,14 +74,14 @@ func TestOutage(t *testing.T) {
 	}
 	declared := func(text string, more ...func(*collection)) func(*collection) {
 		return func(c *collection) {
-			c.readOutage(text, lease.Reserved{})
+			c.readOutage(text)
 			for _, add := range more {
 				add(c)
 			}
 		}
 	}
 	waits := func(lower, upper time.Duration) func(*collection) {
-		return func(c *collection) { c.Waits = &Waits{now.Add(lower), now.Add(upper)} }
+		return func(c *collection) { c.addWaits(lease.Lost{Lower: now.Add(lower), Upper: now.Add(upper)}, now) }
 	}
 	current, old := holding(time.Hour, 0), holding(20*time.Second, -1)
 	loader := reportOf("l", worker.RoleLoader)
@@ -109,7 +109,7 @@ func TestOutage(t *testing.T) {
 			anHour, "warning worker IDs: the fences were lost, so worker IDs 512 to 1023 wait until 13:00 UTC; processes that hold a worker ID keep it",
 		}},
 		{"a loss just now", declared("1h0m0s", waits(time.Minute, 24*time.Hour)), nil, []string{
-			anHour, "warning worker IDs: the fences were lost, so worker IDs below 512 wait until 12:01 UTC, and those from it on until 2026-11-23 12:00 UTC; ",
+			anHour, "warning worker IDs: the fences were lost, so worker IDs 0 to 511 wait until 12:01 UTC, and worker IDs 512 to 1023 wait until 2026-11-23 12:00 UTC; ",
 		}},
 		{"a loss long ago", declared("1h0m0s", waits(-time.Hour, -time.Second)), nil, []string{anHour}},
 		{"some dead", declared("1h0m0s", func(c *collection) { c.WorkerIDs = dead(256, time.Hour) }), nil, []string{anHour}},
