@@ -93,7 +93,8 @@ func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.checkOthers(ctx, lo); err != nil {
 		return err
 	}
-	lo = max(lo, h.cfg.Layout.TimestampAt(h.clock.time()))
+	// A clock that jumped ahead meanwhile must not give that time away.
+	lo = min(max(lo, h.cfg.Layout.TimestampAt(h.clock.time())), h.hi.Load())
 	var err error
 	h.gen, err = snowflake.New(snowflake.Settings{
 		Layout:     h.cfg.Layout,

@@ -337,6 +337,45 @@ func TestClockBucketWentBackUnderALongFence(t *testing.T) {
 	})
 }
 
+// TestStaleReadInAnOutage: no server accepts writes, and the one that answers had
+// not yet seen the claim, so that it shows the previous holder's entries. That is
+// no evidence of another holder, unless a leader refuses a write, too.
+func TestStaleReadInAnOutage(t *testing.T) {
+	for _, c := range []struct {
+		writes fault
+		final  bool
+	}{{notMade, false}, {refused, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.declare("1h0m0s")
+			p, q := w.process("p", 1), w.process("q", 2)
+			p.given, q.given = new(int64(1)), new(int64(1))
+			before := mustSeek(t, p.manager())
+			if err := before.release(); err != nil {
+				t.Fatal(err)
+			}
+			h, leases, clocks := faultyHold(t, q)
+			for _, b := range []*faulty{leases, clocks} {
+				b.writes, b.bucket = c.writes, stale{b.bucket, bucketEntry{key: "1", revision: 1, value: encode(struct {
+					leaseValue
+					Hi int64 `json:"hi"`
+				}{leaseValue{Hold: before.id, Write: "x"}, 1})}}
+			}
+			if err := heartbeat(t, h); err == nil || isFinal(err) != c.final {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// stale is a bucket whose reads return an old entry.
+type stale struct {
+	bucket
+	old bucketEntry
+}
+
+func (s stale) get(context.Context, string) (bucketEntry, error) { return s.old, nil }
+
 // slowOthers are other processes whose answers take long. Then the clock is set.
 type slowOthers struct {
 	others
@@ -370,6 +409,26 @@ func TestClaimBeginsAfterTheAnswers(t *testing.T) {
 		time.Sleep(8*time.Second + 10*time.Millisecond)
 		if first := w.layout.Timestamp(mustNext(t, h.gen)); first < answered {
 			t.Errorf("begins %d units before the answers", answered-first)
+		}
+	})
+}
+
+// TestClockSetDuringAClaim: the day by which the clock is off after it was compared
+// is not given away, neither by the claim nor by its release.
+func TestClockSetDuringAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.process("p", 1)
+		m := p.manager()
+		m.server = steppingServer{m.server, p}
+		began := time.Now()
+		h := mustSeek(t, m)
+		if err := h.release(); err != nil {
+			t.Fatal(err)
+		}
+		v, err := decodeClock(w.clocks.latest(h.fence.key))
+		if latest := w.layout.TimestampAt(began.Add(modelTTL + 5*time.Second)); err != nil || v.Hi > latest {
+			t.Errorf("reserved up to %v, want %v at most; %v", w.layout.TimeAt(v.Hi), w.layout.TimeAt(latest), err)
 		}
 	})
 }
