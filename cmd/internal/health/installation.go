@@ -26,8 +26,8 @@ type Installation struct {
 	LayoutEnds []forecast.Date `json:"layout_ends"`
 
 	// Nil if none was declared, and if no worker ID waits.
-	Outage *Outage `json:"outage,omitempty"`
-	Waits  *Waits  `json:"worker_ids_wait,omitempty"`
+	Outage *DeclaredOutage `json:"outage,omitempty"`
+	Waits  *Waits          `json:"worker_ids_wait,omitempty"`
 
 	Troubles []Diagnosis `json:"troubles"` // the worst first
 	Unread   []Unread    `json:"unread"`   // by name

@@ -23,8 +23,8 @@ const endingFence = 15 * time.Minute
 // its process has died, and than clocks differ.
 const reservedLong = 2 * time.Minute
 
-// Outage is for how long snowflake IDs are made without JetStream.
-type Outage struct {
+// DeclaredOutage is for how long snowflake IDs are made without JetStream.
+type DeclaredOutage struct {
 	For float64 `json:"for_seconds"` // 0: for no longer than the lease time
 	// The longest that was ever declared. Worker IDs of the upper half wait as long
 	// after a loss of the fences.
@@ -45,7 +45,7 @@ func (i *Installation) readOutage(text string) {
 	}
 	var o lease.Outage
 	if o, i.outageErr = lease.ParseOutage(text); i.outageErr == nil {
-		i.Outage = &Outage{o.For.Seconds(), o.Longest.Seconds()}
+		i.Outage = &DeclaredOutage{o.For.Seconds(), o.Longest.Seconds()}
 	}
 }
 
@@ -74,7 +74,7 @@ func (i *Installation) judgeOutage(reports []worker.Report) (all []Diagnosis) {
 }
 
 // String describes the outage.
-func (o *Outage) String() string {
+func (o *DeclaredOutage) String() string {
 	text := "off: without JetStream, snowflake IDs end after the lease time"
 	if o.For > 0 {
 		text = "snowflake IDs for " + spanOf(o.For) + " without JetStream"
