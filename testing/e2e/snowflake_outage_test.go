@@ -96,7 +96,6 @@ func TestOutlivesJetStream(t *testing.T) {
 		}
 		w.stop(syscall.SIGTERM)
 	}
-	admin.succeeds(t, "doctor", "--role", "admin")
 }
 
 // outageSite has callers that request a snowflake ID at a time.
