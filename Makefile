@@ -150,9 +150,10 @@ check-release: check-packages lint test test-all spec mutants soak bench ## Run 
 DURATION ?= 2m
 STORE    ?= jetstream
 SEED     ?=
+OUTAGE   ?=
 
-nemesis: ## Inject faults into real processes (DURATION=, SEED=, STORE=jetstream, mysql or postgres)
-	NEMESIS_DURATION=$(DURATION) NEMESIS_SEED=$(SEED) NEMESIS_STORE=$(STORE) \
+nemesis: ## Inject faults into real processes (DURATION=, SEED=, STORE=jetstream, mysql or postgres, OUTAGE=)
+	NEMESIS_DURATION=$(DURATION) NEMESIS_SEED=$(SEED) NEMESIS_STORE=$(STORE) NEMESIS_OUTAGE=$(OUTAGE) \
 		$(GO) test -count=1 -v -timeout 24h -run '^TestNemesis$$' ./testing/nemesis
 
 history: ## Check a recorded history (FILE=)

@@ -1,10 +1,16 @@
 package compat
 
 import (
+	"encoding/json"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
@@ -97,16 +103,71 @@ func (s *rollingSite) begin() {
 	s.awaitAnswers(second)
 }
 
-// upgradeAndBack follows docs/upgrades.md: rights, a backup, processes, then the
-// command.
+// upgradeAndBack follows docs/upgrades.md: rights, a backup, processes, the
+// command, and then the outage, with which the processes are restarted.
 func (s *rollingSite) upgradeAndBack() {
 	s.begin()
 	s.upgradeRights()
 	s.run(s.after, as("backup", "backup", filepath.Join(s.TempDir(), "backup"))...)
 	s.roll(s.after, 0, all)
 	s.administer(s.after, "provision --part ids")
+	s.haveFences(30 * time.Second)
+	s.administer(s.after, "provision --part ids --outage 1h")
+	s.roll(s.after, 0, all)
+	s.haveFences(time.Hour)
 	s.roll(s.before, 0, all)
 	s.endCalls()
+	s.leaveReserved()
+}
+
+// haveFences waits until all workers hold a worker ID. Their fences have to be of
+// a length, which is in the leases, where workers of the old version read it, too.
+func (s *rollingSite) haveFences(want time.Duration) {
+	s.Helper()
+	conn := s.connect("admin", "_INBOX_admin")
+	js, err := jetstream.New(conn)
+	if err != nil {
+		s.Fatal(err)
+	}
+	workers := 0
+	for _, role := range roles {
+		if role == "worker" {
+			workers++
+		}
+	}
+	var leases map[string]string
+	natstest.Eventually(s, "all workers have a worker ID", func() bool {
+		leases, err = kv.Values(s.Context(), js, "ids_workers")
+		return err == nil && len(leases) == workers
+	})
+	for id, text := range leases {
+		var lease struct{ TTL int64 }
+		if err := json.Unmarshal([]byte(text), &lease); err != nil || lease.TTL != want.Milliseconds() {
+			s.Errorf("worker ID %s has a lease %s, %v; want a fence of %v", id, text, err, want)
+		}
+	}
+}
+
+var workerID = regexp.MustCompile(`worker ID claimed.*"worker_id": "(\d+)"`)
+
+// leaveReserved: a worker of the old version does not get the worker ID of a dead
+// one of this version, whose lease has expired, and whose long fence has not.
+func (s *rollingSite) leaveReserved() {
+	s.Helper()
+	dead := s.launch(s.after, as("worker", "serve", "--role", "worker")...)
+	var id string
+	natstest.Eventually(s, "it has a worker ID", func() bool {
+		found := workerID.FindStringSubmatch(dead.Stderr.String())
+		if found != nil {
+			id = found[1]
+		}
+		return found != nil
+	})
+	dead.Kill()
+	s.launch(s.before, as("worker", "serve", "--role", "worker", "--worker-id", id)...)
+	natstest.Eventually(s, "it finds the worker ID reserved", func() bool {
+		return strings.Contains(s.run(s.after, as("monitor", "status")...), "worker ID "+id+" is reserved until")
+	})
 }
 
 // upgradeRights makes this version's nats.conf that of the server, which runs on.

@@ -101,7 +101,11 @@ func (r *Run) startPrograms() {
 		_, err := r.idworker(args...)
 		r.must(err)
 	}
-	command("provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL)
+	provision := []string{"provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL}
+	if r.Outage > 0 {
+		provision = append(provision, "--outage", r.Outage.String())
+	}
+	command(provision...)
 	for _, name := range slices.Concat(loaders, workers) {
 		r.startServing(name)
 	}

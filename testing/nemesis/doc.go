@@ -4,6 +4,7 @@
 //
 //	make nemesis                                       two minutes, a random seed, JetStream
 //	make nemesis DURATION=20m SEED=7 STORE=postgres    or mysql
+//	make nemesis DURATION=20m OUTAGE=1h                majorities of the servers away, with that outage declared
 //
 // [Faults] makes the schedule from the seed and the store alone. Faults come
 // every 3 s on average, last up to 30 s, and come in storms of 36 s. After each
@@ -11,6 +12,11 @@
 // got an answer again, and an event published after the faults has arrived.
 // After a restore of the register all tags are raised. A fault for a stream's
 // leader names the stream; the run's log names the server.
+//
+// With OUTAGE the schedule is [Outages]: half of the time two of the three servers
+// are away, for one to three minutes, while workers are paused beyond their
+// fences, suspended, cut off or killed, and their clocks are set. The report
+// counts the requests for snowflake IDs meanwhile.
 //
 //	n1 n2 n3             nats-server, one cluster; each route goes through a proxy
 //	worker1 worker2 …    idworker serve --role worker --api

@@ -104,6 +104,9 @@ var kinds = []kind{
 	{"server frozen", 4, 500 * ms, 8000 * ms, servers, partServers, nil, nil},
 	{"leader frozen", 4, 500 * ms, 8000 * ms, led, partServers, nil, nil},
 	{"leader steps down", 6, 100 * ms, 200 * ms, led, partServers, nil, nil},
+	{"majority away", 0, outageMin, outageMax, nil, partServers, nil, nil}, // only in a schedule of outages, as the next two
+	{"pause, outage", 0, 45000 * ms, 150000 * ms, workers, partProcess, nil, nil},
+	{"suspend", 0, 5000 * ms, 30000 * ms, workers, partProcess, nil, []string{partClock + " VICTIM"}},
 	{"all servers killed", 2, 500 * ms, 3000 * ms, []string{"n1 n2 n3"}, partServers, nil, nil},
 	{"server cut off", 5, 1000 * ms, 10000 * ms, servers, partServers, nil, nil},
 	{"route silent", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
@@ -150,7 +153,10 @@ func Faults(seed uint64, store string) iter.Seq[Fault] {
 		random := rand.New(rand.NewPCG(seed, 14))
 		number := 0
 		for begin := time.Duration(0); ; begin += cycle {
-			s := storming{random: random, begin: begin, kinds: possible, busy: make(map[string]time.Duration)}
+			s := storming{
+				random: random, begin: begin, lasts: storm, gap: storm * 9 / 10 / time.Duration(int(cycle/every)),
+				kinds: possible, busy: make(map[string]time.Duration),
+			}
 			for range int(cycle / every) {
 				number++
 				s.faults = append(s.faults, s.next())
@@ -166,10 +172,66 @@ func Faults(seed uint64, store string) iter.Seq[Fault] {
 	}
 }
 
+// A majority of the servers is away for this long, once in so long: half of the
+// time. Other faults last until some time after it is back.
+const (
+	outageMin   = time.Minute
+	outageMax   = 3 * time.Minute
+	outageAfter = 15 * time.Second
+	outageCycle = outageMin + outageMax
+	outageEvery = 6 * time.Second
+)
+
+// outageKinds are the faults of a schedule of outages. A worker that ends in an
+// outage begins only after it, and one whose clock jumps makes no IDs until then.
+// So one worker has only faults that requests outlast: without snowflake IDs, the
+// outage was too long.
+func outageKinds() (all []kind) {
+	several := workers[1:]
+	for name, victims := range map[string][]string{
+		"kill": workers[2:], "term": workers[2:], "suspend": several, "clock step": several, "clock rate": several,
+		"pause": workers, "pause, long": several, "pause, longest": several, "pause, outage": several, "stutter": several,
+		"connections cut": programs, "cut off": several, "hears nothing": several, "says nothing": several, "slow link": programs,
+	} {
+		k := kinds[kindNamed(name)]
+		k.victims, k.weight = victims, max(k.weight, 3)
+		all = append(all, k)
+	}
+	slices.SortFunc(all, func(a, b kind) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+func kindNamed(name string) int {
+	return slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+}
+
+// Outages is the part of a seed's schedule of outages that fits into a run.
+func Outages(seed uint64, duration time.Duration) (all []Fault) {
+	random := rand.New(rand.NewPCG(seed, 15))
+	for begin := time.Duration(0); begin+outageCycle <= duration; begin += outageCycle {
+		length := outageMin + time.Duration(random.Int64N(int64(outageMax-outageMin)))
+		survivor := random.IntN(len(servers))
+		away := slices.Delete(slices.Clone(servers), survivor, survivor+1)
+		s := storming{
+			random: random, begin: begin, lasts: length + outageAfter, gap: outageEvery, kinds: outageKinds(), busy: make(map[string]time.Duration),
+			faults: []Fault{{Begin: begin, End: begin + length, Kind: "majority away", Victim: strings.Join(away, " ")}},
+		}
+		for s.gap*time.Duration(len(s.faults)+4) < s.lasts {
+			s.faults = append(s.faults, s.next())
+		}
+		slices.SortStableFunc(s.faults, func(a, b Fault) int { return int(a.Begin - b.Begin) })
+		for _, f := range s.faults {
+			f.Number = len(all) + 1
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // kindsFor are the kinds that are possible with a store.
 func kindsFor(store string) (possible []kind) {
 	for _, k := range kinds {
-		if k.stores == nil || slices.Contains(k.stores, store) {
+		if k.weight > 0 && (k.stores == nil || slices.Contains(k.stores, store)) {
 			possible = append(possible, k)
 		}
 	}
@@ -180,6 +242,8 @@ func kindsFor(store string) (possible []kind) {
 type storming struct {
 	random *rand.Rand
 	begin  time.Duration
+	lasts  time.Duration
+	gap    time.Duration // between two faults
 	kinds  []kind
 	faults []Fault
 	busy   map[string]time.Duration // until when, by part and victim
@@ -188,13 +252,12 @@ type storming struct {
 // next is a fault whose victim is free. Some kind nearly always has a free
 // victim; if the search takes long, the fault begins later.
 func (s *storming) next() Fault {
-	gap := storm * 9 / 10 / time.Duration(int(cycle/every))
-	at := s.begin + gap*time.Duration(len(s.faults)) + time.Duration(s.random.Int64N(int64(2*gap)))
+	at := s.begin + s.gap*time.Duration(len(s.faults)) + time.Duration(s.random.Int64N(int64(2*s.gap)))
 	for {
 		k := s.pick()
 		victim := k.victims[s.random.IntN(len(k.victims))]
 		end := at + k.min + time.Duration(s.random.Int64N(int64(k.max-k.min)))
-		end = min(end, s.begin+storm)
+		end = min(end, s.begin+s.lasts)
 		parts := k.parts(victim)
 		if end-at >= k.min && !slices.ContainsFunc(parts, func(p string) bool { return at < s.busy[p] }) {
 			for _, p := range parts {

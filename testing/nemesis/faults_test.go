@@ -68,6 +68,51 @@ func TestFaultsAreAsDescribed(t *testing.T) {
 	}
 }
 
+// TestOutagesAreAsDescribed: a majority of the servers is away half of the time,
+// with other faults during it and at its end. None is on a part that has one
+// already.
+func TestOutagesAreAsDescribed(t *testing.T) {
+	const cycles = 100
+	all := Outages(3, cycles*outageCycle)
+	if !slices.Equal(all, Outages(3, cycles*outageCycle)) || slices.Equal(all, Outages(4, cycles*outageCycle)) {
+		t.Error("a schedule does not depend on its seed alone")
+	}
+	var away, ends time.Duration
+	during, atItsEnd, seen := 0, 0, make(map[string]bool)
+	for i, f := range all {
+		seen[f.Kind] = true
+		if f.Kind == "majority away" {
+			away, ends = away+f.End-f.Begin, f.End
+			continue
+		}
+		if f.Begin < ends {
+			during++
+			if f.End > ends {
+				atItsEnd++
+			}
+		}
+		if f.Victim == workers[0] && !slices.Contains([]string{"pause", "connections cut", "slow link"}, f.Kind) {
+			t.Errorf("%v, which requests to worker1 do not outlast", f)
+		}
+		for _, other := range all[max(0, i-40):i] {
+			if other.End > f.Begin && slices.ContainsFunc(partsOf(t, other), func(p string) bool { return slices.Contains(partsOf(t, f), p) }) {
+				t.Errorf("%v while %v", f, other)
+			}
+		}
+	}
+	if share := float64(away) / float64(cycles*outageCycle); share < 0.4 || share > 0.6 {
+		t.Errorf("a majority is away for %.2f of the time", share)
+	}
+	if during < 10*cycles || atItsEnd < cycles/2 {
+		t.Errorf("%d faults during %d outages, %d of them at their ends", during, cycles, atItsEnd)
+	}
+	for _, k := range outageKinds() {
+		if !seen[k.name] {
+			t.Errorf("no fault %q", k.name)
+		}
+	}
+}
+
 func partsOf(t *testing.T, f Fault) []string {
 	t.Helper()
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == f.Kind })

@@ -20,6 +20,7 @@ type effect struct {
 	calls        int64
 	failed       int64
 	longest      time.Duration // of a call
+	snowflakes   tally         // calls while it lasted
 	waiting      map[Kind]bool // kinds of callers that were not answered since it ended
 	recovered    time.Duration // since it ended
 	done         bool          // all were
@@ -94,6 +95,12 @@ func (f *outcomes) add(c *Call) {
 				e.failed++
 			}
 		}
+		if c.Kind == Snowflake && e.ended == 0 {
+			e.snowflakes.calls++
+			if failed {
+				e.snowflakes.failed++
+			}
+		}
 		if e.ended > 0 && !failed && c.Sent > e.ended && e.waiting[c.Kind] {
 			delete(e.waiting, c.Kind)
 			if len(e.waiting) == 0 {
@@ -166,6 +173,12 @@ func (f *outcomes) table() string {
 		}
 	}
 	_ = w.Flush()
+	for _, e := range f.all {
+		if e.Kind == "majority away" {
+			fmt.Fprintf(&b, "- a majority away from %v for %v: %d requests for snowflake IDs, %d failed\n",
+				e.begun.Round(ms), (e.ended - e.begun).Round(ms), e.snowflakes.calls, e.snowflakes.failed)
+		}
+	}
 	return b.String()
 }
 

@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,7 +27,10 @@ const endWithin = 30 * time.Second
 // If that takes longer than the calm, the rest of the schedule is later. The
 // error is that nothing came back: then there is nothing left to check.
 func (r *Run) inject(ctx context.Context) error {
-	schedule := Schedule(r.Seed, r.Store, r.Duration)
+	schedule, period := Schedule(r.Seed, r.Store, r.Duration), cycle
+	if r.Outage > 0 {
+		schedule, period = Outages(r.Seed, r.Duration), outageCycle
+	}
 	if err := os.WriteFile(filepath.Join(r.folder, "schedule.txt"), []byte(Table(schedule)), 0o600); err != nil {
 		r.checker.Violation("%v", err)
 	}
@@ -40,7 +44,7 @@ func (r *Run) inject(ctx context.Context) error {
 		}
 		began := begin
 		mending.Go(func() { r.do(ctx, f, began) })
-		if i+1 == len(schedule) || schedule[i+1].Begin/cycle > f.Begin/cycle {
+		if i+1 == len(schedule) || schedule[i+1].Begin/period > f.Begin/period {
 			mending.Wait()
 			if err := r.calm(ctx); err != nil {
 				return err
@@ -119,7 +123,7 @@ func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
 }
 
 func partOfKind(name string) string {
-	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })].part
+	return kinds[kindNamed(name)].part
 }
 
 func (r *Run) beginProcess(f Fault) (note string, mend func() error, err error) {
@@ -136,6 +140,8 @@ func (r *Run) beginProcess(f Fault) (note string, mend func() error, err error) 
 		return "", func() error { p.Kill(); p.Release(); return nil }, nil
 	case "stutter":
 		return "", stutter(p), nil
+	case "suspend":
+		return "", r.suspend(p), nil
 	default: // pauses
 		return "", freeze(p), nil
 	}
@@ -162,6 +168,18 @@ func freeze(p *Supervised) (mend func() error) {
 	return func() error { resume(); return nil }
 }
 
+// suspend pauses a program, whose clock then is ahead for a moment, as that of a
+// machine may be that was suspended.
+func (r *Run) suspend(p *Supervised) (mend func() error) {
+	resume, clock := p.Pause(), r.clock(p.Name)
+	return func() error {
+		err := clock.Set(3*time.Second, 0)
+		resume()
+		time.Sleep(2 * time.Second)
+		return errors.Join(err, clock.Set(0, 0))
+	}
+}
+
 // stutter has a program run a tenth of the time.
 func stutter(p *Supervised) (mend func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -179,7 +197,10 @@ func stutter(p *Supervised) (mend func() error) {
 
 // steps are clock steps. Beyond --max-clock-skew, 5 s, a worker makes no
 // snowflake IDs.
-var steps = []time.Duration{-time.Hour, -20 * time.Second, -3 * time.Second, -300 * ms, 300 * ms, 3 * time.Second, 20 * time.Second, time.Hour}
+var steps = []time.Duration{
+	-24 * time.Hour, -time.Hour, -20 * time.Second, -3 * time.Second, -time.Second, -300 * ms,
+	300 * ms, time.Second, 3 * time.Second, 20 * time.Second, time.Hour, 24 * time.Hour,
+}
 
 // rates are by how many millionths clocks go faster.
 var rates = []int64{-300_000, -20_000, 20_000, 300_000}
@@ -247,13 +268,14 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 		return note, freeze(p), nil
 	case "leader steps down":
 		return note, nothing, r.cluster.stepDown(f.Victim)
-	case "all servers killed":
-		for _, p := range r.cluster.programs {
-			p.Kill()
+	case "all servers killed", "majority away":
+		names := strings.Fields(f.Victim)
+		for _, name := range names {
+			r.programs[name].Kill()
 		}
 		return "", func() error {
-			for _, p := range r.cluster.programs {
-				p.Release()
+			for _, name := range names {
+				r.programs[name].Release()
 			}
 			return nil
 		}, nil

@@ -34,6 +34,10 @@ func TestNemesis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	outage, err := time.ParseDuration(setting("OUTAGE", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	work := t.TempDir()
 	//nolint:usetesting // it stays if the run fails
 	folder, err := os.MkdirTemp(setting("FOLDER", ""), fmt.Sprintf("nemesis-%d-", seed))
@@ -53,7 +57,7 @@ func TestNemesis(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := &Run{
-		Seed: seed, Store: setting("STORE", "jetstream"), Duration: duration, T: t, Say: say,
+		Seed: seed, Store: setting("STORE", "jetstream"), Duration: duration, Outage: outage, T: t, Say: say,
 		work: work, folder: folder,
 	}
 	err = r.Execute(ctx)
@@ -72,7 +76,7 @@ func TestNemesis(t *testing.T) {
 		t.Errorf("%d violations", n)
 	}
 	if t.Failed() {
-		t.Logf("make nemesis SEED=%d DURATION=%v STORE=%s; schedule, history and logs are in %s", seed, duration, r.Store, folder)
+		t.Logf("make nemesis SEED=%d DURATION=%v STORE=%s OUTAGE=%v; schedule, history and logs are in %s", seed, duration, r.Store, outage, folder)
 		return
 	}
 	_ = os.RemoveAll(folder)

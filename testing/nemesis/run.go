@@ -20,7 +20,8 @@ type Run struct {
 	Seed     uint64
 	Store    string
 	Duration time.Duration
-	T        testing.TB // whose databases they are; also ended by a fault that cannot be mended
+	Outage   time.Duration // declared; if set, the schedule is [Outages]
+	T        testing.TB    // whose databases they are; also ended by a fault that cannot be mended
 	Say      func(format string, args ...any)
 
 	began  time.Time
