@@ -62,13 +62,12 @@ func (i *Installation) judgeOutage(reports []worker.Report) (all []Diagnosis) {
 	switch {
 	case i.outageErr != nil:
 		all = append(all, trouble(Error, outageCheck, "%v, so no worker claims a worker ID; set it with idworker provision --outage 1h", i.outageErr))
-	case i.layout.IsZero() || i.embedded:
-	case i.Outage == nil && i.Known(configPart):
-		all = append(all, Diagnosis{What: outageCheck, Text: "not declared: without JetStream, snowflake IDs end after the lease time, as in version 0.2.0; " +
-			"once all processes are newer, idworker provision --outage 1h makes them last for an hour"})
 	case i.Outage != nil:
 		all = append(all, Diagnosis{What: outageCheck, Text: i.Outage.String()})
-		all = append(all, judgeShortWaits(reports)...)
+		all = append(all, i.judgeShortWaits(reports)...)
+	case !i.layout.IsZero() && !i.embedded && i.Known(configPart):
+		all = append(all, Diagnosis{What: outageCheck, Text: "not declared: without JetStream, snowflake IDs end after the lease time, as in version 0.2.0; " +
+			"once all processes are newer, idworker provision --outage 1h makes them last for an hour"})
 	}
 	return slices.Concat(all, i.judgeWaits(), i.judgeReserved())
 }
@@ -93,7 +92,7 @@ func (i *Installation) Lasting() string {
 	return i.Outage.String()
 }
 
-// spanOf formats a duration that an operator declared: 1h, or 90m.
+// spanOf formats a duration that an operator declared: 1h, or 1h30m.
 func spanOf(seconds float64) string {
 	text := (time.Duration(seconds) * time.Second).String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -106,9 +105,9 @@ func spanOf(seconds float64) string {
 
 // judgeShortWaits warns of processes that do not know of the outage: they do not
 // wait for it after a loss.
-func judgeShortWaits(reports []worker.Report) (all []Diagnosis) {
+func (i *Installation) judgeShortWaits(reports []worker.Report) (all []Diagnosis) {
 	for _, r := range reports {
-		if r.Answers() && r.Clock != nil && r.Clock.Unconfirmed == nil {
+		if i.Outage.Longest > 0 && r.Answers() && r.Clock != nil && r.Clock.Unconfirmed == nil {
 			all = append(all, trouble(Warning, processName(r.Role, r.Host, r.Instance),
 				"version %s knows no outage: after a loss of the fences it may claim a worker ID too early; upgrade it", r.Version))
 		}

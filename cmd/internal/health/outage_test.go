@@ -97,10 +97,14 @@ func TestOutage(t *testing.T) {
 		{"lowered", declared("10m0s was 1h0m0s"), nil, []string{
 			"ok outage: snowflake IDs for 10m without JetStream; a lost bucket of fences is waited for as long as 1h, which was declared before",
 		}},
-		{"off", declared("0s"), nil, []string{"ok outage: off: without JetStream, snowflake IDs end after the lease time"}},
+		{"off", declared("0s"), []worker.Report{old}, []string{"ok outage: off: without JetStream, snowflake IDs end after the lease time"}},
 		{"none", declared(""), []worker.Report{old}, []string{"ok outage: not declared: without JetStream, snowflake IDs end after the lease time, as in version 0.2.0; once all processes are newer, "}},
 		{"unreadable", declared("soon"), nil, []string{`error outage: lease: bad outage: key outage is "soon", so no worker claims a worker ID; set it with idworker provision --outage 1h`}},
 		{"an embedded server", declared("", func(c *collection) { c.embedded = true }), nil, nil},
+		{"an embedded server, declared", declared("1h0m0s", func(c *collection) { c.embedded = true }), nil, []string{anHour}},
+		{"off, beside an old process", declared("0s was 1h0m0s"), []worker.Report{old}, []string{
+			"ok outage: off: without JetStream, snowflake IDs end after the lease time; a lost bucket of fences is waited for as long as 1h, ", "warning process h (a): version 0.2.0 knows no outage: ",
+		}},
 		{"unknown", declared("", func(c *collection) { c.miss(configPart, errors.New("no answer")) }), nil, nil},
 		{"an old process", declared("1h0m0s"), []worker.Report{current, old}, []string{
 			anHour, "warning process h (a): version 0.2.0 knows no outage: after a loss of the fences it may claim a worker ID too early; upgrade it",
