@@ -411,7 +411,7 @@ func TestClaimBeginsAfterTheAnswers(t *testing.T) {
 		}
 		h := mustSeek(t, m)
 		time.Sleep(8*time.Second + 10*time.Millisecond)
-		if first := w.layout.Timestamp(mustNext(t, h.gen)); first < answered {
+		if first := w.layout.Timestamp(mustNext(t, h.gen)); first <= answered {
 			t.Errorf("begins %d units before the answers", answered-first)
 		}
 	})
