@@ -47,8 +47,7 @@
  *   nobody   hold.reserveFrom: once all others are queried, the claimer reads the
  *   objects  clock again and begins at now + 1 or later
  *           The unit now is excluded, because a process that died may have issued
- *           in it [M_SAME]. In the code, at least half a second passes between
- *           the query's last message and the reading of the clock instead.
+ *           in it [M_SAME].
  * -DCUT     with BACK and CLOCK: after the entry regressed, process 0 is cut off
  *           from the bucket and from process 2, but not from process 1. Process 2
  *           claims once process 0 has objected to a claim of process 1.

@@ -80,8 +80,8 @@ func (h *holder) claim(ctx context.Context, hi int64) error {
 }
 
 // reserveFrom reserves the time from lo on and makes the generator for it. It
-// begins no earlier than the answers of the other processes: after a restore,
-// the buckets do not show a hold that ended while they were asked.
+// begins in the time unit after the answers of the other processes: after a
+// restore, the buckets do not show a hold that ended while they were asked.
 func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.writeHi(ctx, lo+h.cfg.units(h.length)); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
 		return err
 	}
 	// A clock that jumped ahead meanwhile must not give that time away.
-	lo = min(max(lo, h.cfg.Layout.TimestampAt(h.clock.time())), h.hi.Load())
+	lo = min(max(lo, h.cfg.Layout.TimestampAt(h.clock.time())+1), h.hi.Load())
 	var err error
 	h.gen, err = snowflake.New(snowflake.Settings{
 		Layout:     h.cfg.Layout,

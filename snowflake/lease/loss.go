@@ -21,7 +21,7 @@ type fences struct{ lower, all time.Duration }
 
 // add takes in the fence of a worker ID.
 func (f *fences) add(l snowflake.Layout, worker int64, length time.Duration) {
-	if worker < firstLong(l) {
+	if worker < UpperHalf(l) {
 		f.lower = max(f.lower, length)
 	}
 	f.all = max(f.all, length)
@@ -71,6 +71,14 @@ type Lost struct {
 	// Seq is the highest sequence that the stream is known to have had. What
 	// leases, or processes, remember up to it is explained.
 	Seq uint64 `json:"seq,omitempty"`
+}
+
+// Of returns until when a worker ID may be in use.
+func (l Lost) Of(layout snowflake.Layout, worker int64) time.Time {
+	if worker >= UpperHalf(layout) {
+		return l.Upper
+	}
+	return l.Lower
 }
 
 // join takes in another record. None of the fields ever falls.

@@ -118,18 +118,12 @@ type idTable struct {
 	layout snowflake.Layout
 	leases map[int64]leaseState
 	clocks map[int64]clockState
-	// The end of the time that lost entries may have reserved, of the lower
-	// half and of the upper.
-	lower, upper int64
+	lost   Lost
 }
 
 // hi is the end of the reserved time of a worker ID.
 func (f idTable) hi(worker int64) int64 {
-	lost := f.lower
-	if worker >= firstLong(f.layout) {
-		lost = f.upper
-	}
-	return max(f.clocks[worker].hi, lost)
+	return max(f.clocks[worker].hi, f.layout.TimestampAt(f.lost.Of(f.layout, worker)))
 }
 
 type leaseState struct {
@@ -146,8 +140,7 @@ type clockState struct {
 // sortEntries sorts the entries by worker ID. An unreadable lease counts as
 // held.
 func (m *Manager) sortEntries(leases, clocks []bucketEntry, lost Lost) idTable {
-	f := idTable{layout: m.cfg.Layout, leases: make(map[int64]leaseState), clocks: make(map[int64]clockState),
-		lower: m.cfg.Layout.TimestampAt(lost.Lower), upper: m.cfg.Layout.TimestampAt(lost.Upper)}
+	f := idTable{m.cfg.Layout, make(map[int64]leaseState), make(map[int64]clockState), lost}
 	for _, r := range leases {
 		if worker, ok := m.workerOf(r); ok {
 			f.leases[worker] = leaseState{r.revision, r.deleted}
@@ -193,7 +186,7 @@ func (f idTable) choose(previous, now, ahead int64, longFirst bool) (int64, erro
 	}
 	least := []int64{0}
 	if longFirst {
-		least = []int64{firstLong(f.layout), 0}
+		least = []int64{UpperHalf(f.layout), 0}
 	}
 	for _, least := range least {
 		candidates := from(least, past)
