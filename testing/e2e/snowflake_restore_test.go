@@ -24,8 +24,8 @@ import (
 // TestRestoreUnderWorkers: all of JetStream regresses to a random earlier
 // moment, with a restart of the server, while three workers hand out snowflake
 // IDs. In every second round a fourth worker starts at once. No ID is handed
-// out twice. The workers go on until the time of their worker IDs ends, the
-// declared outage after their last heartbeat, and then have others.
+// out twice, and all have worker IDs again: those that run on, at the latest when
+// the declared outage is over.
 func TestRestoreUnderWorkers(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
