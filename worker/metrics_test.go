@@ -78,7 +78,7 @@ func TestMetrics(t *testing.T) {
 	expect(t, got, map[string]float64{
 		"requests_total/ok/segment": 1, "requests_total/ok/snowflake": 1, "requests_total/429/segment": 0, "overloads_total": 0,
 		"tag_ids_total/order": 1, "tags": 1, "parked_requests": 0,
-		"store_outage": 0, "lease_held": 1, "installation_conflict": 0,
+		"store_outage": 0, "lease_held": 1, "lease_unconfirmed_seconds": 0, "installation_conflict": 0,
 		"nats_connected/control": 1, "nats_connected/requests": 1,
 	})
 	for _, name := range []string{"clock_difference_seconds", "lease_reserved_seconds", "tag_runway_seconds/order", "foreign_messages_total/grant"} {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
@@ -112,10 +111,10 @@ func Provision(ctx context.Context, cfg Config) error {
 	if cfg.Role.Answers() { // the first of the three is the config bucket
 		needs = append(needs, lease.Resources(cfg.Prefix, cfg.Lease.TTL, cfg.Replicas)[1:]...)
 	}
-	isNew := false
+	isNew := false // as long as no process has joined it
 	if cfg.Outage > 0 {
-		_, err := agreement.Bucket(cfg.Prefix, cfg.Replicas).Look(ctx, cfg.JetStream)
-		isNew = errors.Is(err, jetstream.ErrStreamNotFound)
+		id, err := agreement.LookupID(ctx, cfg.JetStream, cfg.Prefix)
+		isNew = err == nil && id == ""
 	}
 	err = kv.Ensure(ctx, cfg.JetStream, needs...)
 	if err == nil && isNew {

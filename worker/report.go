@@ -116,6 +116,9 @@ type ClockStats struct {
 	AheadMS int64 `json:"ahead_ms"` // of the NATS server's
 	// Time reserved beyond the clock; 0 without a worker ID.
 	ReservedIn float64 `json:"reserved_seconds"`
+	// Since the latest heartbeat that succeeded, 0 if one did within the TTL; nil
+	// from version 0.2.0, which knows no outage longer than that.
+	Unconfirmed *float64 `json:"unconfirmed_seconds,omitempty"`
 }
 
 // Stats is the data in the STATS of the services that get requests.

@@ -97,7 +97,7 @@ func (w *workerID) generator() (*snowflake.Generator, error) {
 // report adds the clock and the worker ID, or the reason why there is none.
 func (w *workerID) report(r *Report) {
 	f := w.manager.Figures()
-	r.Clock = &ClockStats{f.ClockDiff.Milliseconds(), f.Reserved.Seconds()}
+	r.Clock = &ClockStats{f.ClockDiff.Milliseconds(), f.Reserved.Seconds(), new(f.Unconfirmed.Seconds())}
 	if state := w.state.Load(); state.Generator == nil {
 		r.Stats.NoWorker = state.Err.Error()
 	} else {
@@ -109,6 +109,7 @@ var (
 	leaseHeld     = metric.Declare("lease_held", "1 if the process holds a worker ID, else 0.")
 	leaseWorker   = metric.Declare("lease_worker_id", "Worker ID held by the process.")
 	leaseReserved = metric.Declare("lease_reserved_seconds", "Seconds beyond the clock that the worker ID has reserved.")
+	unconfirmed   = metric.Declare("lease_unconfirmed_seconds", "Seconds since a heartbeat succeeded, 0 if one did within the TTL.")
 	layoutEnd     = metric.Declare("layout_runs_out_timestamp_seconds", "Unix time when snowflake IDs reach 2^31 or 2^53, or end.", "limit")
 	clockDiff     = metric.Declare("clock_difference_seconds", "Seconds that this clock is ahead of the NATS server's.")
 )
@@ -122,6 +123,7 @@ func (w *workerID) collect(to metric.Sink) {
 	f := w.manager.Figures()
 	to.Gauge(clockDiff, f.ClockDiff.Seconds())
 	to.Gauge(leaseReserved, f.Reserved.Seconds())
+	to.Gauge(unconfirmed, f.Unconfirmed.Seconds())
 	for _, date := range forecast.OfLayout(w.layout, time.Now()) {
 		to.Gauge(layoutEnd, float64(date.At.Unix()), string(date.Limit))
 	}

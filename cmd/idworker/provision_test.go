@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/rights"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -67,5 +71,80 @@ func TestProvisionLost(t *testing.T) {
 	}
 	if r := at("tag", "create", "order"); r.code != exitOK || strings.Contains(r.stdout, "first ID 1\n") {
 		t.Errorf("create: %+v", r)
+	}
+}
+
+// TestProvisionOutage: a new installation makes snowflake IDs for an hour without
+// JetStream. Of an existing one, only --outage changes that, and the longest ever
+// declared stays known.
+func TestProvisionOutage(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Start(t)
+	js := natstest.JetStream(t, ns.Connect(t))
+	declared := func() string {
+		t.Helper()
+		text, _, err := agreement.Lookup(t.Context(), js, messages.DefaultPrefix, lease.OutageKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	provision := func(flags ...string) result {
+		return command(t, append([]string{"provision", "--server", ns.URL()}, flags...)...)
+	}
+	for _, c := range []struct{ flag, printed, declared string }{
+		{"", "outage: 1h0m0s\n", "1h0m0s"},
+		{"", "", "1h0m0s"},
+		{"--outage=10m", "outage: 10m0s was 1h0m0s\n", "10m0s was 1h0m0s"},
+		{"", "", "10m0s was 1h0m0s"},
+		{"--outage=0", "outage: 0s was 1h0m0s\n", "0s was 1h0m0s"},
+		{"--outage=168h", "outage: 168h0m0s\n", "168h0m0s"},
+	} {
+		r := provision(slices.DeleteFunc([]string{c.flag}, func(flag string) bool { return flag == "" })...)
+		if r.code != exitOK || !strings.Contains(r.stdout, c.printed) || strings.Contains(r.stdout, "outage") != (c.printed != "") || declared() != c.declared {
+			t.Errorf("provision %s: %+v, declared %q, want %q", c.flag, r, declared(), c.declared)
+		}
+	}
+	for flags, named := range map[string]string{
+		"--outage=59s":                 "allowed is 0, or 1m0s to 168h0m0s",
+		"--outage=169h":                "allowed is 0, or 1m0s to 168h0m0s",
+		"--outage=-1h":                 "allowed is 0, or 1m0s to 168h0m0s",
+		"--outage=1h --part=enrich":    "--outage needs --part all, ids or snowflake",
+		"--outage=an-hour --part=all":  "--outage",
+		"--outage=1h --part=snowflake": "", // accepted
+	} {
+		r := provision(strings.Fields(flags)...)
+		if want := map[bool]int{true: exitOK, false: exitUsage}[named == ""]; r.code != want || !strings.Contains(r.stderr, named) {
+			t.Errorf("provision %s: %+v, want exit code %d, and %q", flags, r, want, named)
+		}
+	}
+}
+
+// TestUndeclaredOutage: provision without a flag leaves an installation of version
+// 0.2.0 as it is, whose workers wait too short for a long outage, and doctor names
+// the command for later.
+func TestUndeclaredOutage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	js := natstest.JetStream(t, s.nats.Connect(t))
+	config, err := js.KeyValue(t.Context(), agreement.BucketName(messages.DefaultPrefix))
+	if err == nil {
+		err = config.Delete(t.Context(), lease.OutageKey)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	doctor := func() string { return s.at("doctor --allow-unsynced").stdout }
+	if r := s.at("provision"); r.code != exitOK || strings.Contains(r.stdout, "outage") {
+		t.Errorf("provision: %+v", r)
+	}
+	if found := doctor(); !strings.Contains(found, "ok    outage: not declared: ") || !strings.Contains(found, "idworker provision --outage 1h ") {
+		t.Errorf("doctor:\n%s", found)
+	}
+	if r := s.at("provision --outage 1h"); r.code != exitOK || !strings.Contains(r.stdout, "outage: 1h0m0s\n") {
+		t.Errorf("provision --outage 1h: %+v", r)
+	}
+	if found := doctor(); !strings.Contains(found, "ok    outage: snowflake IDs for 1h without JetStream\n") {
+		t.Errorf("doctor:\n%s", found)
 	}
 }

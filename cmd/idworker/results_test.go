@@ -70,7 +70,7 @@ func TestJSON(t *testing.T) {
 		{"provision", map[string]any{"resources.0.resource": "stream IDS_LOAD", "resources.0.result": "as it should be"}},
 		{"doctor", map[string]any{"findings.0.what": "server", "findings.0.result": "ok"}},
 		{"doctor --role caller", map[string]any{"findings.0.what": "server"}},
-		{"workers", map[string]any{"workers.0.datacenter": 0., "layout": "41:1ms/w10/s12@1735689600000"}},
+		{"workers", map[string]any{"workers.0.datacenter": 0., "workers.0.state": "held", "waits": nil, "layout": "41:1ms/w10/s12@1735689600000"}},
 	} {
 		r := s.answered(c.line, "--json")
 		found := object(t, r.stdout)

@@ -235,7 +235,7 @@ func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out out
 		effects = append(effects, "only this machine's clock shows the time: is it "+p.Clock.UTC().Format(time.DateTime)+" UTC?")
 	}
 	if !p.Issued.IsZero() {
-		effects = append(effects, "snowflake IDs may have been issued until "+p.Issued.UTC().Format(time.DateTime)+" UTC, and their bucket is lost: this command waits until then")
+		effects = append(effects, "snowflake IDs may have been issued until "+p.Issued.UTC().Format(time.DateTime)+" UTC, and their bucket is lost: worker IDs wait until the time that they may have reserved is past")
 	}
 	for _, effect := range effects {
 		fmt.Fprintln(to, effect)

@@ -51,7 +51,7 @@ func TestFutureIsConfirmed(t *testing.T) {
 		"two days": {tags.Plan{Future: 48 * time.Hour}, "the backup is of 2026-11-28 12:00:00 UTC, 48h0m0s ahead of the clock (2026-11-26 12:00:00 UTC)\n",
 			"the target lies above 2026-11-28 12:00:00 UTC"},
 		"no other clock": {tags.Plan{Unconfirmed: true}, "", "only this machine's clock shows the time: is it 2026-11-26 12:00:00 UTC?"},
-		"snowflake IDs":  {tags.Plan{Issued: now.Add(time.Hour)}, "", "this command waits until then"},
+		"snowflake IDs":  {tags.Plan{Issued: now.Add(time.Hour)}, "", "their bucket is lost: worker IDs wait until "},
 	} {
 		p := c.plan
 		p.Clock, p.Newest, p.NewestOf = now, now.Add(p.Future), "the backup"

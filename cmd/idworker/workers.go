@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -32,35 +33,64 @@ func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out outpu
 	if holdings == nil && err != nil {
 		return err
 	}
-	found := leasedIDs{Workers: []leasedID{}}
-	if layout != (snowflake.Layout{}) {
+	var lost lease.Lost
+	if !layout.IsZero() {
+		var lostErr error
+		lost, lostErr = lease.Waits(ctx, js, c.Prefix)
+		err = errors.Join(err, lostErr)
+	}
+	return errors.Join(out.Print(workerIDsAt(time.Now(), holdings, layout, lost)), err)
+}
+
+// workerIDsAt makes the list at a time.
+func workerIDsAt(now time.Time, holdings []lease.Holding, layout snowflake.Layout, lost lease.Lost) leasedIDs {
+	found := leasedIDs{Workers: []leasedID{}, Waits: health.WaitingText(now, layout, lost)}
+	if !layout.IsZero() {
 		found.Layout = layout.String()
 	}
 	for _, h := range holdings {
-		one := leasedID{Datacenter: h.Datacenter, Worker: h.Worker, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
-		if h.Held() {
-			one.Instance, one.Since, one.ClockMs = h.Instance, stamp(h.Since), new(h.ClockDiff.Milliseconds())
+		one := leasedID{Datacenter: h.Datacenter, Worker: h.Worker, State: idFree, Host: h.Host, ReservedUntil: stamp(h.Reserved)}
+		until := h.Reserved
+		if end := lost.Of(layout, h.Worker); end.After(until) {
+			until = end
+		}
+		switch {
+		case h.Held():
+			one.State, one.Instance, one.Since, one.ClockMs = idHeld, h.Instance, stamp(h.Since), new(h.ClockDiff.Milliseconds())
+		case until.After(now):
+			one.State, one.ReservedUntil = idReserved, stamp(until)
 		}
 		found.Workers = append(found.Workers, one)
 	}
-	return errors.Join(out.Print(found), err)
+	return found
 }
 
 // leasedIDs lists the worker IDs that are or were leased.
 type leasedIDs struct {
 	// Missing until the first worker sets it.
-	Layout  string     `json:"layout,omitempty"`
+	Layout string `json:"layout,omitempty"`
+	// Which of them wait after a loss of the fences, if any.
+	Waits   string     `json:"waits,omitempty"`
 	Workers []leasedID `json:"workers"`
 }
 
-// leasedID is the state of a worker ID. Unknown fields are missing; without an
-// instance, the ID is free.
+// idState is whether a worker ID can be claimed.
+type idState string
+
+const (
+	idHeld     idState = "held"
+	idReserved idState = "reserved" // not held, and no process may claim it yet
+	idFree     idState = "free"
+)
+
+// leasedID is the state of a worker ID. Unknown fields are missing.
 type leasedID struct {
-	Datacenter int64  `json:"datacenter"`
-	Worker     int64  `json:"worker"`
-	Instance   string `json:"instance,omitempty"`
-	Host       string `json:"host,omitempty"`
-	Since      string `json:"since,omitempty"`
+	Datacenter int64   `json:"datacenter"`
+	Worker     int64   `json:"worker"`
+	State      idState `json:"state"`
+	Instance   string  `json:"instance,omitempty"`
+	Host       string  `json:"host,omitempty"`
+	Since      string  `json:"since,omitempty"`
 	// Ahead of the NATS server's.
 	ClockMs       *int64 `json:"clock_ms,omitempty"`
 	ReservedUntil string `json:"reserved_until,omitempty"`
@@ -73,14 +103,17 @@ func (l leasedIDs) Text(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "layout %s\n", l.Layout)
+	if l.Waits != "" {
+		fmt.Fprintf(out, "after a loss of the fences, %s\n", l.Waits)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DATACENTER\tWORKER\tHELD BY\tHOST\tSINCE\tCLOCK\tRESERVED UNTIL")
+	fmt.Fprintln(w, "DATACENTER\tWORKER\tSTATE\tHELD BY\tHOST\tSINCE\tCLOCK\tRESERVED UNTIL")
 	for _, one := range l.Workers {
 		clock := "-"
 		if one.ClockMs != nil {
 			clock = fmt.Sprintf("%+dms", *one.ClockMs)
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", one.Datacenter, one.Worker, orDash(one.Instance), orDash(one.Host), orDash(one.Since), clock, orDash(one.ReservedUntil))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Datacenter, one.Worker, one.State, orDash(one.Instance), orDash(one.Host), orDash(one.Since), clock, orDash(one.ReservedUntil))
 	}
 	return w.Flush()
 }

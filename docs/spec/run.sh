@@ -189,6 +189,18 @@ others() {
 	check lease STRICT fail "" "$mid" -DSTRICT
 	check lease "restored" pass "" "$mid" -DBACK -DSTRICT
 	for m in NOASK FORGET HI; do check lease M_$m fail "" "$mid" -DBACK -DSTRICT -DM_$m; done
+	right="-DBACK -DCLOCK -DSTRICT -DH=4 -DNUM=3"
+	check lease "restored, right clocks" pass "" "$mid" $right
+	for m in BEFORE SAME; do check lease M_$m fail $quick "$small" $right -DM_$m; done
+	cut="-DBACK -DCLOCK -DSTRICT -DCUT -DH=5"
+	check lease "restored, after an objection" pass "" "$mid" $cut
+	check lease M_LOWER fail "" "$mid" $cut -DM_LOWER
+	check lease ALONE fail $quick "$small" $cut -DALONE
+	lost="-DLOST -DSTRICT -DH=5 -DNUM=3"
+	check lease "lost, long fences" pass $quick "$small" $lost
+	check lease "lost, short fences" pass $quick "$small" $lost -DL=1
+	check lease M_SHORT fail $quick "$small" $lost -DWAIT=1
+	check lease M_FLOOR fail $quick "$small" $lost -DM_FLOOR
 
 	check enrich "fast batches" pass "" "$mid"
 	check enrich "atomic batches" pass "" "$mid" -DATOMIC

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"time"
+
+	"go.uber.org/zap"
+
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/pause"
 )
 
 // The keys of the config bucket.
@@ -17,6 +22,7 @@ const (
 // admission is the result of admit's checks.
 type admission struct {
 	read   reading // of the clock
+	ids    idTable
 	leases []bucketEntry
 	clocks kv.Position // of the clock bucket
 }
@@ -42,7 +48,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 		return admission{}, err
 	}
 	reached := m.fences.remembered(m.cfg.Layout, leases)
-	installed, err := m.installedIdentity(ctx, read, isNew)
+	installed, err := m.installedIdentity(ctx, read, reached, isNew)
 	if err != nil {
 		return admission{}, err
 	}
@@ -51,19 +57,25 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 			return admission{}, err
 		}
 	}
-	if m.reached == 0 && !m.regressedAt.IsZero() { // claims were paused for it
-		m.awaited = max(m.awaited, reached)
-	}
-	if reached <= m.awaited {
-		reached = 0
-	}
-	clocks, err := clock.checkBucket(ctx, m.clocks, kv.Position{ID: installed, Last: max(m.reached, reached)}, read.last)
-	if !errors.Is(err, ErrClockLost) { // or what leases record is about another bucket
-		m.reached = clocks.Last
-	}
+	entries, err := m.clocks.list(ctx)
 	if err != nil {
 		return admission{}, err
 	}
+	lost, _, err := lostOf(entries)
+	if err != nil {
+		return admission{}, err
+	}
+	known := kv.Position{ID: installed, Last: m.explain(lost, reached)}
+	var back *ClockBackError
+	clocks, contradiction := clock.checkBucket(ctx, m.clocks, known, read.last)
+	switch {
+	case contradiction == nil:
+		m.reached = clocks.Last
+	case errors.As(contradiction, &back):
+		m.reached = known.Last // leases expire
+	case !errors.Is(contradiction, ErrClockLost):
+		return admission{}, contradiction
+	} // else what leases record is about another bucket
 	others, err := clock.peersOf(leases)
 	if err != nil {
 		return admission{}, err
@@ -71,10 +83,13 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
 		return admission{}, skewError(read, others)
 	}
+	if err := m.noteLoss(ctx, read.before, known.Last, contradiction); err != nil {
+		return admission{}, err
+	}
 	if epoch := m.cfg.Layout.TimeAt(0); read.before.Before(epoch) {
 		return admission{}, epochError(epoch, read)
 	}
-	return admission{read, leases, clocks}, nil
+	return admission{read, m.sortEntries(leases, entries, lost), leases, clocks}, nil
 }
 
 // checkLayout compares the layout with that of the installation, and reports
@@ -130,6 +145,79 @@ func (m *Manager) agree(ctx context.Context, key, own string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return m.config.Agree(ctx, key, own)
+}
+
+// identityKey is a key of the clock bucket: a random number that the first
+// worker wrote. The config bucket repeats the installation's. It is an entry,
+// and not part of the stream's metadata as the register's, for two reasons. A
+// bucket that is recreated from a file or template gets the same metadata, but
+// no entries. And workers of version 0.1.0 read and make no other form.
+const identityKey = "identity"
+
+// A replica that lags may not have it yet.
+const (
+	identityAttempts = 10
+	identityPause    = 50 * time.Millisecond
+)
+
+// readIdentity returns the identity of the clock bucket, empty if it has none.
+func readIdentity(ctx context.Context, clocks bucket) (string, error) {
+	for range identityAttempts {
+		found, err := clocks.get(ctx, identityKey)
+		if !errors.Is(err, errAbsent) {
+			return string(found.value), err
+		}
+		pause.For(ctx, identityPause)
+	}
+	return "", ctx.Err()
+}
+
+// makeIdentity gives the clock bucket an identity, unless another process was
+// faster, and returns the bucket's identity.
+func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
+	all, err := clocks.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	var revision uint64
+	for _, r := range all {
+		if r.key == identityKey && r.deleted { // by an operator
+			revision = r.revision
+		}
+	}
+	own := newNonce()
+	if _, err = clocks.update(ctx, identityKey, []byte(own), revision); err == nil {
+		return own, nil
+	}
+	found, readErr := readIdentity(ctx, clocks)
+	if found == "" {
+		return "", errors.Join(err, readErr)
+	}
+	return found, nil
+}
+
+// installedIdentity returns the identity of the clock bucket that the config
+// bucket names. If it names none, the clock bucket that is there becomes the
+// installation's. In an installation that has a layout, an operator has decided
+// so, after the bucket was lost, and has waited for the lower half.
+func (m *Manager) installedIdentity(ctx context.Context, read reading, reached uint64, isNew bool) (string, error) {
+	finding, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	installed, known, err := m.config.Find(finding, ClockIDKey)
+	if err != nil || known {
+		return installed, err
+	}
+	if lower, upper := m.lossWaits(); !isNew && upper > lower {
+		if err := m.reserve(ctx, Lost{Upper: read.before.Add(upper), Seq: reached}); err != nil {
+			return "", err
+		}
+	}
+	identity, err := makeIdentity(ctx, m.clocks)
+	if err != nil {
+		return "", err
+	}
+	m.cfg.Log.Info("clock bucket identity written", zap.String("identity", identity))
+	return m.agree(ctx, ClockIDKey, identity)
 }
 
 // checkBucket makes sure that the clock bucket is the known one, and has not

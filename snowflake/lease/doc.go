@@ -16,7 +16,8 @@
 //
 //	<prefix>_workers  TTL      worker ID → lease: the holder, and its clock
 //	<prefix>_clock    no TTL   worker ID → hi: all time below is reserved
-//	<prefix>_config   no TTL   layout, and the identity of the clock bucket
+//	<prefix>_config   no TTL   layout, the identity of the clock bucket, and
+//	                           for how long JetStream may be away
 //
 //	          claim a free worker ID
 //	┌─────────┐ ─────────────────▶ ┌──────┐ ─┐ about every TTL/3: write the
@@ -35,8 +36,12 @@
 //     entries, no worker ID is claimed: ErrClockLost.
 //  4. A claimer queries all running processes before its first ID: after a
 //     restore of JetStream, only they remember the time that they used.
-//  5. A fence ends at most max(TTL, 15 s) after the last heartbeat began. So a
-//     holder serves for at least two thirds of that without JetStream.
+//  5. A fence ends max(TTL, 15 s) after the last heartbeat began. In the upper
+//     half of the worker IDs it ends after the declared outage, if that is
+//     longer: so a holder serves that long without JetStream, and a process that
+//     crashes blocks one of at most half of all worker IDs for as long.
+//  6. While the fence lasts, only another holder's entry, a clock that is off, or
+//     another layout ends a hold.
 //
 // docs/proofs/lease.md has the argument why no ID is made twice, and the cases
 // that remain.
@@ -46,6 +51,8 @@
 //	manager.go  seeks a worker ID, keeps it, and reports changes
 //	admit.go    checks before a claim: layout, clock; that the clock bucket is
 //	            the installation's, and not older
+//	loss.go     the clock bucket lost entries: until when their time is reserved
+//	outage.go   the declared outage, and which worker IDs have long fences
 //	seek.go     chooses the worker ID: the configured, or a free one
 //	hold.go     claims it, renews it with heartbeats, detects its loss
 //	others.go   queries all other processes about it

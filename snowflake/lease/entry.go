@@ -48,8 +48,11 @@ var (
 	// than the list.
 	errUntouched = fmt.Errorf("%w: another holder has its entry", ErrLost)
 
-	// errUnsure: a read found no entry, or only the state before the claim, and
-	// the write's condition did not fail. So no other holder is known: the
+	// errStale: a read older than our last write shows another holder's entry.
+	errStale = fmt.Errorf("%w: another holder had its entry", ErrLost)
+
+	// errUnsure: a read found no entry, or only a state before our last write,
+	// and the write's condition did not fail. So no other holder is known: the
 	// bucket may accept no writes at all. The entry may still exist, too: a
 	// replica that was paused may have expired it without its renewal.
 	errUnsure = errors.New("entry holder unknown")
@@ -78,7 +81,7 @@ func (e *ownEntry) write(ctx context.Context, number string, value []byte) ([]by
 		return value, nil
 	}
 	found, readErr := e.reread(ctx)
-	if !errors.Is(err, errConflict) && (errors.Is(readErr, errGone) || errors.Is(readErr, errUntouched)) {
+	if !errors.Is(err, errConflict) && (errors.Is(readErr, errGone) || errors.Is(readErr, errUntouched) || errors.Is(readErr, errStale)) {
 		readErr = errUnsure
 	}
 	if readErr != nil {
@@ -106,6 +109,8 @@ func (e *ownEntry) reread(ctx context.Context) ([]byte, error) {
 	switch {
 	case !e.owned && found.revision <= e.revision:
 		return nil, errUntouched
+	case by.hold != e.hold && e.owned && found.revision < e.revision:
+		return nil, errStale
 	case err != nil || by.hold != e.hold:
 		return nil, fmt.Errorf("%w: another holder has its entry", ErrLost)
 	case e.owned && found.revision < e.revision:

@@ -340,3 +340,25 @@ func TestNothingIsIssuedWhileTimeIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// TestProcessRemembersTheClockBucket: a process without a worker ID remembers how
+// far the clock bucket had come, although leases regressed with it.
+func TestProcessRemembersTheClockBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.process("p", 1)
+		r := runManager(t, p.manager())
+		r.waitHeld(t)
+		clocks, leases := w.clocks.rewind(), w.workers.rewind()
+		time.Sleep(time.Minute)
+		p.net.set(func() { p.net.dead = true })
+		time.Sleep(2 * modelTTL)
+		if r.held() {
+			t.Fatal("it holds a worker ID for longer than its fence")
+		}
+		clocks()
+		leases()
+		p.net.set(func() { p.net.dead = false })
+		r.waitFor(t, ErrClockLost)
+	})
+}

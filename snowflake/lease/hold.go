@@ -45,10 +45,8 @@ type holder struct {
 
 	adoptTTL func(context.Context) error // see [Manager.adoptTTL]
 
-	// When the clock bucket was found to have regressed, and that error; zero
-	// if it was not, or a later heartbeat succeeded.
-	regressedAt time.Time
-	regression  error
+	// see [Manager.noteLoss]
+	noteLoss func(ctx context.Context, now time.Time, known uint64, err error) error
 
 	jumpMu sync.Mutex
 	jumps  int // of the clock, so far
@@ -82,8 +80,8 @@ func (h *holder) claim(ctx context.Context, hi int64) error {
 }
 
 // reserveFrom reserves the time from lo on and makes the generator for it. It
-// begins no earlier than the answers of the other processes: after a restore,
-// the buckets do not show a hold that ended while they were asked.
+// begins in the time unit after the answers of the other processes: after a
+// restore, the buckets do not show a hold that ended while they were asked.
 func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.writeHi(ctx, lo+h.cfg.units(h.length)); err != nil {
 		return err
@@ -95,7 +93,8 @@ func (h *holder) reserveFrom(ctx context.Context, lo int64) error {
 	if err := h.checkOthers(ctx, lo); err != nil {
 		return err
 	}
-	lo = max(lo, h.cfg.Layout.TimestampAt(h.clock.time()))
+	// A clock that jumped ahead meanwhile must not give that time away.
+	lo = min(max(lo, h.cfg.Layout.TimestampAt(h.clock.time())+1), h.hi.Load())
 	var err error
 	h.gen, err = snowflake.New(snowflake.Settings{
 		Layout:     h.cfg.Layout,
@@ -147,7 +146,9 @@ func (h *holder) renewUntilLost(ctx context.Context) error {
 		case !time.Now().Before(ends):
 			return fmt.Errorf("%w: no heartbeat succeeded for %v: %w", ErrLost, h.length, err)
 		}
-		h.noteRegression(err)
+		if errors.Is(err, ErrClockLost) {
+			h.doubt = true
+		}
 		if h.unconfirmed() > 0 && !warned {
 			h.cfg.Log.Warn("worker ID not confirmed, in use until its time ends",
 				zap.String("worker_id", h.lease.key), zap.Time("until", ends), zap.Error(err))
@@ -170,7 +171,6 @@ func (h *holder) retryPause(ends time.Time) time.Duration {
 // confirm notes a heartbeat that succeeded.
 func (h *holder) confirm(began time.Time) {
 	h.renewed.Store(&renewal{began, began.Add(h.cfg.TTL)})
-	h.regressedAt, h.regression = time.Time{}, nil
 }
 
 // unconfirmed is how long no heartbeat has succeeded, 0 if less than a TTL.
@@ -180,18 +180,6 @@ func (h *holder) unconfirmed() time.Duration {
 		return 0
 	}
 	return now.Sub(last.began)
-}
-
-// noteRegression notes since when the clock bucket has lost entries.
-func (h *holder) noteRegression(err error) {
-	if !errors.Is(err, ErrClockLost) {
-		return
-	}
-	h.doubt = true
-	if h.regression == nil {
-		h.regressedAt, h.regression = time.Now(), err
-		h.cfg.Log.Error("clock bucket lost entries, worker ID in use until its time ends", zap.String("worker_id", h.lease.key), zap.Error(err))
-	}
 }
 
 // drainWakes drains the reasons for a heartbeat, which begins now. The
@@ -307,16 +295,21 @@ func (h *holder) renewFence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkForward(ctx, read); err != nil {
-		return err
-	}
 	if err := h.clock.checkDrift(ctx, read); err != nil {
 		return err
 	}
-	// From the time just compared: a clock that jumps a day ahead now must not
-	// give that day away. Never lower, even if the clock was set back.
-	hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(h.length)
-	return h.writeHi(ctx, max(hi, h.hi.Load()))
+	known := h.fence.known
+	err = h.checkForward(ctx, read)
+	if err == nil {
+		// From the time just compared: a clock that jumps a day ahead now must
+		// not give that day away. Never lower, even if the clock was set back.
+		hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(h.length)
+		err = h.writeHi(ctx, max(hi, h.hi.Load()))
+	}
+	if errors.Is(err, errBehind) || errors.Is(err, ErrClockLost) {
+		h.fence.known = known // the stream grew after it had regressed
+	}
+	return h.noteLoss(ctx, read.before, h.fence.known.Last, err)
 }
 
 // suspend stops the generator until a heartbeat has succeeded, which begins at

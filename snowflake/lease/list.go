@@ -90,7 +90,7 @@ func joinEntries(l snowflake.Layout, leases, clocks []bucketEntry) ([]Holding, e
 		h.ClockDiff = time.UnixMilli(e.Clock).Sub(r.created)
 	}
 	for _, r := range clocks {
-		if r.key == identityKey {
+		if r.key == identityKey || r.key == lostKey {
 			continue
 		}
 		h := at(r)

@@ -2,8 +2,8 @@ package lease
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,7 +21,7 @@ type fences struct{ lower, all time.Duration }
 
 // add takes in the fence of a worker ID.
 func (f *fences) add(l snowflake.Layout, worker int64, length time.Duration) {
-	if worker < firstLong(l) {
+	if worker < UpperHalf(l) {
 		f.lower = max(f.lower, length)
 	}
 	f.all = max(f.all, length)
@@ -57,28 +57,122 @@ func (m *Manager) lossWaits() (lower, upper time.Duration) {
 	return lower + margin, max(lower, m.fences.all, m.outage.Longest) + margin
 }
 
-// pauseClaims pauses claims after the clock bucket regressed, until all lost
-// time is past.
-func (m *Manager) pauseClaims(err error, since time.Time) {
-	var back *ClockBackError
-	if !errors.As(err, &back) || m.claimsPaused() != nil {
-		return
-	}
-	m.regressedAt, m.regression, m.reached = since, err, 0
-	lower, upper := m.lossWaits()
-	m.cfg.Log.Error("clock bucket regressed, claims paused",
-		zap.Duration("for", lower), zap.Duration("upper_half_for", upper), zap.Error(err))
+// lostKey is a key of the clock bucket: what is known about entries that it has
+// lost. Version 0.2.0 ignores it.
+const lostKey = "lost"
+
+// Lost says until when holders whose entries were lost may use their worker IDs.
+type Lost struct {
+	// The end for worker IDs of the lower half, and of the upper. A time in the
+	// past, or zero, has no effect.
+	Lower time.Time `json:"lower,omitzero"`
+	Upper time.Time `json:"upper,omitzero"`
+
+	// Seq is the highest sequence that the stream is known to have had. What
+	// leases, or processes, remember up to it is explained.
+	Seq uint64 `json:"seq,omitempty"`
 }
 
-// claimsPaused returns an error while another process may own time of every
-// worker ID that the regressed clock bucket has lost.
-func (m *Manager) claimsPaused() error {
-	wait, _ := m.lossWaits()
-	until := m.regressedAt.Add(wait)
-	if m.regressedAt.IsZero() || !time.Now().Before(until) {
-		return nil
+// Of returns until when a worker ID may be in use.
+func (l Lost) Of(layout snowflake.Layout, worker int64) time.Time {
+	if worker >= UpperHalf(layout) {
+		return l.Upper
 	}
-	return fmt.Errorf("claims are paused until %s: %w", until.UTC().Format(time.RFC3339), m.regression)
+	return l.Lower
+}
+
+// join takes in another record. None of the fields ever falls.
+func (l Lost) join(other Lost) Lost {
+	if l.Lower.Before(other.Lower) {
+		l.Lower = other.Lower
+	}
+	if l.Upper.Before(other.Upper) {
+		l.Upper = other.Upper
+	}
+	l.Seq = max(l.Seq, other.Seq)
+	return l
+}
+
+// lostOf returns the record among entries of the clock bucket, and its revision.
+func lostOf(clocks []bucketEntry) (l Lost, revision uint64, err error) {
+	for _, r := range clocks {
+		if r.key != lostKey {
+			continue
+		}
+		if !r.deleted && json.Unmarshal(r.value, &l) != nil {
+			return Lost{}, r.revision, corrupt(r)
+		}
+		return l, r.revision, nil
+	}
+	return Lost{}, 0, nil
+}
+
+// explain returns how far the clock bucket is known to have come, by this
+// process and by leases, but for what it is known to have lost.
+func (m *Manager) explain(lost Lost, leases uint64) uint64 {
+	m.forget(lost.Seq)
+	if leases <= lost.Seq {
+		return m.reached
+	}
+	return max(m.reached, leases)
+}
+
+// forget ends the memory of a sequence that is known to have been lost. Later,
+// this process's own memory counts again, also below it.
+func (m *Manager) forget(seq uint64) {
+	if seq <= m.explained {
+		return
+	}
+	if m.explained = seq; m.reached <= seq {
+		m.reached = 0
+	}
+}
+
+// noteLoss records that the clock bucket regressed, if err says so for the second
+// time in a row: a leader that was deposed a moment ago may be wrong once. It had
+// come as far as known, and this clock was right when it was now. It returns err,
+// or why that was not recorded.
+func (m *Manager) noteLoss(ctx context.Context, now time.Time, known uint64, err error) error {
+	var replaced *ClockLostError
+	if !errors.Is(err, ErrClockLost) || errors.As(err, &replaced) { // of a replaced bucket an operator decides
+		m.regressed = false
+		return err
+	}
+	if known <= m.explained {
+		return err
+	}
+	if !m.regressed {
+		m.regressed = true
+		return err
+	}
+	leases, listErr := m.workers.list(ctx)
+	if listErr != nil {
+		return errors.Join(err, listErr)
+	}
+	known = max(known, m.fences.remembered(m.cfg.Layout, leases))
+	lower, upper := m.lossWaits()
+	return errors.Join(err, m.reserve(ctx, Lost{Lower: now.Add(lower), Upper: now.Add(upper), Seq: known}))
+}
+
+// reserve adds to the record of lost entries, unless that explains as much.
+func (m *Manager) reserve(ctx context.Context, l Lost) error {
+	clocks, err := m.clocks.list(ctx)
+	if err != nil {
+		return err
+	}
+	have, revision, err := lostOf(clocks)
+	if err != nil {
+		return err
+	}
+	if l.Seq == 0 || l.Seq > have.Seq {
+		have = have.join(l)
+		if _, err := m.clocks.update(ctx, lostKey, encode(have), revision); err != nil {
+			return err
+		}
+		m.cfg.Log.Error("clock bucket lost entries, claims wait", zap.Time("lower_half_until", have.Lower), zap.Time("upper_half_until", have.Upper))
+	}
+	m.forget(have.Seq)
+	return nil
 }
 
 // RestoreClock creates the clock bucket if it is missing. If the bucket is not
@@ -113,29 +207,20 @@ func ClockLost(ctx context.Context, js jetstream.JetStream, prefix messages.Pref
 	return false, err
 }
 
-// ReserveLost makes a clock bucket, whose entries may have been lost at that
-// time or later than they were noted then, one from which no worker ID is claimed
-// until all lost time is past. No process may hold one. It creates a missing
-// bucket, unless that was agreed on: workers refuse it then.
-func ReserveLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int, lost time.Time) error {
+// ReserveLost records that the clock bucket may have lost entries which were noted
+// at that time, or before: no worker ID is claimed until the time that they may
+// have reserved is past. It creates a missing bucket, unless that was agreed on:
+// workers refuse it then.
+func ReserveLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int, noted time.Time) error {
 	lower, upper, err := lossWaits(ctx, js, prefix)
 	if err != nil {
 		return err
-	}
-	from := Reserved{Lower: lost.Add(lower), Upper: lost.Add(upper)}
-	if time.Now().After(from.Upper) {
-		return nil
 	}
 	missing, err := ClockLost(ctx, js, prefix)
 	if err != nil {
 		return err
 	}
-	_, known, err := agreement.Lookup(ctx, js, prefix, ClockIDKey)
-	if err != nil || missing && known {
-		return err
-	}
-	config, err := agreement.Open(ctx, js, prefix)
-	if err != nil {
+	if _, known, err := agreement.Lookup(ctx, js, prefix, ClockIDKey); err != nil || missing && known {
 		return err
 	}
 	if err := clockBucket(prefix, replicas).Ensure(ctx, js); err != nil {
@@ -145,20 +230,27 @@ func ReserveLost(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 	if err != nil {
 		return err
 	}
-	// Between the two writes, no worker ID is claimed.
-	identity := newIdentity(from)
-	if err := config.Edit(ctx, ClockIDKey, func(string, bool) (string, error) { return identity, nil }); err != nil {
-		return err
-	}
-	_, err = clocks.Edit(ctx, identityKey, func(kv.Entry) ([]byte, error) { return []byte(identity), nil })
+	_, err = clocks.Edit(ctx, lostKey, func(e kv.Entry) ([]byte, error) {
+		have := Lost{}
+		if e.Exists() {
+			if have, _, err = lostOf([]bucketEntry{bucketEntryOf(e)}); err != nil {
+				return nil, err
+			}
+		}
+		return encode(have.join(Lost{Lower: noted.Add(lower), Upper: noted.Add(upper)})), nil
+	})
 	return err
 }
 
-// Waits returns until when worker IDs may still be in use by holders whose
-// entries were lost, as the clock bucket's identity says.
-func Waits(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Reserved, error) {
-	identity, _, err := agreement.Lookup(ctx, js, prefix, ClockIDKey)
-	return reservedOf(identity), err
+// Waits returns until when holders whose entries were lost may use their worker
+// IDs.
+func Waits(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Lost, error) {
+	clocks, err := listBucket(ctx, js, ClockBucketName(prefix))
+	if err != nil {
+		return Lost{}, err
+	}
+	lost, _, err := lostOf(clocks)
+	return lost, err
 }
 
 // lossWaits is [Manager.lossWaits] for workers with the default --max-ahead and

@@ -56,19 +56,15 @@ type Manager struct {
 	// seen in all its life.
 	reached uint64
 
-	// When a regression of the clock bucket was detected, and its error; zero
-	// if none was.
-	regressedAt time.Time
-	regression  error
-	// Sequences up to this one are of before a regression for which claims
-	// were paused. Holders that live out their fences still name them.
-	awaited uint64
+	// Up to this sequence, the bucket is known to have lost entries.
+	explained uint64
+	regressed bool // the clock bucket, at the latest look
 }
 
 // Open opens the buckets, which must exist, and makes the checks of a claim. It
 // claims no worker ID, so it succeeds even if all of them are taken. It also
-// succeeds while the clock is off or before the epoch: that passes, and until
-// then Run reports it.
+// succeeds while the clock is off or before the epoch, and after the clock bucket
+// regressed: that passes, and until then Run reports it.
 //
 // Errors: ErrConfig, ErrUnsafeBucket, ErrForeignLayout, ErrClockLost,
 // jetstream.ErrBucketNotFound, and a [*NewEpochError]; any other error means
@@ -101,7 +97,8 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 func (m *Manager) tryAdmission(ctx context.Context) error {
 	_, err := m.admit(ctx, m.newClock())
 	var made *NewEpochError
-	if errors.Is(err, ErrClockSkew) || errors.Is(err, snowflake.ErrEpoch) && !errors.As(err, &made) {
+	var back *ClockBackError
+	if errors.Is(err, ErrClockSkew) || errors.As(err, &back) || errors.Is(err, snowflake.ErrEpoch) && !errors.As(err, &made) {
 		return nil
 	}
 	return err
@@ -142,7 +139,6 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 				return err
 			}
 		} else if ctx.Err() == nil {
-			m.pauseClaims(err, time.Now())
 			if attempt == 0 {
 				m.cfg.Log.Warn("no worker ID yet, retrying", zap.Error(err))
 			}
@@ -166,12 +162,13 @@ func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
 	lost := h.renewUntilLost(ctx)
 	m.current.Store(nil)
-	m.reached = max(m.reached, h.fence.known.Last)
+	if last := h.fence.known.Last; last > m.explained {
+		m.reached = max(m.reached, last)
+	}
 	if ctx.Err() != nil {
 		return h.release()
 	}
 	h.revoke()
-	m.pauseClaims(h.regression, h.regressedAt)
 	log.Warn("worker ID given up", zap.Error(lost))
 	notify(State{Err: lost})
 	if !errors.Is(lost, ErrClockSkew) {

@@ -334,6 +334,11 @@ func firstSeed(t *testing.T) uint64 {
 func chaos(t *testing.T, seed uint64) *world {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld()
+	outage := time.Duration(0)
+	if seed%4 > 1 {
+		outage = []time.Duration{time.Minute, 5 * time.Minute}[rng.IntN(2)]
+		w.declare(outage.String())
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	life, calm := context.WithCancel(ctx)
 	var all []*process
@@ -368,12 +373,12 @@ func chaos(t *testing.T, seed uint64) *world {
 		}
 	})
 	elections := rand.New(rand.NewPCG(rng.Uint64(), 8))
-	wg.Go(func() { w.elect(life, elections) })
+	wg.Go(func() { w.elect(life, elections, 20*time.Second+outage) })
 	pause.For(ctx, 12*time.Minute)
 	calm()
 	wg.Wait()
 	if seed%2 == 1 {
-		recovers(t, ctx, w, all)
+		recovers(t, ctx, w, all, outage)
 	}
 	cancel()
 	time.Sleep(4 * modelTTL) // late messages arrive
@@ -385,21 +390,22 @@ func chaos(t *testing.T, seed uint64) *world {
 
 // elect leaves a bucket, or both, without a leader now and then, for longer
 // than a short TTL.
-func (w *world) elect(ctx context.Context, rng *rand.Rand) {
+func (w *world) elect(ctx context.Context, rng *rand.Rand, longest time.Duration) {
 	for ctx.Err() == nil {
 		pause.For(ctx, time.Duration(rng.Int64N(int64(2*time.Minute))))
 		which := 1 + rng.IntN(3)
 		w.workers.setLeaderless(which&1 > 0)
 		w.clocks.setLeaderless(which&2 > 0)
-		pause.For(ctx, time.Duration(rng.Int64N(int64(20*time.Second))))
+		pause.For(ctx, time.Duration(rng.Int64N(int64(longest))))
 		w.workers.setLeaderless(false)
 		w.clocks.setLeaderless(false)
 	}
 }
 
 // recovers expects both worker IDs to be in use again, once all faults have
-// ended: with a check of the clocks, neither can have been reserved far ahead.
-func recovers(t *testing.T, ctx context.Context, w *world, all []*process) {
+// ended: with a check of the clocks, neither can have been reserved further ahead
+// than a fence is long.
+func recovers(t *testing.T, ctx context.Context, w *world, all []*process, outage time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	for _, p := range all {
@@ -407,7 +413,7 @@ func recovers(t *testing.T, ctx context.Context, w *world, all []*process) {
 		p.net.set(func() { p.net.rate, p.net.dead = 0, false })
 		wg.Go(func() { _ = p.manager().Run(ctx, p.notify) })
 	}
-	pause.For(ctx, 3*modelTTL)
+	pause.For(ctx, 3*modelTTL+outage)
 	held := 0
 	for _, p := range all {
 		if g := p.holding(); g != nil {

@@ -146,11 +146,11 @@ func (m *Manager) adoptOutage(ctx context.Context) error {
 	return nil
 }
 
-// firstLong is the first worker ID whose fence may be as long as the declared
-// outage: those of the upper half are. So at least half of all worker IDs are
-// never blocked for longer than without an outage, however many processes
-// crash. Configured worker IDs usually begin at 0, in the other half.
-func firstLong(l snowflake.Layout) int64 {
+// UpperHalf is the first worker ID of the upper half, whose fences may be as long
+// as the declared outage. So at least half of all worker IDs are never blocked for
+// longer than without an outage, however many processes crash. Configured worker
+// IDs usually begin at 0, in the other half.
+func UpperHalf(l snowflake.Layout) int64 {
 	count := l.MaxWorkerID() + 1
 	return count - count/2
 }
@@ -158,7 +158,7 @@ func firstLong(l snowflake.Layout) int64 {
 // fenceOf is the length of a fence that is claimed now. A configured worker ID
 // gets no long one: the process could not take another after a crash.
 func (m *Manager) fenceOf(worker int64) time.Duration {
-	if m.cfg.Worker == nil && worker >= firstLong(m.cfg.Layout) {
+	if m.cfg.Worker == nil && worker >= UpperHalf(m.cfg.Layout) {
 		return max(fenceLength(m.cfg.TTL), m.outage.For)
 	}
 	return fenceLength(m.cfg.TTL)

@@ -229,7 +229,6 @@ func TestNobodyBeginsInAForgottenFence(t *testing.T) {
 		m.cfg.Worker = &h.worker
 		_, err := m.admit(t.Context(), m.newClock())
 		for err != nil {
-			m.pauseClaims(err, time.Now())
 			time.Sleep(100 * time.Millisecond)
 			var got *holder
 			if got, err = m.seek(t.Context()); err == nil && w.layout.Timestamp(mustNext(t, got.gen)) < h.hi.Load() {

@@ -40,16 +40,9 @@ func (m *Manager) seek(ctx context.Context) (*holder, error) {
 // seekOnce claims a worker ID that is free now. ErrLost means that other
 // processes were faster.
 func (m *Manager) seekOnce(ctx context.Context) (*holder, error) {
-	if err := m.claimsPaused(); err != nil {
-		return nil, err
-	}
 	clock := m.newClock()
 	admitted, err := m.admit(ctx, clock)
 	if err != nil {
-		return nil, err
-	}
-	// A longer fence may be known by now.
-	if err := m.claimsPaused(); err != nil {
 		return nil, err
 	}
 	// The fence begins at the time that was compared with other clocks.
@@ -57,14 +50,8 @@ func (m *Manager) seekOnce(ctx context.Context) (*holder, error) {
 	if now > m.cfg.Layout.MaxTimestamp() {
 		return nil, snowflake.ErrExhausted
 	}
-	clocks, err := m.clocks.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f := m.sortEntries(admitted.leases, clocks)
-	f.lower, f.upper = m.reserved(admitted.clocks.ID, admitted.read)
 	for tries := 1; ; tries++ {
-		h, err := m.claimOne(ctx, f, now, clock, admitted)
+		h, err := m.claimOne(ctx, admitted, now, clock)
 		// There is no other to try.
 		if !errors.Is(err, ErrLost) || tries == triesPerList || m.cfg.Worker != nil {
 			return h, err
@@ -72,9 +59,10 @@ func (m *Manager) seekOnce(ctx context.Context) (*holder, error) {
 	}
 }
 
-// claimOne claims a worker ID that is free according to f. ErrLost means that
-// another process was faster.
-func (m *Manager) claimOne(ctx context.Context, f idTable, now int64, clock *ownClock, admitted admission) (*holder, error) {
+// claimOne claims a worker ID that is free according to the admission. ErrLost
+// means that another process was faster.
+func (m *Manager) claimOne(ctx context.Context, admitted admission, now int64, clock *ownClock) (*holder, error) {
+	f := admitted.ids
 	worker, err := m.choose(f, admitted.leases, now)
 	if err != nil {
 		return nil, err
@@ -114,6 +102,7 @@ func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted adm
 		woken:  make(chan struct{}, 1),
 
 		adoptTTL: m.adoptTTL,
+		noteLoss: m.noteLoss,
 		lease:    ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
 		fence: ownEntry{bucket: m.clocks, key: key, hold: id, stamp: clockStamp, revision: f.clocks[worker].revision,
 			known: admitted.clocks},
@@ -129,18 +118,12 @@ type idTable struct {
 	layout snowflake.Layout
 	leases map[int64]leaseState
 	clocks map[int64]clockState
-	// The end of the time that lost entries may have reserved, of the lower
-	// half and of the upper.
-	lower, upper int64
+	lost   Lost
 }
 
 // hi is the end of the reserved time of a worker ID.
 func (f idTable) hi(worker int64) int64 {
-	lost := f.lower
-	if worker >= firstLong(f.layout) {
-		lost = f.upper
-	}
-	return max(f.clocks[worker].hi, lost)
+	return max(f.clocks[worker].hi, f.layout.TimestampAt(f.lost.Of(f.layout, worker)))
 }
 
 type leaseState struct {
@@ -156,8 +139,8 @@ type clockState struct {
 
 // sortEntries sorts the entries by worker ID. An unreadable lease counts as
 // held.
-func (m *Manager) sortEntries(leases, clocks []bucketEntry) idTable {
-	f := idTable{layout: m.cfg.Layout, leases: make(map[int64]leaseState), clocks: make(map[int64]clockState)}
+func (m *Manager) sortEntries(leases, clocks []bucketEntry, lost Lost) idTable {
+	f := idTable{m.cfg.Layout, make(map[int64]leaseState), make(map[int64]clockState), lost}
 	for _, r := range leases {
 		if worker, ok := m.workerOf(r); ok {
 			f.leases[worker] = leaseState{r.revision, r.deleted}
@@ -203,7 +186,7 @@ func (f idTable) choose(previous, now, ahead int64, longFirst bool) (int64, erro
 	}
 	least := []int64{0}
 	if longFirst {
-		least = []int64{firstLong(f.layout), 0}
+		least = []int64{UpperHalf(f.layout), 0}
 	}
 	for _, least := range least {
 		candidates := from(least, past)

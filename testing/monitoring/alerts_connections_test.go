@@ -20,6 +20,7 @@ func connectionsStory(t *testing.T) {
 	s := newSite(t)
 	network := proxy.Start(t, s.address)
 	other := s.ready("all", "serve", "--new")
+	s.run("provision", "--outage", "75s") // so that a worker ID ends soon after an alert
 	worker := s.ready("worker", "serve", "--role", "worker", "--server", network.URL())
 	s.run("tag", "create", "order", "--step", "100000")
 	m := s.meet()
@@ -61,7 +62,7 @@ func connectionsStory(t *testing.T) {
 		cure: func() { slow = false },
 		pace: time.Second,
 	}, {
-		alerts: []string{"NotConnected", "LeaseNotRenewed", "NoWorkerID"},
+		alerts: []string{"NotConnected", "LeaseUnconfirmed", "LeaseEnds", "NoWorkerID"},
 		what:   "the network of a worker is down",
 		cause:  network.Refuse,
 		cure:   network.Mend,

@@ -163,7 +163,7 @@ func (s *site) provision() {
 			return strings.Contains(p.Stderr.String(), "cluster new metadata leader")
 		})
 	})
-	s.a.must("admin", "provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL)
+	s.a.must("admin", "provision", "--part", "ids", "--replicas", "3", "--lease-ttl", leaseTTL, "--outage", "1m")
 }
 
 // inDomain is nats.conf with a JetStream domain.

@@ -84,6 +84,10 @@ var states = []inState{
 		"error process h (a): clock is 7s ahead of the NATS server's", "ready, but clock is 7s ahead of the NATS server's"},
 	{"clock a little off", func(r *worker.Report) { r.Clock = &worker.ClockStats{AheadMS: -1700, ReservedIn: 20} }, nil, 0,
 		"warning process h (a): clock is -1.7s ahead of the NATS server's", "ready, but clock is -1.7s ahead of the NATS server's"},
+	{"unconfirmed", func(r *worker.Report) { *r = holding(48*time.Minute, 12*time.Minute) }, nil, 0,
+		"warning process h (a): worker ID 7, not confirmed for 12 min, IDs until ", "ready, but worker ID 7, not confirmed for 12 min, IDs until 12:48 UTC"},
+	{"unconfirmed, and its time ends", func(r *worker.Report) { *r = holding(9*time.Minute, 51*time.Minute) }, nil, 1,
+		"error process h (a): worker ID 7, not confirmed for 51 min, IDs until ", "ready, but worker ID 7, not confirmed for 51 min, IDs until 12:09 UTC"},
 	{"two installations", nil, func(*testing.T, *Collector) *Installation {
 		own, other := working(), working()
 		other.Instance, other.Stats.Installation = "b", "J"

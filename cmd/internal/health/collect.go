@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/rights"
@@ -110,7 +111,6 @@ type collection struct {
 
 	agreed  agreedValues
 	reports []worker.Report
-	layout  snowflake.Layout // installed
 }
 
 // agreedValues are the values in the configuration bucket.
@@ -154,7 +154,7 @@ func (c *Collector) Collect(ctx context.Context) *Installation {
 func (c *Collector) whole() bool { return c.Role != rights.Caller && !hasOwnStreams(c.Role) }
 
 func (c *collection) read(ctx context.Context) {
-	c.payload = c.conn.MaxPayload()
+	c.payload, c.embedded = c.conn.MaxPayload(), c.conn.ConnectedServerName() == embedded.ServerName
 	server := c.checkServer(ctx)
 	if server.err != nil { // no reply would arrive
 		c.Checks, c.agreed.err = append(c.Checks, server), server.err
@@ -261,10 +261,11 @@ func (c *collection) readAgreed(ctx context.Context) (err error) {
 	}
 	c.ID, _, _ = strings.Cut(read(agreement.InstallationKey), " ")
 	c.agreed.store, c.agreed.layout = read(agreement.StoreKey), read(lease.LayoutKey)
-	list := read(templates.Key)
+	list, outage := read(templates.Key), read(lease.OutageKey)
 	if err != nil {
 		return err
 	}
+	c.readOutage(outage)
 	c.layout, _ = snowflake.ParseLayout(c.agreed.layout) // the list of worker IDs names an unreadable one
 	if list != "" {
 		var all templates.List
@@ -288,14 +289,19 @@ func (c *collection) readWorkerIDs(ctx context.Context) error {
 	if c.allowed.Check(lease.ListRights(c.by.Prefix)) != nil {
 		ctx = kv.WithoutConsumers(ctx)
 	}
-	holdings, _, err := lease.List(ctx, c.js, c.by.Prefix)
+	holdings, layout, err := lease.List(ctx, c.js, c.by.Prefix)
 	for _, h := range holdings {
 		c.WorkerIDs = append(c.WorkerIDs, WorkerID{
 			Datacenter: h.Datacenter, Worker: h.Worker, Instance: h.Instance, Host: h.Host, Since: h.Since,
 			AheadMS: h.ClockDiff.Milliseconds(), Reserved: h.Reserved, heard: h.Heartbeat,
 		})
 	}
-	return err
+	if holdings == nil && err != nil || layout.IsZero() {
+		return err
+	}
+	lost, lostErr := lease.Waits(ctx, c.js, c.by.Prefix)
+	c.addWaits(lost, time.Now())
+	return errors.Join(err, lostErr)
 }
 
 // readReports requests reports of all processes, and waits for the holders of

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/cmd/internal/format"
+	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
@@ -23,6 +24,10 @@ type Installation struct {
 
 	// When IDs reach 2^31 and 2^53, if that is ahead, and when they end.
 	LayoutEnds []forecast.Date `json:"layout_ends"`
+
+	// Nil if none was declared, and if no worker ID waits.
+	Outage *DeclaredOutage `json:"outage,omitempty"`
+	Waits  *Waits          `json:"worker_ids_wait,omitempty"`
 
 	Troubles []Diagnosis `json:"troubles"` // the worst first
 	Unread   []Unread    `json:"unread"`   // by name
@@ -46,6 +51,10 @@ type Installation struct {
 	maxSkew time.Duration      // of clocks; 0: any
 	payload int64              // the largest message on the connection, in bytes; 0 if unknown
 	partial bool               // only enrichments and checks of a role
+
+	layout    snowflake.Layout // installed
+	embedded  bool             // the NATS server is a worker's own
+	outageErr error            // of reading the outage
 }
 
 // Other is the processes of another installation with one datacenter.

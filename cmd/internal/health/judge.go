@@ -45,7 +45,7 @@ func trouble(severity Severity, what, format string, args ...any) Diagnosis {
 func (i *Installation) judge(reports []worker.Report, store bool) {
 	i.found = nil
 	if !i.partial {
-		i.found = slices.Concat(i.judgeLayout(), i.judgeRoles(reports, store))
+		i.found = slices.Concat(i.judgeLayout(), i.judgeOutage(reports), i.judgeRoles(reports, store))
 		for _, r := range reports {
 			i.found = append(i.found, i.judgeProcess(r, "; "+memoryEnds(reports))...)
 		}
@@ -162,8 +162,8 @@ func (i *Installation) judgeProcess(r worker.Report, outage string) (all []Diagn
 		if severity := severityOf(clockError(off, i.maxSkew)); severity != "" {
 			add(severity, "clock is off", "clock is %v ahead of the NATS server's", off)
 		}
-		if r.Stats.WorkerID != nil && r.Clock.ReservedIn < reservedLeast.Seconds() {
-			add(Warning, "heartbeats fail", "clock reserved for only %.0f s more: heartbeats fail", r.Clock.ReservedIn)
+		if severity, short, text := i.judgeHold(r); severity != "" {
+			add(severity, short, "%s", text)
 		}
 	}
 	if n := r.Stats.Grants.Below; n > 0 {

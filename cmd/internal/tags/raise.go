@@ -111,7 +111,7 @@ type Plan struct {
 	NewestOf string
 
 	Unconfirmed bool      // a restore has no clock but this machine's
-	Issued      time.Time // if set, the raise waits until then, for snowflake IDs
+	Issued      time.Time // if set, snowflake IDs may have been issued until then, and worker IDs wait
 
 	Tags, Removed int
 	Past31        Named    // tags lifted from below 2^31 to above
