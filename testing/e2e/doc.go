@@ -11,6 +11,7 @@
 //	segment_   bad requests, strict order; on demand, overload and unknown tags
 //	store_     MySQL and PostgreSQL, and their replicas; moving counters, leaving Leaf; a register or
 //	           data folder that regresses; backups restored under load, into a new installation
+//	snowflake_ JetStream that is away for long, or restored; a lost clock bucket
 //	cluster_   three NATS servers as in the docs
 //	enrich_    enrichers that are killed at every step
 //	status_    status agrees with /metrics on a bad day

@@ -24,15 +24,17 @@ import (
 // TestRestoreUnderWorkers: all of JetStream regresses to a random earlier
 // moment, with a restart of the server, while three workers hand out snowflake
 // IDs. In every second round a fourth worker starts at once. No ID is handed
-// out twice, and all have worker IDs again.
+// out twice, and all have worker IDs again: those that run on, at the latest when
+// the declared outage is over.
 func TestRestoreUnderWorkers(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
 	net := natstest.Start(t, func(o *server.Options) { o.StoreDir = store })
-	ttl := 9 * time.Second
+	ttl := 15 * time.Second // the shortest
+	must(t, "provision", "--server", net.URL(), "--part", "ids", "--lease-ttl", ttl.String(), "--outage", "1m")
 	serve := func() *process {
 		t.Helper()
-		p := settings{}.launch(t, "serve", "--server", net.URL(), "--role", "worker", "--lease-ttl", ttl.String(), "--max-clock-skew", "1s")
+		p := settings{}.launch(t, "serve", "--server", net.URL(), "--role", "worker", "--max-clock-skew", "1s")
 		p.serving()
 		return p
 	}
