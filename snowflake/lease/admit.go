@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
 	"time"
 
 	"go.uber.org/zap"
@@ -47,10 +46,25 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if err != nil {
 		return admission{}, err
 	}
-	reached := m.fences.remembered(m.cfg.Layout, leases)
-	installed, err := m.installedIdentity(ctx, read, reached, isNew)
+	installed, known, err := m.findIdentity(ctx)
 	if err != nil {
 		return admission{}, err
+	}
+	m.remember(leases)
+	others, err := clock.peersOf(leases)
+	if err != nil {
+		return admission{}, err
+	}
+	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
+		return admission{}, skewError(read, others)
+	}
+	if epoch := m.cfg.Layout.TimeAt(0); read.before.Before(epoch) {
+		return admission{}, epochError(epoch, read)
+	}
+	if !known {
+		if installed, err = m.decideIdentity(ctx, read, isNew); err != nil {
+			return admission{}, err
+		}
 	}
 	if isNew { // after the identity, which shows by the layout that it is the first
 		if err := m.agreeOnLayout(ctx); err != nil {
@@ -65,29 +79,16 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if err != nil {
 		return admission{}, err
 	}
-	known := kv.Position{ID: installed, Last: m.explain(lost, reached)}
-	var back *ClockBackError
-	clocks, contradiction := clock.checkBucket(ctx, m.clocks, known, read.last)
-	switch {
-	case contradiction == nil:
-		m.reached = clocks.Last
-	case errors.As(contradiction, &back):
-		m.reached = known.Last // leases expire
-	case !errors.Is(contradiction, ErrClockLost):
-		return admission{}, contradiction
-	} // else what leases record is about another bucket
-	others, err := clock.peersOf(leases)
-	if err != nil {
+	last, back := m.known.unexplained(lost)
+	clocks, err := clock.checkBucket(ctx, m.clocks, kv.Position{ID: installed, Last: last}, read.last)
+	if err == nil && back {
+		err = &ClockBackError{Last: read.last, Known: last}
+	}
+	if err == nil {
+		m.known = knowledge{lost.Count: clocks.Last}
+	}
+	if err := m.noteLoss(ctx, read.before, err); err != nil {
 		return admission{}, err
-	}
-	if limit := m.cfg.MaxClockSkew; read.offServer(limit) || read.offPeers(others, limit) {
-		return admission{}, skewError(read, others)
-	}
-	if err := m.noteLoss(ctx, read.before, known.Last, contradiction); err != nil {
-		return admission{}, err
-	}
-	if epoch := m.cfg.Layout.TimeAt(0); read.before.Before(epoch) {
-		return admission{}, epochError(epoch, read)
 	}
 	return admission{read, m.sortEntries(leases, entries, lost), leases, clocks}, nil
 }
@@ -135,8 +136,7 @@ type agreed interface {
 	// Agree returns the value of a key, after setting it to own if it has none.
 	Agree(ctx context.Context, key, own string) (string, error)
 
-	// Find returns the value of a key, if present. A lagging replica may miss
-	// it.
+	// Find returns the value of a key, if present.
 	Find(ctx context.Context, key string) (value string, found bool, err error)
 }
 
@@ -196,19 +196,24 @@ func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
 	return found, nil
 }
 
-// installedIdentity returns the identity of the clock bucket that the config
-// bucket names. If it names none, the clock bucket that is there becomes the
-// installation's. In an installation that has a layout, an operator has decided
-// so, after the bucket was lost, and has waited for the lower half.
-func (m *Manager) installedIdentity(ctx context.Context, read reading, reached uint64, isNew bool) (string, error) {
-	finding, cancel := context.WithTimeout(ctx, callTimeout)
+// findIdentity returns the identity of the clock bucket that the config bucket
+// names, if any. What was known of another bucket is forgotten.
+func (m *Manager) findIdentity(ctx context.Context) (installed string, known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	installed, known, err := m.config.Find(finding, ClockIDKey)
-	if err != nil || known {
-		return installed, err
+	installed, known, err = m.config.Find(ctx, ClockIDKey)
+	if err == nil && installed != m.identity {
+		m.identity, m.known = installed, make(knowledge)
 	}
-	if lower, upper := m.lossWaits(); !isNew && upper > lower {
-		if err := m.reserve(ctx, Lost{Upper: read.before.Add(upper), Seq: reached}); err != nil {
+	return installed, known, err
+}
+
+// decideIdentity makes the clock bucket that is there the installation's. Unless
+// the installation is new, an operator has decided so, after the bucket was lost,
+// and has waited for the lower half.
+func (m *Manager) decideIdentity(ctx context.Context, read reading, isNew bool) (string, error) {
+	if !isNew {
+		if err := m.recordDecision(ctx, read.before); err != nil {
 			return "", err
 		}
 	}
@@ -217,7 +222,11 @@ func (m *Manager) installedIdentity(ctx context.Context, read reading, reached u
 		return "", err
 	}
 	m.cfg.Log.Info("clock bucket identity written", zap.String("identity", identity))
-	return m.agree(ctx, ClockIDKey, identity)
+	installed, err := m.agree(ctx, ClockIDKey, identity)
+	if err == nil {
+		m.identity = installed
+	}
+	return installed, err
 }
 
 // checkBucket makes sure that the clock bucket is the known one, and has not

@@ -32,14 +32,16 @@
 //     once its write is confirmed. Clocks, pauses and leases play no part.
 //  2. A process recognizes its own writes by their random numbers. So a resumed
 //     snapshot of it is another holder.
-//  3. While the clock bucket is not the installation's, or may have lost
-//     entries, no worker ID is claimed: ErrClockLost.
+//  3. While the clock bucket is not the installation's, no worker ID is claimed:
+//     ErrClockLost. What it may have lost of a half of the worker IDs, nobody
+//     claims: Lost.
 //  4. A claimer queries all running processes before its first ID: after a
 //     restore of JetStream, only they remember the time that they used.
 //  5. A fence ends max(TTL, 15 s) after the last heartbeat began. In the upper
 //     half of the worker IDs it ends after the declared outage, if that is
-//     longer: so a holder serves that long without JetStream, and a process that
-//     crashes blocks one of at most half of all worker IDs for as long.
+//     longer: so a holder serves that long without JetStream, unless its clock
+//     jumps ahead, and a process that crashes blocks one of at most half of all
+//     worker IDs for as long.
 //  6. While the fence lasts, only another holder's entry, a clock that is off, or
 //     another layout ends a hold.
 //

@@ -25,17 +25,21 @@ type ownEntry struct {
 	revision uint64
 	// Whether revision is that of a value that this process has sent.
 	owned bool
+	// The highest revision of such a value; a read of a lower one is stale.
+	highest uint64
 
 	// sent are the numbers of this process's writes that the entry may contain:
-	// of the write at revision, and of later writes whose outcome is unknown. A
-	// successful heartbeat leaves one. Each failure adds one until the fence
-	// ends, so there are at most some hundreds.
+	// of the write at revision, and of the latest maxSent writes whose outcome
+	// is unknown. A successful heartbeat leaves one. Without the number of a
+	// write that arrives even later, the entry passes for another holder's.
 	sent []string
 
 	// known is how far the bucket is known to have come. An accepted write is
 	// above it, unless the stream regressed.
 	known kv.Position
 }
+
+const maxSent = 1000
 
 // stamp identifies the writer of a value.
 type stamp struct{ hold, write string }
@@ -71,7 +75,9 @@ var (
 // and an error unless that is value: ErrLost if the entry is known to be
 // another's.
 func (e *ownEntry) write(ctx context.Context, number string, value []byte) ([]byte, error) {
-	e.sent = append(e.sent, number)
+	if e.sent = append(e.sent, number); len(e.sent) > maxSent {
+		e.sent = slices.Delete(e.sent, 1, 2)
+	}
 	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
 	if err == nil {
 		if !e.known.Confirms(revision) {
@@ -109,7 +115,7 @@ func (e *ownEntry) reread(ctx context.Context) ([]byte, error) {
 	switch {
 	case !e.owned && found.revision <= e.revision:
 		return nil, errUntouched
-	case by.hold != e.hold && e.owned && found.revision < e.revision:
+	case err == nil && by.hold != e.hold && e.owned && found.revision < e.highest:
 		return nil, errStale
 	case err != nil || by.hold != e.hold:
 		return nil, fmt.Errorf("%w: another holder has its entry", ErrLost)
@@ -126,7 +132,7 @@ func (e *ownEntry) reread(ctx context.Context) ([]byte, error) {
 // that were sent before it cannot arrive any more: their condition is an older
 // revision.
 func (e *ownEntry) adopt(revision uint64, number string) {
-	e.revision, e.owned, e.known.Last = revision, true, max(e.known.Last, revision)
+	e.revision, e.owned, e.highest, e.known.Last = revision, true, revision, max(e.known.Last, revision)
 	e.sent = slices.Delete(e.sent, 0, slices.Index(e.sent, number))
 }
 

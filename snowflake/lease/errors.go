@@ -16,7 +16,8 @@ var (
 	// ErrNoWorkerID: every worker ID is leased, or its time is reserved too far
 	// ahead of the clock, or other processes were faster each time. It
 	// passes when a process stops, or when the lease and the fence of a dead
-	// process have ended: after the TTL, or 15 s if that is longer.
+	// process have ended: after the TTL, or 15 s if that is longer, or, in the
+	// upper half of the worker IDs, after the declared outage.
 	ErrNoWorkerID = errors.New("lease: no worker ID is free")
 
 	// ErrHeld: the configured worker ID is leased to another process. It passes
@@ -92,7 +93,8 @@ func (e *HeldError) Unwrap() error { return ErrHeld }
 
 // ClockLostError is an [ErrClockLost] of a bucket that is not the
 // installation's. The operator's remedy: stop all workers for StopFor, so that
-// no issued ID lies ahead of the clock. Then delete Key from Bucket.
+// no issued ID of the lower half lies ahead of the clock. Then delete Key from
+// Bucket; the first worker records for how long the upper half waits.
 type ClockLostError struct {
 	// The identities of the present clock bucket and of the installation's:
 	// random numbers. Found is empty if the bucket has none.
@@ -120,8 +122,8 @@ func (e *ClockLostError) Problem() (problem.Kind, []any) {
 }
 
 // ClockBackError is an [ErrClockLost] of the installation's bucket: it
-// regressed to an older state. A [Manager] waits until no issued ID can lie
-// ahead of the clock, and then seeks a worker ID again.
+// regressed to an older state. A [Manager] that sees it twice in a row records it
+// as [Lost]. Then no worker ID is claimed before the recorded time of its half.
 type ClockBackError struct {
 	Last  uint64 // sequence of the bucket's stream
 	Known uint64 // it had been this high

@@ -45,8 +45,11 @@ type holder struct {
 
 	adoptTTL func(context.Context) error // see [Manager.adoptTTL]
 
-	// see [Manager.noteLoss]
-	noteLoss func(ctx context.Context, now time.Time, known uint64, err error) error
+	// notes a look at the clock bucket, see [Manager.noteLoss]
+	noteLoss func(ctx context.Context, now time.Time, err error) error
+	losses   uint64 // of the clock bucket, recorded at the claim
+	// The server's time before the last confirmed write of the fence.
+	confirmed time.Time
 
 	jumpMu sync.Mutex
 	jumps  int // of the clock, so far
@@ -146,7 +149,7 @@ func (h *holder) renewUntilLost(ctx context.Context) error {
 		case !time.Now().Before(ends):
 			return fmt.Errorf("%w: no heartbeat succeeded for %v: %w", ErrLost, h.length, err)
 		}
-		if errors.Is(err, ErrClockLost) {
+		if errors.Is(err, ErrClockLost) || errors.Is(err, errStale) {
 			h.doubt = true
 		}
 		if h.unconfirmed() > 0 && !warned {
@@ -202,10 +205,10 @@ func (h *holder) untilNextBeat() time.Duration {
 }
 
 // isFinal reports whether a heartbeat failed in a way that no retry can mend. An
-// entry that is gone, or a clock bucket that lost entries, is no evidence that
-// another process holds the worker ID.
+// entry that is gone or older, or a clock bucket that lost entries, is no evidence
+// that another process holds the worker ID.
 func isFinal(err error) bool {
-	return errors.Is(err, ErrLost) && !errors.Is(err, errGone) || errors.Is(err, ErrClockSkew) || errors.Is(err, ErrForeignLayout)
+	return errors.Is(err, ErrLost) && !errors.Is(err, errGone) && !errors.Is(err, errStale) || errors.Is(err, ErrClockSkew) || errors.Is(err, ErrForeignLayout)
 }
 
 // renew sends a heartbeat.
@@ -236,20 +239,21 @@ func (h *holder) beat(ctx context.Context, ends time.Time) error {
 	if err != nil && !gone {
 		return err
 	}
-	if err := h.renewFence(ctx); err != nil || !gone {
-		return err
-	}
-	if h.unconfirmed() == 0 { // too early: it was deleted, or its bucket has a shorter TTL now
+	if gone && h.unconfirmed() == 0 { // too early: it was deleted, or its bucket has another TTL now
 		if err := h.adoptTTL(ctx); err != nil {
 			return err
 		}
+		h.length = max(h.length, fenceLength(h.cfg.TTL))
+	}
+	if err := h.renewFence(ctx); err != nil || !gone {
+		return err
 	}
 	return h.recreateLease(ctx)
 }
 
 // checkStillOurs reads the fence when in doubt. After a restore, another
-// holder's entry may have our revision, so that our next write would succeed. A
-// failed or stale read proves nothing; the write decides then.
+// holder's entry may have our revision, so that our next write would succeed, or
+// a lower one. A failed or stale read proves nothing; the write decides then.
 func (h *holder) checkStillOurs(ctx context.Context) error {
 	if !h.doubt {
 		return nil
@@ -258,7 +262,7 @@ func (h *holder) checkStillOurs(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	found, err := h.fence.bucket.get(ctx, h.fence.key)
-	if err != nil || found.revision < h.fence.revision {
+	if err != nil || found.revision < h.fence.revision && !found.created.After(h.confirmed) {
 		return nil
 	}
 	if by, err := h.fence.stamp(found); err == nil && by.hold == h.id {
@@ -306,10 +310,13 @@ func (h *holder) renewFence(ctx context.Context) error {
 		hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(h.length)
 		err = h.writeHi(ctx, max(hi, h.hi.Load()))
 	}
-	if errors.Is(err, errBehind) || errors.Is(err, ErrClockLost) {
+	if errors.Is(err, errBehind) || errors.Is(err, errGone) || errors.Is(err, ErrClockLost) {
 		h.fence.known = known // the stream grew after it had regressed
 	}
-	return h.noteLoss(ctx, read.before, h.fence.known.Last, err)
+	if err == nil {
+		h.confirmed = read.server
+	}
+	return h.noteLoss(ctx, read.before, err)
 }
 
 // suspend stops the generator until a heartbeat has succeeded, which begins at
@@ -410,6 +417,7 @@ func (h *holder) leaseValue(number string) []byte {
 		Layout:   h.cfg.Layout.String(),
 		Write:    number,
 		Seq:      h.fence.known.Last,
+		Losses:   h.losses,
 		Fence:    h.length.Milliseconds(),
 
 		Installation: h.cfg.Installation,
@@ -433,14 +441,14 @@ func (h *holder) writeHi(ctx context.Context, hi int64) error {
 }
 
 // maxBehind is the number of refused writes in a row after which a fence that
-// reads older than before counts as regressed. A single refusal may come from a
-// replica that lags behind a late write of ours.
+// reads older than before, or is gone, counts as regressed. A single refusal may
+// come from a replica that lags behind a late write of ours.
 const maxBehind = 3
 
 // checkBehind returns an ErrClockLost if the fence keeps reading older than it
-// was.
+// was, or as gone.
 func (h *holder) checkBehind(err error) error {
-	if !errors.Is(err, errBehind) || !errors.Is(err, errConflict) {
+	if !errors.Is(err, errConflict) || !errors.Is(err, errBehind) && !errors.Is(err, errGone) {
 		h.behind = 0
 		return err
 	}

@@ -27,23 +27,18 @@ func (f *fences) add(l snowflake.Layout, worker int64, length time.Duration) {
 	f.all = max(f.all, length)
 }
 
-// remembered takes in the fences of all leases, and returns the highest sequence
-// of the clock bucket's stream in them. Both are valid even if a lease has
+// addAll takes in the fences of all leases, which are valid even if a lease has
 // expired.
-func (f *fences) remembered(l snowflake.Layout, leases []bucketEntry) (reached uint64) {
+func (f *fences) addAll(l snowflake.Layout, leases []bucketEntry) {
 	for _, r := range leases {
-		v, err := decodeLease(r)
-		if err != nil {
-			continue
+		if v, err := decodeLease(r); err == nil {
+			_, worker, ok := parseKey(l, r.key)
+			if !ok {
+				worker = 0 // it counts in both halves
+			}
+			f.add(l, worker, time.Duration(v.Fence)*time.Millisecond)
 		}
-		_, worker, ok := parseKey(l, r.key)
-		if !ok {
-			worker = 0 // it counts in both halves
-		}
-		f.add(l, worker, time.Duration(v.Fence)*time.Millisecond)
-		reached = max(reached, v.Seq)
 	}
-	return reached
 }
 
 // lossWaits is how long until every timestamp that lost entries had reserved is
@@ -68,9 +63,34 @@ type Lost struct {
 	Lower time.Time `json:"lower,omitzero"`
 	Upper time.Time `json:"upper,omitzero"`
 
-	// Seq is the highest sequence that the stream is known to have had. What
-	// leases, or processes, remember up to it is explained.
+	// Count is the number of losses. What is known of the stream belongs to
+	// the count that was valid then.
+	Count uint64 `json:"count,omitempty"`
+
+	// Seq is the highest sequence that the stream is known to have had before
+	// the latest loss.
 	Seq uint64 `json:"seq,omitempty"`
+}
+
+// knowledge is how far the clock bucket's stream is known to have come: the
+// highest sequence, by the count of losses that was valid then.
+type knowledge map[uint64]uint64
+
+func (k knowledge) note(count, seq uint64) { k[count] = max(k[count], seq) }
+
+// explains reports whether the loss that is recorded is why the stream is below a
+// sequence.
+func (l Lost) explains(count, seq uint64) bool { return count < l.Count && seq <= l.Seq }
+
+// unexplained returns the highest sequence that the stream must have reached, and
+// whether a record with a higher count was lost.
+func (k knowledge) unexplained(l Lost) (last uint64, back bool) {
+	for count, seq := range k {
+		if back = back || count > l.Count; !l.explains(count, seq) {
+			last = max(last, seq)
+		}
+	}
+	return last, back
 }
 
 // Of returns until when a worker ID may be in use.
@@ -81,7 +101,7 @@ func (l Lost) Of(layout snowflake.Layout, worker int64) time.Time {
 	return l.Lower
 }
 
-// join takes in another record. None of the fields ever falls.
+// join takes in another record. No field falls.
 func (l Lost) join(other Lost) Lost {
 	if l.Lower.Before(other.Lower) {
 		l.Lower = other.Lower
@@ -89,7 +109,7 @@ func (l Lost) join(other Lost) Lost {
 	if l.Upper.Before(other.Upper) {
 		l.Upper = other.Upper
 	}
-	l.Seq = max(l.Seq, other.Seq)
+	l.Count, l.Seq = max(l.Count, other.Count), max(l.Seq, other.Seq)
 	return l
 }
 
@@ -107,55 +127,65 @@ func lostOf(clocks []bucketEntry) (l Lost, revision uint64, err error) {
 	return Lost{}, 0, nil
 }
 
-// explain returns how far the clock bucket is known to have come, by this
-// process and by leases, but for what it is known to have lost.
-func (m *Manager) explain(lost Lost, leases uint64) uint64 {
-	m.forget(lost.Seq)
-	if leases <= lost.Seq {
-		return m.reached
-	}
-	return max(m.reached, leases)
-}
-
-// forget ends the memory of a sequence that is known to have been lost. Later,
-// this process's own memory counts again, also below it.
-func (m *Manager) forget(seq uint64) {
-	if seq <= m.explained {
-		return
-	}
-	if m.explained = seq; m.reached <= seq {
-		m.reached = 0
+// remember takes in what leases show.
+func (m *Manager) remember(leases []bucketEntry) {
+	m.fences.addAll(m.cfg.Layout, leases)
+	for _, r := range leases {
+		if v, err := decodeLease(r); err == nil && v.Seq > 0 {
+			m.known.note(v.Losses, v.Seq)
+		}
 	}
 }
 
-// noteLoss records that the clock bucket regressed, if err says so for the second
-// time in a row: a leader that was deposed a moment ago may be wrong once. It had
-// come as far as known, and this clock was right when it was now. It returns err,
-// or why that was not recorded.
-func (m *Manager) noteLoss(ctx context.Context, now time.Time, known uint64, err error) error {
+// noteLoss takes in whether a look at the clock bucket shows that it regressed,
+// and returns err. This clock was right when it was now. From the first time on,
+// this process's claims wait; from the second time in a row on, those of all
+// processes do: a leader that was deposed a moment ago may be wrong once.
+func (m *Manager) noteLoss(ctx context.Context, now time.Time, err error) error {
 	var replaced *ClockLostError
 	if !errors.Is(err, ErrClockLost) || errors.As(err, &replaced) { // of a replaced bucket an operator decides
 		m.regressed = false
 		return err
 	}
-	if known <= m.explained {
-		return err
+	have, _, readErr := m.readLost(ctx)
+	if last, back := m.known.unexplained(have); readErr != nil || last == 0 && !back {
+		return errors.Join(err, readErr)
 	}
+	// Holders may have claimed with longer fences since this process did.
+	if waitErr := errors.Join(m.adoptOutage(ctx), m.noteTTL(ctx)); waitErr != nil {
+		return errors.Join(err, waitErr)
+	}
+	lower, upper := m.lossWaits()
+	m.lost = m.lost.join(Lost{Lower: now.Add(lower), Upper: now.Add(upper)})
 	if !m.regressed {
 		m.regressed = true
 		return err
 	}
-	leases, listErr := m.workers.list(ctx)
-	if listErr != nil {
-		return errors.Join(err, listErr)
-	}
-	known = max(known, m.fences.remembered(m.cfg.Layout, leases))
-	lower, upper := m.lossWaits()
-	return errors.Join(err, m.reserve(ctx, Lost{Lower: now.Add(lower), Upper: now.Add(upper), Seq: known}))
+	return errors.Join(err, m.record(ctx, m.lost, errors.Is(err, errBehind) || errors.Is(err, errGone)))
 }
 
-// reserve adds to the record of lost entries, unless that explains as much.
-func (m *Manager) reserve(ctx context.Context, l Lost) error {
+// recordDecision records until when the upper half waits after an operator's
+// decision, unless another process or a holder has.
+func (m *Manager) recordDecision(ctx context.Context, now time.Time) error {
+	have, _, err := m.readLost(ctx)
+	if err != nil {
+		return err
+	}
+	want := Lost{}
+	if lower, upper := m.lossWaits(); upper > lower {
+		want.Upper = now.Add(upper)
+	}
+	last, _ := m.known.unexplained(have)
+	if last == 0 && !have.Upper.Add(time.Minute).Before(want.Upper) {
+		return nil
+	}
+	return m.record(ctx, want, true)
+}
+
+// record adds a loss to the record of the clock bucket, with all that this process
+// knows. Unless it is certain, there was none if the bucket has what was known:
+// a list comes from its leader.
+func (m *Manager) record(ctx context.Context, l Lost, certain bool) error {
 	clocks, err := m.clocks.list(ctx)
 	if err != nil {
 		return err
@@ -164,15 +194,37 @@ func (m *Manager) reserve(ctx context.Context, l Lost) error {
 	if err != nil {
 		return err
 	}
-	if l.Seq == 0 || l.Seq > have.Seq {
-		have = have.join(l)
-		if _, err := m.clocks.update(ctx, lostKey, encode(have), revision); err != nil {
-			return err
-		}
-		m.cfg.Log.Error("clock bucket lost entries, claims wait", zap.Time("lower_half_until", have.Lower), zap.Time("upper_half_until", have.Upper))
+	last, back := m.known.unexplained(have)
+	highest := uint64(0)
+	for _, r := range clocks {
+		highest = max(highest, r.revision)
 	}
-	m.forget(have.Seq)
+	if !certain && !back && last <= highest {
+		return nil
+	}
+	l = have.join(l)
+	for count, seq := range m.known {
+		l = l.join(Lost{Count: count, Seq: seq})
+	}
+	l.Count++
+	if _, err := m.clocks.update(ctx, lostKey, encode(l), revision); err != nil {
+		return err
+	}
+	m.cfg.Log.Error("clock bucket lost entries, claims wait", zap.Time("lower_half_until", l.Lower), zap.Time("upper_half_until", l.Upper))
 	return nil
+}
+
+// readLost reads the record of the clock bucket from any replica.
+func (m *Manager) readLost(ctx context.Context) (Lost, uint64, error) {
+	found, err := m.clocks.get(ctx, lostKey)
+	if errors.Is(err, errAbsent) {
+		return Lost{}, 0, nil
+	}
+	if err != nil {
+		return Lost{}, 0, err
+	}
+	found.key = lostKey
+	return lostOf([]bucketEntry{found})
 }
 
 // RestoreClock creates the clock bucket if it is missing. If the bucket is not
@@ -279,7 +331,7 @@ func lossWaits(ctx context.Context, js jetstream.JetStream, prefix messages.Pref
 			return 0, 0, err
 		}
 		m.cfg.TTL = bucket.CachedInfo().Config.MaxAge
-		m.fences.remembered(m.cfg.Layout, leases)
+		m.fences.addAll(m.cfg.Layout, leases)
 	}
 	lower, upper = m.lossWaits()
 	return lower, upper, nil

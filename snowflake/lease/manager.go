@@ -52,12 +52,9 @@ type Manager struct {
 	outage    Outage      // Longest never falls
 	fences    fences      // of all holders
 	sightings sightings   // of leases
-	// The highest sequence of the clock bucket's stream that this process has
-	// seen in all its life.
-	reached uint64
-
-	// Up to this sequence, the bucket is known to have lost entries.
-	explained uint64
+	known     knowledge   // of the clock bucket with the identity, in all its life
+	identity  string
+	lost      Lost // what this process knows alone
 	regressed bool // the clock bucket, at the latest look
 }
 
@@ -107,7 +104,7 @@ func (m *Manager) tryAdmission(ctx context.Context) error {
 func newManager(cfg Config, workers, clocks bucket, config agreed, server server, others others) *Manager {
 	host, _ := os.Hostname() // only informs readers of the leases
 	m := &Manager{cfg: cfg, host: host, config: config, server: server, others: others, previous: -1}
-	m.uses.all = make(map[string]holdUse)
+	m.uses.all, m.known = make(map[string]holdUse), make(knowledge)
 	m.workers, m.clocks = bounded{workers, &m.cfg}, bounded{clocks, &m.cfg}
 	return m
 }
@@ -162,9 +159,7 @@ func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
 	lost := h.renewUntilLost(ctx)
 	m.current.Store(nil)
-	if last := h.fence.known.Last; last > m.explained {
-		m.reached = max(m.reached, last)
-	}
+	m.known.note(h.losses, h.fence.known.Last)
 	if ctx.Err() != nil {
 		return h.release()
 	}
@@ -201,6 +196,15 @@ func (m *Manager) adoptTTL(ctx context.Context) error {
 	}
 	m.fences.lower = max(m.fences.lower, fenceLength(ttl))
 	return nil
+}
+
+// noteTTL takes in the length of fences that others claim now.
+func (m *Manager) noteTTL(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ttl, err := m.server.leaseTTL(ctx)
+	m.fences.lower = max(m.fences.lower, fenceLength(ttl))
+	return err
 }
 
 // Frequencies of seeking a worker ID, per TTL.

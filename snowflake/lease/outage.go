@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
@@ -126,7 +127,8 @@ func editOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Pre
 	return o, err
 }
 
-// adoptOutage reads the outage for the next claim.
+// adoptOutage reads the outage for the next claim. One that is unreadable makes
+// no long fences, and the longest waits.
 func (m *Manager) adoptOutage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -134,13 +136,12 @@ func (m *Manager) adoptOutage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.outage = Outage{Longest: m.outage.Longest}
-	if !known {
-		return nil
-	}
-	found, err := ParseOutage(text)
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w; idworker provision --outage sets it", agreement.BucketName(m.cfg.Prefix), err)
+	found := Outage{}
+	if known {
+		if found, err = ParseOutage(text); err != nil {
+			found = Outage{Longest: maxOutage}
+			m.cfg.Log.Error("no long fences; idworker provision --outage sets the outage", zap.Error(err))
+		}
 	}
 	m.outage = Outage{found.For, max(found.Longest, m.outage.Longest)}
 	return nil

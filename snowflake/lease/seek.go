@@ -101,11 +101,16 @@ func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted adm
 		uses:   &m.uses,
 		woken:  make(chan struct{}, 1),
 
-		adoptTTL: m.adoptTTL,
-		noteLoss: m.noteLoss,
-		lease:    ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
+		adoptTTL:  m.adoptTTL,
+		losses:    admitted.ids.lost.Count,
+		confirmed: admitted.read.server,
+		lease:     ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
 		fence: ownEntry{bucket: m.clocks, key: key, hold: id, stamp: clockStamp, revision: f.clocks[worker].revision,
 			known: admitted.clocks},
+	}
+	h.noteLoss = func(ctx context.Context, now time.Time, err error) error {
+		m.known.note(h.losses, h.fence.known.Last)
+		return m.noteLoss(ctx, now, err)
 	}
 	h.confirm(time.Now())
 	m.fences.add(m.cfg.Layout, worker, h.length)
@@ -140,7 +145,7 @@ type clockState struct {
 // sortEntries sorts the entries by worker ID. An unreadable lease counts as
 // held.
 func (m *Manager) sortEntries(leases, clocks []bucketEntry, lost Lost) idTable {
-	f := idTable{m.cfg.Layout, make(map[int64]leaseState), make(map[int64]clockState), lost}
+	f := idTable{m.cfg.Layout, make(map[int64]leaseState), make(map[int64]clockState), lost.join(m.lost)}
 	for _, r := range leases {
 		if worker, ok := m.workerOf(r); ok {
 			f.leases[worker] = leaseState{r.revision, r.deleted}
@@ -168,16 +173,16 @@ func (f idTable) leased(worker int64) bool {
 
 // choose returns a free worker ID, or ErrNoWorkerID: the previous one, or a
 // used one, or else a new worker ID, so that the clock bucket has few more
-// entries than worker IDs were ever taken at once. If longFirst, all of the
-// upper half comes first. The choice among equals is random, so that processes
+// entries than worker IDs were ever taken at once. If longFirst, the upper half
+// comes before the lower. The choice among equals is random, so that processes
 // that start together do not all choose the same.
 func (f idTable) choose(previous, now, ahead int64, longFirst bool) (int64, error) {
-	var past, near []int64
+	var past, near, last []int64
 	for worker, state := range f.clocks {
 		switch hi := f.hi(worker); {
 		case f.leased(worker), state.err != nil, hi > now+ahead:
 		case worker == previous:
-			return worker, nil
+			last = append(last, worker)
 		case hi > now:
 			near = append(near, worker)
 		default:
@@ -189,7 +194,10 @@ func (f idTable) choose(previous, now, ahead int64, longFirst bool) (int64, erro
 		least = []int64{UpperHalf(f.layout), 0}
 	}
 	for _, least := range least {
-		candidates := from(least, past)
+		candidates := from(least, last)
+		if len(candidates) == 0 {
+			candidates = from(least, past)
+		}
 		if len(candidates) == 0 {
 			candidates = from(least, near)
 		}

@@ -21,8 +21,10 @@ type leaseValue struct {
 	Layout string `json:"layout"`
 
 	Write string `json:"write"` // a random number, see ownEntry.sent
-	// The clock bucket's stream had reached it.
-	Seq uint64 `json:"seq"`
+	// The clock bucket's stream had reached it, and the count of its losses
+	// was that when the worker ID was claimed.
+	Seq    uint64 `json:"seq"`
+	Losses uint64 `json:"losses,omitempty"`
 
 	// Fence is the time from a heartbeat to the end of the holder's fence, in
 	// ms. Its JSON name is that of the TTL, for which it once stood.

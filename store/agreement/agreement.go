@@ -127,15 +127,9 @@ func (a *Agreement) keyError(key string, err error) error {
 const InstallationKey = "installation"
 
 // LookupID returns the ID of the installation, "" if there is none. It does not
-// check the ID. While the bucket has no leader, any replica that has the ID
-// answers: it never changes but by a restore.
+// check the ID.
 func LookupID(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (id string, err error) {
 	value, _, err := Lookup(ctx, js, prefix, InstallationKey)
-	if err != nil {
-		if id, _ = PeekInstallation(ctx, js, prefix); id != "" {
-			return id, nil
-		}
-	}
 	id, _, _ = strings.Cut(value, " ")
 	return id, err
 }

@@ -61,7 +61,7 @@ func (i *Installation) addWaits(lost lease.Lost, now time.Time) {
 func (i *Installation) judgeOutage(reports []worker.Report) (all []Diagnosis) {
 	switch {
 	case i.outageErr != nil:
-		all = append(all, trouble(Error, outageCheck, "%v, so no worker claims a worker ID; set it with idworker provision --outage 1h", i.outageErr))
+		all = append(all, trouble(Error, outageCheck, "%v, so snowflake IDs end after the lease time without JetStream; set it with idworker provision --outage 1h", i.outageErr))
 	case i.Outage != nil:
 		all = append(all, Diagnosis{What: outageCheck, Text: i.Outage.String()})
 		all = append(all, i.judgeShortWaits(reports)...)

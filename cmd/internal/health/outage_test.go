@@ -99,7 +99,7 @@ func TestOutage(t *testing.T) {
 		}},
 		{"off", declared("0s"), []worker.Report{old}, []string{"ok outage: off: without JetStream, snowflake IDs end after the lease time"}},
 		{"none", declared(""), []worker.Report{old}, []string{"ok outage: not declared: without JetStream, snowflake IDs end after the lease time, as in version 0.2.0; once all processes are newer, "}},
-		{"unreadable", declared("soon"), nil, []string{`error outage: lease: bad outage: key outage is "soon", so no worker claims a worker ID; set it with idworker provision --outage 1h`}},
+		{"unreadable", declared("soon"), nil, []string{`error outage: lease: bad outage: key outage is "soon", so snowflake IDs end after the lease time without JetStream; set it with idworker provision --outage 1h`}},
 		{"an embedded server", declared("", func(c *collection) { c.embedded = true }), nil, nil},
 		{"an embedded server, declared", declared("1h0m0s", func(c *collection) { c.embedded = true }), nil, []string{anHour}},
 		{"off, beside an old process", declared("0s was 1h0m0s"), []worker.Report{old}, []string{

@@ -1,0 +1,457 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/testing/tier"
+)
+
+// TestLosses: processes hold worker IDs, are cut off, stop, and start, while the
+// clock bucket loses entries once or twice: it goes back with or without the
+// leases, or is replaced. Clocks are off by almost as much as allowed. Holders of a
+// worker ID own disjoint time, and some time after the last loss processes have
+// worker IDs again.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	first := firstSeed(t)
+	for seed := first; seed < first+tier.Pick[uint64](30, 1000) && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) { lossesOnce(t, seed) })
+		if t.Failed() {
+			t.Logf("IDWORKER_SEED=%d", seed)
+		}
+	}
+}
+
+func lossesOnce(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 77))
+	w := newWorld()
+	w.layout = layoutOf(4)
+	b := []time.Duration{2 * time.Minute, 5 * time.Minute}[rng.IntN(2)]
+	w.declare(b.String())
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var all []*process
+	// Nobody may be cut off, because leases went back, too, or are too old to
+	// show what the bucket lost: see "What remains" in the proof.
+	var together atomic.Bool
+	connect := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, p := range all {
+			p.net.set(func() { p.net.dead = false })
+		}
+	}
+	start := func(name string) {
+		p := w.process(name, rng.Uint64())
+		p.setClock(time.Duration(rng.Int64N(int64(9800*time.Millisecond))) - 4900*time.Millisecond)
+		mu.Lock()
+		all = append(all, p)
+		mu.Unlock()
+		if rng.IntN(4) == 0 {
+			p.given = new(rng.Int64N(16))
+		}
+		own, req := rand.New(rand.NewPCG(rng.Uint64(), 2)), rand.New(rand.NewPCG(rng.Uint64(), 3))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				run, stop := context.WithCancel(ctx)
+				done := make(chan struct{})
+				m := p.manager()
+				go func() { defer close(done); _ = m.Run(run, p.notify) }()
+				pause.For(ctx, time.Duration(own.Int64N(int64(10*time.Minute))))
+				if own.IntN(2) == 0 && ctx.Err() == nil && !together.Load() {
+					p.net.set(func() { p.net.dead = true })
+					pause.For(ctx, time.Duration(own.Int64N(int64(b))))
+					if own.IntN(2) == 0 {
+						p.net.set(func() { p.net.dead = false })
+						pause.For(ctx, time.Duration(own.Int64N(int64(3*time.Minute))))
+					}
+				}
+				stop()
+				<-done
+				p.mu.Lock()
+				p.held = false
+				p.gens = nil // it ended
+				p.mu.Unlock()
+				p.net.set(func() { p.net.dead = false })
+				pause.For(ctx, time.Duration(own.Int64N(int64(time.Minute))))
+			}
+		})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				p.issue(req, 1)
+				pause.For(ctx, time.Duration(req.Int64N(int64(time.Second))))
+			}
+		})
+	}
+	for i := range 6 {
+		start(fmt.Sprint(i))
+	}
+	kind := ""
+	for range 1 + rng.IntN(2) {
+		pause.For(ctx, 3*time.Minute+time.Duration(rng.Int64N(int64(3*time.Minute))))
+		restore, restoreLeases := w.clocks.rewind(), w.workers.rewind()
+		if rng.IntN(2) == 0 { // an outage before
+			w.leaderless(true)
+			pause.For(ctx, time.Duration(rng.Int64N(int64(b))))
+			w.leaderless(false)
+		}
+		ago := time.Duration(rng.Int64N(int64([]time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute}[rng.IntN(4)])))
+		pause.For(ctx, ago)
+		switch rng.IntN(3) {
+		case 0:
+			kind += fmt.Sprintf("the bucket goes back by %v; ", ago)
+			if ago < modelTTL { // only the holder of a new entry may know
+				together.Store(true)
+				connect()
+			}
+			restore()
+		case 1:
+			kind += fmt.Sprintf("leases, too, go back by %v; ", ago)
+			together.Store(true)
+			connect()
+			restore()
+			restoreLeases()
+		case 2:
+			kind += "replaced; "
+			w.clocks.empty()
+			wait := fenceLength(modelTTL) + 11*time.Second
+			pause.For(ctx, wait+time.Duration(rng.Int64N(int64(time.Minute))))
+			w.config.expire(ClockIDKey)
+		}
+	}
+	lossAt := time.Now()
+	pause.For(ctx, 2*b+3*time.Minute)
+	connect()
+	cancel()
+	wg.Wait()
+	ctx2, cancel2 := context.WithCancel(t.Context())
+	var fresh []*process
+	for i := range 5 {
+		p := w.process(fmt.Sprint("fresh", i), rng.Uint64())
+		fresh = append(fresh, p)
+		wg.Go(func() { _ = p.manager().Run(ctx2, p.notify) })
+	}
+	time.Sleep(modelTTL + 11*time.Second + 20*time.Second)
+	for _, p := range fresh {
+		if p.holding() == nil {
+			t.Errorf("%s%v later: %s has no worker ID: %s", kind, time.Since(lossAt), p.name, w.clocks.latest(lostKey).value)
+		}
+	}
+	cancel2()
+	wg.Wait()
+	for _, problem := range w.overlaps() {
+		t.Errorf("seed %d: %s%s", seed, kind, problem)
+	}
+}
+
+// regressedWorld is an installation with an outage of an hour whose clock bucket
+// has regressed once. The process p noticed, and has a worker ID again.
+func regressedWorld(t *testing.T) (w *world, r *runner, restore func()) {
+	w = newWorld()
+	w.layout = layoutOf(3)
+	w.declare("1h0m0s")
+	m := w.process("p", 1).manager()
+	if _, err := m.admit(t.Context(), m.newClock()); err != nil { // makes the identity
+		t.Fatal(err)
+	}
+	restore = w.clocks.rewind()
+	r = runManager(t, m)
+	r.waitHeld(t)
+	time.Sleep(30 * time.Minute)
+	restore()
+	time.Sleep(70 * time.Minute) // lives out its fence
+	r.waitHeld(t)
+	time.Sleep(5 * time.Minute)
+	r.end() // and runs again, as after a moment in which it was not ready
+	r = runManager(t, m)
+	r.waitHeld(t)
+	time.Sleep(5 * time.Minute)
+	return w, r, restore
+}
+
+// TestSameBackupRestoredTwice: a backup of the clock bucket is restored twice, or
+// the bucket is replaced after it was restored, and an operator decides. The
+// process has a worker ID again at last.
+func TestSameBackupRestoredTwice(t *testing.T) {
+	for name, again := range map[string]func(w *world, restore func()){
+		"restored": func(_ *world, restore func()) { restore() },
+		"replaced": func(w *world, _ func()) {
+			w.clocks.empty()
+			time.Sleep(time.Minute)
+			w.config.expire(ClockIDKey)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, r, restore := regressedWorld(t)
+				again(w, restore)
+				time.Sleep(24 * time.Hour)
+				if !r.held() {
+					t.Errorf("no worker ID a day later: %v", r.state().Err)
+				}
+			})
+		})
+	}
+}
+
+// TestSecondRegressionIsNoticed: the bucket regresses again, to a state that has the
+// record of the first time. A lease knows it, and so does its holder; the holder of
+// a long fence is cut off, and nobody gets its worker ID.
+func TestSecondRegressionIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r, _ := regressedWorld(t)
+		restore := w.clocks.rewind()
+		p, q := w.process("cut off", 5), w.process("q", 6)
+		long := runManager(t, p.manager()).waitHeld(t)
+		time.Sleep(5 * time.Minute)
+		p.net.set(func() { p.net.dead = true })
+		restore()
+		time.Sleep(2 * modelTTL) // its lease ends, its fence does not
+		if !r.held() {
+			t.Fatal(r.state().Err)
+		}
+		q.given = &long.Worker
+		got := runManager(t, q.manager())
+		time.Sleep(5 * time.Minute)
+		if got.held() {
+			t.Errorf("two processes issue IDs of worker ID %d at once: %d, %d",
+				long.Worker, mustNext(t, long.Generator), mustNext(t, got.state().Generator))
+		}
+	})
+}
+
+// TestHolderNotesTheRaisedOutage: the outage was set after a holder's claim, and
+// that holder notes the loss. The record knows the longer one.
+func TestHolderNotesTheRaisedOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		old := w.process("old", 1)
+		runManager(t, old.manager()).waitHeld(t)
+		time.Sleep(time.Minute)
+		w.declare("1h0m0s") // upgrades.md: after the last worker is new
+		restore := w.clocks.rewind()
+		cut := w.process("cut off", 2)
+		c := runManager(t, cut.manager())
+		worker := c.waitHeld(t).Worker
+		time.Sleep(time.Minute)
+		cut.net.set(func() { cut.net.dead = true })
+		time.Sleep(2 * modelTTL) // its lease ends
+		restore()
+		time.Sleep(time.Minute)
+		lost, _, err := lostOf(w.clocks.list())
+		if wait := time.Until(lost.Upper); err != nil || wait < 50*time.Minute {
+			t.Errorf("%+v, %v: the upper half waits %v", lost, err, wait)
+		}
+		q := w.process("q", 3)
+		q.given = &worker
+		got := runManager(t, q.manager())
+		time.Sleep(2 * time.Minute)
+		if got.held() {
+			t.Errorf("two processes issue IDs of worker ID %d at once: %d, %d", worker, mustNext(t, c.state().Generator), mustNext(t, got.state().Generator))
+		}
+	})
+}
+
+// TestWrongClockDecides: the first process after the operator's decision has a clock
+// that is off. It gets no worker ID, and does not say for how long others wait.
+func TestWrongClockDecides(t *testing.T) {
+	for _, off := range []time.Duration{365 * 24 * time.Hour, -365 * 24 * time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.layout = layoutOf(3)
+				w.declare("1h0m0s")
+				mustSeek(t, w.process("gone", 1).manager())
+				w.clocks.empty()
+				time.Sleep(time.Minute)
+				w.config.expire(ClockIDKey)
+				p := w.process("p", 2)
+				p.setClock(off)
+				if _, err := p.manager().seek(t.Context()); !errors.Is(err, ErrClockSkew) {
+					t.Fatal(err)
+				}
+				now := time.Now()
+				mustSeek(t, w.process("right", 3).manager())
+				lost, _, err := lostOf(w.clocks.list())
+				if wait := lost.Upper.Sub(now); err != nil || wait < time.Hour || wait > time.Hour+time.Minute {
+					t.Errorf("off by %v: the upper half waits %v, want 1h; %v", off, wait, err)
+				}
+			})
+		})
+	}
+}
+
+// TestRegressionThatOthersOverwrite: a process that waits for its worker ID notices
+// that the bucket regressed. When it looks again, other holders, whose entries
+// were not lost, have written so much that the sequence is reached.
+func TestRegressionThatOthersOverwrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(6)
+		ahead, behind := w.process("ahead", 1), w.process("behind", 2)
+		ahead.setClock(4900 * time.Millisecond)
+		behind.setClock(-4900 * time.Millisecond)
+		var others []*holder
+		for i := range uint64(5) {
+			others = append(others, mustSeek(t, w.process("other", 3+i).manager()))
+		}
+		restore := w.clocks.rewind()
+		h := mustSeek(t, ahead.manager())
+		behind.given = &h.worker
+		m := behind.manager()
+		if _, err := m.seek(t.Context()); !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+		last := mustNext(t, h.gen)
+		if err := h.release(); err != nil {
+			t.Fatal(err)
+		}
+		restore() // it is as if h had never been
+		if _, err := m.seek(t.Context()); !errors.Is(err, ErrClockLost) {
+			t.Fatal(err)
+		}
+		for _, other := range others {
+			if err := other.renew(t.Context(), time.Now().Add(modelTTL)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 30 { // half a minute
+			if got, err := m.seek(t.Context()); err == nil {
+				if id := mustNext(t, got.gen); id <= last {
+					t.Errorf("worker ID %d: %d after %d", h.worker, id, last)
+				}
+				return
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// TestLongerTTLWhileHeld: the bucket of leases is made again with a longer TTL. The
+// holder issues IDs all the time, but for the moment of another claim.
+func TestLongerTTLWhileHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		m := w.process("p", 1).manager()
+		r := runManager(t, m)
+		r.waitHeld(t)
+		time.Sleep(time.Minute)
+		w.workers.empty()
+		w.workers.setLifetime(10 * time.Minute)
+		latest := time.Now()
+		for began := time.Now(); time.Since(began) < 15*time.Minute; time.Sleep(time.Second) {
+			m.Figures() // from another goroutine
+			if _, err := r.state().Generator.Next(); err == nil {
+				latest = time.Now()
+			} else if time.Since(latest) > modelTTL/3 {
+				t.Fatalf("no ID for %v: %v; %v", time.Since(latest), err, r.state().Err)
+			}
+		}
+	})
+}
+
+// TestStaleReadWhileTheLeaseIsMadeAgain: JetStream accepts no writes yet, and the
+// server that answers shows the previous holder's lease. The worker ID is kept.
+func TestStaleReadWhileTheLeaseIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		h, leases, _ := faultyHold(t, w.process("p", 1))
+		old := bucketEntry{key: h.lease.key, revision: 1, value: encode(leaseValue{Hold: "before", Write: "x"})}
+		h.lease.revision, h.lease.highest = 5, 5
+		leases.writes, leases.bucket = notMade, stale{leases.bucket, old}
+		if err := h.recreateLease(t.Context()); err == nil || isFinal(err) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestPreviousWorkerIDOfTheLowerHalf: a process whose worker ID was of the lower half
+// gets one of the upper half next, once an outage is declared.
+func TestPreviousWorkerIDOfTheLowerHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		m := w.process("p", 1).manager()
+		for {
+			h := mustSeek(t, m)
+			if err := h.release(); err != nil {
+				t.Fatal(err)
+			}
+			if h.worker < 4 {
+				break
+			}
+			m.previous = -1
+			w.clocks.expire(h.lease.key)
+		}
+		w.declare("1h0m0s")
+		if h := mustSeek(t, m); h.length != time.Hour {
+			t.Errorf("worker ID %d, its fence is %v", h.worker, h.length)
+		}
+	})
+}
+
+// TestUnreadableOutage: a setting that this version cannot read stops no claims. They
+// have short fences; the wait after a loss is the longest possible.
+func TestUnreadableOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		w.declare("1h0m0s from tomorrow on")
+		m := w.process("p", 1).manager()
+		h, err := m.seek(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, upper := m.lossWaits(); h.length != modelTTL || upper < maxOutage {
+			t.Errorf("fence %v, wait %v", h.length, upper)
+		}
+	})
+}
+
+// TestFalseAlarm: a leader that was deposed a moment ago answers twice, and then the
+// new one accepts writes above all that was known. Nothing was lost, and nobody
+// waits.
+func TestFalseAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		w.declare("1h0m0s")
+		p := w.process("p", 1)
+		m := p.manager()
+		old := &deposed{server: m.server}
+		m.server = old
+		runManager(t, m).waitHeld(t)
+		time.Sleep(time.Minute)
+		old.answers = 4 // two looks, each twice
+		time.Sleep(modelTTL)
+		if lost, _, err := lostOf(w.clocks.list()); err != nil || lost != (Lost{}) {
+			t.Errorf("nothing was lost, but %+v, %v", lost, err)
+		}
+	})
+}
+
+// deposed is a server that answers some times as it did long ago.
+type deposed struct {
+	server
+	answers int
+}
+
+func (d *deposed) state(ctx context.Context) (serverState, error) {
+	s, err := d.server.state(ctx)
+	if d.answers > 0 {
+		d.answers--
+		s.last = 1
+	}
+	return s, err
+}
