@@ -101,7 +101,7 @@ type Config struct {
 	Lease lease.Config
 
 	// Outage is what [Provision] declares if it makes a new installation, see
-	// [lease.Outage]; 0: nothing.
+	// [lease.OutageSetting]; 0: nothing.
 	Outage time.Duration
 
 	// Trouble, if set, returns a problem in the environment of the process, or

@@ -197,7 +197,7 @@ func makeIdentity(ctx context.Context, clocks bucket) (string, error) {
 }
 
 // findIdentity returns the identity of the clock bucket that the config bucket
-// names, if any. What was known of another bucket is forgotten.
+// names, if any. It ends the memory of another bucket.
 func (m *Manager) findIdentity(ctx context.Context) (installed string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -33,8 +33,8 @@
 //  2. A process recognizes its own writes by their random numbers. So a resumed
 //     snapshot of it is another holder.
 //  3. While the clock bucket is not the installation's, no worker ID is claimed:
-//     ErrClockLost. What it may have lost of a half of the worker IDs, nobody
-//     claims: Lost.
+//     ErrClockLost. Nobody claims the time of a half of the worker IDs that it
+//     may have lost: Lost.
 //  4. A claimer queries all running processes before its first ID: after a
 //     restore of JetStream, only they remember the time that they used.
 //  5. A fence ends max(TTL, 15 s) after the last heartbeat began. In the upper

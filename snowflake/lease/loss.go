@@ -63,8 +63,8 @@ type Lost struct {
 	Lower time.Time `json:"lower,omitzero"`
 	Upper time.Time `json:"upper,omitzero"`
 
-	// Count is the number of losses. What is known of the stream belongs to
-	// the count that was valid then.
+	// Count is the number of losses. A sequence of the stream belongs to the
+	// count that was valid when it was seen.
 	Count uint64 `json:"count,omitempty"`
 
 	// Seq is the highest sequence that the stream is known to have had before
@@ -182,9 +182,9 @@ func (m *Manager) recordDecision(ctx context.Context, now time.Time) error {
 	return m.record(ctx, want, true)
 }
 
-// record adds a loss to the record of the clock bucket, with all that this process
-// knows. Unless it is certain, there was none if the bucket has what was known:
-// a list comes from its leader.
+// record adds a loss to the record of the clock bucket, with all sequences that
+// this process has seen. Unless it is certain, there was none if the bucket has
+// reached them: a list comes from its leader.
 func (m *Manager) record(ctx context.Context, l Lost, certain bool) error {
 	clocks, err := m.clocks.list(ctx)
 	if err != nil {

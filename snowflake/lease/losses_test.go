@@ -205,7 +205,7 @@ func TestSameBackupRestoredTwice(t *testing.T) {
 }
 
 // TestSecondRegressionIsNoticed: the bucket regresses again, to a state that has the
-// record of the first time. A lease knows it, and so does its holder; the holder of
+// record of the first time. A lease shows it, and so does its holder; the holder of
 // a long fence is cut off, and nobody gets its worker ID.
 func TestSecondRegressionIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -47,14 +47,14 @@ type Manager struct {
 	current   atomic.Pointer[holder] // nil while no worker ID is held
 
 	// The rest belongs to one goroutine.
-	previous  int64       // the latest worker ID; -1 before the first
-	holder    holderWatch // of the worker ID that was given
-	outage    Outage      // Longest never falls
-	fences    fences      // of all holders
-	sightings sightings   // of leases
-	known     knowledge   // of the clock bucket with the identity, in all its life
+	previous  int64         // the latest worker ID; -1 before the first
+	holder    holderWatch   // of the worker ID that was given
+	outage    OutageSetting // Longest never falls
+	fences    fences        // of all holders
+	sightings sightings     // of leases
+	known     knowledge     // of the clock bucket with the identity, in all its life
 	identity  string
-	lost      Lost // what this process knows alone
+	lost      Lost // as seen by this process alone
 	regressed bool // the clock bucket, at the latest look
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/idworker/idworker/store/agreement"
 )
 
-// OutageKey is the key of the config bucket with the installation's [Outage].
+// OutageKey is the key of the config bucket with the installation's [OutageSetting].
 // Without it, fences are short, as in version 0.2.0.
 const OutageKey = "outage"
 
@@ -32,10 +32,10 @@ const (
 // ErrOutage means that a declared outage is out of bounds, or cannot be read.
 var ErrOutage = errors.New("lease: bad outage")
 
-// Outage is for how long an installation makes snowflake IDs without JetStream.
+// OutageSetting is for how long an installation makes snowflake IDs without JetStream.
 // As text it is a duration, as in "1h0m0s"; if it was longer before, that
 // follows, as in "10m0s was 1h0m0s".
-type Outage struct {
+type OutageSetting struct {
 	For time.Duration // 0: for no longer than the TTL of the leases
 
 	// Longest is the longest that For ever was. A hold keeps the length of its
@@ -43,7 +43,7 @@ type Outage struct {
 	Longest time.Duration
 }
 
-func (o Outage) String() string {
+func (o OutageSetting) String() string {
 	if o.Longest > o.For {
 		return fmt.Sprintf("%v was %v", o.For, o.Longest)
 	}
@@ -60,7 +60,7 @@ func CheckOutage(d time.Duration) error {
 }
 
 // ParseOutage reads a value of [OutageKey]. Its error is [ErrOutage].
-func ParseOutage(text string) (o Outage, err error) {
+func ParseOutage(text string) (o OutageSetting, err error) {
 	now, was, lowered := strings.Cut(text, " was ")
 	if o.For, err = time.ParseDuration(now); err == nil {
 		o.Longest = o.For
@@ -69,25 +69,25 @@ func ParseOutage(text string) (o Outage, err error) {
 		}
 	}
 	if err != nil || CheckOutage(o.For) != nil || CheckOutage(o.Longest) != nil || o.Longest < o.For {
-		return Outage{}, fmt.Errorf("%w: key %s is %.40q", ErrOutage, OutageKey, text)
+		return OutageSetting{}, fmt.Errorf("%w: key %s is %.40q", ErrOutage, OutageKey, text)
 	}
 	return o, nil
 }
 
 // DeclareOutage sets the installation's outage. It counts from the next claim
 // of each process.
-func DeclareOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, d time.Duration) (Outage, error) {
+func DeclareOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, d time.Duration) (OutageSetting, error) {
 	if err := CheckOutage(d); err != nil {
-		return Outage{}, err
+		return OutageSetting{}, err
 	}
-	return editOutage(ctx, js, prefix, func(o Outage, _ bool) Outage { return Outage{d, max(o.Longest, d)} })
+	return editOutage(ctx, js, prefix, func(o OutageSetting, _ bool) OutageSetting { return OutageSetting{d, max(o.Longest, d)} })
 }
 
 // BeginOutage sets the outage of a new installation, unless it has one.
 func BeginOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, d time.Duration) error {
 	config, err := agreement.Open(ctx, js, prefix)
 	if err == nil {
-		_, err = config.Agree(ctx, OutageKey, Outage{d, d}.String())
+		_, err = config.Agree(ctx, OutageKey, OutageSetting{d, d}.String())
 	}
 	return err
 }
@@ -99,9 +99,9 @@ func RestoreOutage(ctx context.Context, js jetstream.JetStream, prefix messages.
 	if err != nil {
 		return err
 	}
-	_, err = editOutage(ctx, js, prefix, func(o Outage, known bool) Outage {
+	_, err = editOutage(ctx, js, prefix, func(o OutageSetting, known bool) OutageSetting {
 		if known {
-			return Outage{o.For, max(o.Longest, backup.Longest)}
+			return OutageSetting{o.For, max(o.Longest, backup.Longest)}
 		}
 		return backup
 	})
@@ -109,16 +109,16 @@ func RestoreOutage(ctx context.Context, js jetstream.JetStream, prefix messages.
 }
 
 // editOutage changes the installation's outage.
-func editOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, change func(o Outage, known bool) Outage) (o Outage, err error) {
+func editOutage(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, change func(o OutageSetting, known bool) OutageSetting) (o OutageSetting, err error) {
 	config, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return o, err
 	}
 	err = config.Edit(ctx, OutageKey, func(have string, known bool) (string, error) {
-		o = Outage{}
+		o = OutageSetting{}
 		if known {
 			if o, err = ParseOutage(have); err != nil {
-				o = Outage{Longest: maxOutage} // as long as it may have been
+				o = OutageSetting{Longest: maxOutage} // as long as it may have been
 			}
 		}
 		o = change(o, known)
@@ -136,14 +136,14 @@ func (m *Manager) adoptOutage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := Outage{}
+	found := OutageSetting{}
 	if known {
 		if found, err = ParseOutage(text); err != nil {
-			found = Outage{Longest: maxOutage}
+			found = OutageSetting{Longest: maxOutage}
 			m.cfg.Log.Error("no long fences; idworker provision --outage sets the outage", zap.Error(err))
 		}
 	}
-	m.outage = Outage{found.For, max(found.Longest, m.outage.Longest)}
+	m.outage = OutageSetting{found.For, max(found.Longest, m.outage.Longest)}
 	return nil
 }
 

@@ -177,7 +177,7 @@ func TestHalfOfTheFencesAreLong(t *testing.T) {
 	})
 }
 
-// TestCrashLoop: processes that crash right after they claimed a worker ID block
+// TestCrashLoop: processes that crash right after they claimed a worker ID occupy
 // it for the declared outage, and the next ones find another as fast as without
 // one. Of eight worker IDs, the four with short fences remain.
 func TestCrashLoop(t *testing.T) {
@@ -473,7 +473,7 @@ func TestObjectionLeavesTheTimeReserved(t *testing.T) {
 
 // TestOutageSetting: the values of the setting, as text.
 func TestOutageSetting(t *testing.T) {
-	for text, want := range map[string]Outage{
+	for text, want := range map[string]OutageSetting{
 		"0s":                {},
 		"1m0s":              {time.Minute, time.Minute},
 		"1h0m0s":            {time.Hour, time.Hour},

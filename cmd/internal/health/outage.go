@@ -43,7 +43,7 @@ func (i *Installation) readOutage(text string) {
 	if text == "" {
 		return
 	}
-	var o lease.Outage
+	var o lease.OutageSetting
 	if o, i.outageErr = lease.ParseOutage(text); i.outageErr == nil {
 		i.Outage = &DeclaredOutage{o.For.Seconds(), o.Longest.Seconds()}
 	}
