@@ -167,7 +167,7 @@ func regressedWorld(t *testing.T) (w *world, r *runner, restore func()) {
 	restore = w.clocks.rewind()
 	r = runManager(t, m)
 	r.waitHeld(t)
-	time.Sleep(30 * time.Minute)
+	time.Sleep(3 * time.Hour) // so many writes that they are not soon reached again
 	restore()
 	time.Sleep(70 * time.Minute) // lives out its fence
 	r.waitHeld(t)

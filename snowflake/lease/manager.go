@@ -159,7 +159,6 @@ func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error
 	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
 	lost := h.renewUntilLost(ctx)
 	m.current.Store(nil)
-	m.known.note(h.losses, h.fence.known.Last)
 	if ctx.Err() != nil {
 		return h.release()
 	}
