@@ -117,10 +117,11 @@ const (
 )
 
 // renewUntilLost sends heartbeats until ctx ends or the worker ID is lost, and
-// returns why.
-func (h *holder) renewUntilLost(ctx context.Context) error {
+// returns why. It calls suspended when a heartbeat failed while the generator is
+// suspended, and when one succeeds after that.
+func (h *holder) renewUntilLost(ctx context.Context, suspended func(yes bool)) error {
 	next := h.renewed.Load().began.Add(h.untilNextBeat())
-	warned := false
+	warned, reported := false, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,7 +141,10 @@ func (h *holder) renewUntilLost(ctx context.Context) error {
 			if warned {
 				h.cfg.Log.Info("worker ID confirmed again", zap.String("worker_id", h.lease.key))
 			}
-			warned = false
+			if reported {
+				suspended(false)
+			}
+			warned, reported = false, false
 			h.confirm(began)
 			next = began.Add(h.untilNextBeat())
 			continue
@@ -156,6 +160,10 @@ func (h *holder) renewUntilLost(ctx context.Context) error {
 			h.cfg.Log.Warn("worker ID not confirmed, in use until its time ends",
 				zap.String("worker_id", h.lease.key), zap.Time("until", ends), zap.Error(err))
 			warned = true
+		}
+		if !reported && h.isSuspended() {
+			suspended(true)
+			reported = true
 		}
 		next = time.Now().Add(h.retryPause(ends))
 	}
@@ -333,6 +341,14 @@ func (h *holder) suspend() {
 	case h.woken <- struct{}{}:
 	default: // a wake is pending
 	}
+}
+
+// isSuspended reports whether no heartbeat that began after the latest jump has
+// succeeded.
+func (h *holder) isSuspended() bool {
+	h.jumpMu.Lock()
+	defer h.jumpMu.Unlock()
+	return h.settled != h.jumps
 }
 
 // extend gives the generator the time that is certainly ours, unless the clock

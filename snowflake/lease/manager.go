@@ -118,7 +118,8 @@ func newManager(cfg Config, workers, clocks bucket, config agreed, server server
 // lease; Run waits until that has expired.
 //
 // Run calls notify with each change and each failed claim, but not when ctx
-// ends; the generator is revoked then. There are no heartbeats while notify
+// ends; the generator is revoked then. A generator that is suspended, because the
+// clock jumped ahead while JetStream is away, is reported as missing meanwhile. There are no heartbeats while notify
 // runs, so it should return soon. Run must not be called again before it has
 // returned.
 func (m *Manager) Run(ctx context.Context, notify func(State)) error {
@@ -150,14 +151,26 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 	return nil
 }
 
+// errSuspended: the machine may have been resumed beside a copy of this process,
+// which only JetStream can tell.
+var errSuspended = errors.New("lease: the clock jumped ahead, and JetStream has not confirmed the worker ID since")
+
 // keep keeps a hold until it is lost or ctx ends, reports its beginning and its
 // loss, and returns an error if its release failed.
 func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error {
 	log := m.cfg.Log.With(zap.String("worker_id", h.lease.key))
 	log.Info("worker ID claimed")
 	m.current.Store(h)
-	notify(State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker})
-	lost := h.renewUntilLost(ctx)
+	held := State{Generator: h.gen, Datacenter: m.cfg.Datacenter, Worker: h.worker}
+	notify(held)
+	lost := h.renewUntilLost(ctx, func(suspended bool) {
+		if suspended {
+			log.Warn("no IDs until a heartbeat succeeds", zap.Error(errSuspended))
+			notify(State{Err: errSuspended})
+		} else {
+			notify(held)
+		}
+	})
 	m.current.Store(nil)
 	if ctx.Err() != nil {
 		return h.release()
