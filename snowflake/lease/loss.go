@@ -147,7 +147,7 @@ func (m *Manager) noteLoss(ctx context.Context, now time.Time, err error) error 
 		m.regressed = false
 		return err
 	}
-	have, _, readErr := m.readLost(ctx)
+	have, readErr := m.readLost(ctx)
 	if last, back := m.known.unexplained(have); readErr != nil || last == 0 && !back {
 		return errors.Join(err, readErr)
 	}
@@ -167,7 +167,7 @@ func (m *Manager) noteLoss(ctx context.Context, now time.Time, err error) error 
 // recordDecision records until when the upper half waits after an operator's
 // decision, unless another process or a holder has.
 func (m *Manager) recordDecision(ctx context.Context, now time.Time) error {
-	have, _, err := m.readLost(ctx)
+	have, err := m.readLost(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,16 +215,16 @@ func (m *Manager) record(ctx context.Context, l Lost, certain bool) error {
 }
 
 // readLost reads the record of the clock bucket from any replica.
-func (m *Manager) readLost(ctx context.Context) (Lost, uint64, error) {
+func (m *Manager) readLost(ctx context.Context) (Lost, error) {
 	found, err := m.clocks.get(ctx, lostKey)
 	if errors.Is(err, errAbsent) {
-		return Lost{}, 0, nil
+		return Lost{}, nil
 	}
 	if err != nil {
-		return Lost{}, 0, err
+		return Lost{}, err
 	}
-	found.key = lostKey
-	return lostOf([]bucketEntry{found})
+	lost, _, err := lostOf([]bucketEntry{found})
+	return lost, err
 }
 
 // RestoreClock creates the clock bucket if it is missing. If the bucket is not

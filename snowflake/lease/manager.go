@@ -151,8 +151,8 @@ func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 	return nil
 }
 
-// errSuspended: the machine may have been resumed beside a copy of this process,
-// which only JetStream can tell.
+// errSuspended: the machine may have been resumed beside a copy of this process;
+// the next heartbeat decides which of the two goes on.
 var errSuspended = errors.New("lease: the clock jumped ahead, and JetStream has not confirmed the worker ID since")
 
 // keep keeps a hold until it is lost or ctx ends, reports its beginning and its

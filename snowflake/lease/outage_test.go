@@ -318,7 +318,7 @@ func TestClockBucketWentBackUnderALongFence(t *testing.T) {
 			}
 		}
 		configured := w.process("configured", 5)
-		configured.given = new(int64(4 + (s.Worker-4+1)%4)) // of the upper half, and free
+		configured.given = new(4 + (s.Worker-4+1)%4) // of the upper half, and free
 		late := runManager(t, configured.manager())
 		for time.Since(back) < time.Hour-modelTTL/2 {
 			if _, err := s.Generator.Next(); err != nil || holder.state().Generator != s.Generator {
