@@ -31,7 +31,7 @@ func duplicate[T any](from *T) *T {
 // makes sure that the hold is not used during the call.
 func copyHold(h *holder, m *Manager) *holder {
 	c := duplicate(h)
-	c.cfg = &m.cfg
+	c.cfg, c.manager = &m.cfg, m
 	c.gen = duplicate(h.gen)
 	c.others, c.uses, c.woken = m.others, &m.uses, make(chan struct{}, 1)
 	c.uses.all[h.lease.key] = holdUse{h.id, inUse}
@@ -56,6 +56,7 @@ func (p *process) copyHolder(seed uint64) (c *process, m *Manager, held *holder)
 	p.net.set(func() { c.net.rate, c.net.asked[h.id] = p.net.rate, p.net.asked[h.id] })
 	m = c.manager()
 	m.cfg.TTL, m.previous, m.fences, m.outage = running.cfg.TTL, running.previous, running.fences, running.outage
+	m.known, m.identity = maps.Clone(running.known), running.identity
 	c.running.Store(m)
 	defer func() { c.gens = []*snowflake.Generator{held.gen} }()
 	p.w.mu.Lock() // so that no ID is being issued

@@ -43,11 +43,8 @@ type holder struct {
 	gen     *snowflake.Generator
 	renewed atomic.Pointer[renewal] // the last
 
-	adoptTTL func(context.Context) error // see [Manager.adoptTTL]
-
-	// notes a look at the clock bucket, see [Manager.noteLoss]
-	noteLoss func(ctx context.Context, now time.Time, err error) error
-	losses   uint64 // of the clock bucket, recorded at the claim
+	manager *Manager
+	losses  uint64 // of the clock bucket, recorded at the claim
 	// The server's time before the last confirmed write of the fence.
 	confirmed time.Time
 
@@ -248,7 +245,7 @@ func (h *holder) beat(ctx context.Context, ends time.Time) error {
 		return err
 	}
 	if gone && h.unconfirmed() == 0 { // too early: it was deleted, or its bucket has another TTL now
-		if err := h.adoptTTL(ctx); err != nil {
+		if err := h.manager.adoptTTL(ctx); err != nil {
 			return err
 		}
 		h.length = max(h.length, fenceLength(h.cfg.TTL))
@@ -324,7 +321,8 @@ func (h *holder) renewFence(ctx context.Context) error {
 	if err == nil {
 		h.confirmed = read.server
 	}
-	return h.noteLoss(ctx, read.before, err)
+	h.manager.known.note(h.losses, h.fence.known.Last)
+	return h.manager.noteLoss(ctx, read.before, err)
 }
 
 // suspend stops the generator until a heartbeat has succeeded, which begins at

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,7 +122,7 @@ func TestLeaseThatOneReplicaExpired(t *testing.T) {
 		w := newWorld()
 		w.declare("1h0m0s")
 		m := w.process("p", 1).manager()
-		l := &lagging{bucket: m.workers}
+		l := &expired{bucket: m.workers}
 		m.workers = l
 		r := runManager(t, m)
 		s := r.waitHeld(t)
@@ -129,13 +130,34 @@ func TestLeaseThatOneReplicaExpired(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		// It does not expire on the leader.
 		w.workers.setLifetime(time.Hour)
-		l.refuses = 2
+		l.answers.Store(4) // two writes, and the reads after them
 		w.leaderless(false)
 		time.Sleep(2 * modelTTL)
 		if r.state().Generator != s.Generator || m.Figures().Unconfirmed > 0 {
 			t.Errorf("%v, %+v", r.state().Err, m.Figures())
 		}
 	})
+}
+
+// expired is a bucket with a server that has expired all entries, and answers some
+// requests.
+type expired struct {
+	bucket
+	answers atomic.Int64
+}
+
+func (e *expired) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if e.answers.Add(-1) >= 0 {
+		return 0, errConflict
+	}
+	return e.bucket.update(ctx, key, value, revision)
+}
+
+func (e *expired) get(ctx context.Context, key string) (bucketEntry, error) {
+	if e.answers.Add(-1) >= 0 {
+		return bucketEntry{}, errAbsent
+	}
+	return e.bucket.get(ctx, key)
 }
 
 // TestHalfOfTheFencesAreLong: of eight worker IDs four may have long fences, and

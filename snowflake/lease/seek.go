@@ -101,16 +101,12 @@ func (m *Manager) newHold(worker int64, f idTable, clock *ownClock, admitted adm
 		uses:   &m.uses,
 		woken:  make(chan struct{}, 1),
 
-		adoptTTL:  m.adoptTTL,
+		manager:   m,
 		losses:    admitted.ids.lost.Count,
 		confirmed: admitted.read.server,
 		lease:     ownEntry{bucket: m.workers, key: key, hold: id, stamp: leaseStamp, revision: f.leases[worker].revision},
 		fence: ownEntry{bucket: m.clocks, key: key, hold: id, stamp: clockStamp, revision: f.clocks[worker].revision,
 			known: admitted.clocks},
-	}
-	h.noteLoss = func(ctx context.Context, now time.Time, err error) error {
-		m.known.note(h.losses, h.fence.known.Last)
-		return m.noteLoss(ctx, now, err)
 	}
 	h.confirm(time.Now())
 	m.fences.add(m.cfg.Layout, worker, h.length)
