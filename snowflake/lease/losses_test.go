@@ -433,7 +433,7 @@ func TestFalseAlarm(t *testing.T) {
 		m.server = old
 		runManager(t, m).waitHeld(t)
 		time.Sleep(time.Minute)
-		old.answers = 4 // two looks, each twice
+		old.answers.Store(4) // two looks, each twice
 		time.Sleep(modelTTL)
 		if lost, _, err := lostOf(w.clocks.list()); err != nil || lost != (Lost{}) {
 			t.Errorf("nothing was lost, but %+v, %v", lost, err)
@@ -444,13 +444,12 @@ func TestFalseAlarm(t *testing.T) {
 // deposed is a server that answers some times as it did long ago.
 type deposed struct {
 	server
-	answers int
+	answers atomic.Int64
 }
 
 func (d *deposed) state(ctx context.Context) (serverState, error) {
 	s, err := d.server.state(ctx)
-	if d.answers > 0 {
-		d.answers--
+	if d.answers.Add(-1) >= 0 {
 		s.last = 1
 	}
 	return s, err
