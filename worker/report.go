@@ -117,7 +117,7 @@ type ClockStats struct {
 	// Time reserved beyond the clock; 0 without a worker ID.
 	ReservedIn float64 `json:"reserved_seconds"`
 	// Since the latest heartbeat that succeeded, 0 if one did within the TTL; nil
-	// from version 0.2.0, which knows no outage longer than that.
+	// from version 0.2.0, whose fences are never longer than that.
 	Unconfirmed *float64 `json:"unconfirmed_seconds,omitempty"`
 }
 

@@ -165,7 +165,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 	if err := done.End(err); err != nil || folder == "" || out.JSON || restored.Target == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s can be served again\n", folder)
+	_, err = fmt.Fprintf(out, "%s can be served again; snowflake IDs may follow later, see idworker status\n", folder)
 	return err
 }
 

@@ -36,7 +36,7 @@ type provisionCmd struct {
 	birthFlag     `embed:""`
 	printFlags    `embed:""`
 
-	Outage *time.Duration `help:"How long snowflake IDs shall be made without JetStream: 1m to 168h, or 0 (default: 1h for a new installation, or unchanged)." placeholder:"1h"`
+	Outage *time.Duration `help:"How long snowflake IDs outlive JetStream: 1m to 168h, or 0 (default: 1h for a new installation, or unchanged)." placeholder:"1h"`
 
 	Part provisionPart `help:"Part: ids, snowflake, enrich or all." default:"all" enum:"all,ids,snowflake,enrich"`
 }
@@ -121,11 +121,15 @@ func showInstallation(ctx context.Context, js jetstream.JetStream, prefix messag
 const newOutage = lease.DefaultOutage
 
 // declareOutage sets the installation's outage: to the flag's, or to the default
-// if no process has had a worker ID.
+// if no process has had a worker ID. It reports the outage, if any.
 func (p *provisionCmd) declareOutage(ctx context.Context, js jetstream.JetStream, add func(provisioned)) error {
 	if p.Outage == nil {
-		for _, key := range []string{lease.LayoutKey, lease.ClockIDKey, lease.OutageKey} {
-			if _, known, err := agreement.Lookup(ctx, js, p.Prefix, key); err != nil || known {
+		for _, key := range []string{lease.OutageKey, lease.LayoutKey, lease.ClockIDKey} {
+			value, known, err := agreement.Lookup(ctx, js, p.Prefix, key)
+			if known && key == lease.OutageKey {
+				add(provisioned{key, value})
+			}
+			if err != nil || known {
 				return err
 			}
 		}

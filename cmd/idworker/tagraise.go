@@ -162,7 +162,7 @@ func (r *tagRaiseCmd) raiseAll(ctx context.Context, in input, out output) (err e
 	if err := done.End(err); err != nil || folder == "" || out.JSON || r.DryRun {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s can be served again\n", folder)
+	_, err = fmt.Fprintf(out, "%s can be served again; snowflake IDs may follow later, see idworker status\n", folder)
 	return err
 }
 

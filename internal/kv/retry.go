@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -23,7 +24,7 @@ const (
 )
 
 // WithRetry repeats a request to JetStream until it is answered by a leader, or
-// ctx ends. The timeout doubles with each try, so that a slow JetStream
+// ctx ends, also while the connection is lost. The timeout doubles with each try, so that a slow JetStream
 // succeeds, too.
 func WithRetry(ctx context.Context, log *zap.Logger, do func(context.Context) error) error {
 	wait := firstPause
@@ -32,7 +33,7 @@ func WithRetry(ctx context.Context, log *zap.Logger, do func(context.Context) er
 		err := do(try)
 		cancel()
 		silent := errors.Is(err, context.DeadlineExceeded)
-		if ctx.Err() != nil || !silent && !isLeaderless(err) {
+		if ctx.Err() != nil || !silent && !isLeaderless(err) && !errors.Is(err, nats.ErrReconnectBufExceeded) { // the connection is lost
 			return err
 		}
 		log.Warn("JetStream is not answering, retrying", zap.Error(err))

@@ -105,7 +105,7 @@ func bucketError(err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return fmt.Errorf("%w: %w", errConflict, err)
-	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return fmt.Errorf("%w: %w", jetstream.ErrBucketNotFound, err)
 	}
 	return err

@@ -234,20 +234,11 @@ func RestoreClock(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if err := clockBucket(prefix, replicas).Ensure(ctx, js); err != nil {
 		return err
 	}
-	installed, known, err := agreement.Lookup(ctx, js, prefix, ClockIDKey)
-	if err != nil || !known {
-		return err
-	}
-	entries, err := kv.Values(ctx, js, ClockBucketName(prefix)) // an administrator has no right to read a single key
-	found := entries[identityKey]
-	if err != nil || (kv.Position{ID: installed}).Judge(kv.Position{ID: found}) == kv.Same {
-		return err
-	}
-	wait, _, err := lossWaits(ctx, js, prefix)
+	clocks, err := listBucket(ctx, js, ClockBucketName(prefix)) // an administrator has no right to read a single key
 	if err != nil {
 		return err
 	}
-	return clockLostError(prefix, found, installed, wait)
+	return checkIdentity(ctx, js, prefix, clocks)
 }
 
 // ClockLost reports whether the clock bucket is missing.
@@ -295,14 +286,38 @@ func ReserveLost(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 }
 
 // Waits returns until when holders whose entries were lost may use their worker
-// IDs.
+// IDs. The error is a [*ClockLostError] if the bucket is not that of the
+// installation's config.
 func Waits(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Lost, error) {
 	clocks, err := listBucket(ctx, js, ClockBucketName(prefix))
 	if err != nil {
 		return Lost{}, err
 	}
 	lost, _, err := lostOf(clocks)
-	return lost, err
+	return lost, errors.Join(err, checkIdentity(ctx, js, prefix, clocks))
+}
+
+// checkIdentity compares the identity among the clock bucket's entries with the
+// installation's.
+func checkIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, clocks []bucketEntry) error {
+	installed, known, err := agreement.Lookup(ctx, js, prefix, ClockIDKey)
+	if err != nil || !known {
+		return err
+	}
+	found := ""
+	for _, r := range clocks {
+		if r.key == identityKey && !r.deleted {
+			found = string(r.value)
+		}
+	}
+	if (kv.Position{ID: installed}).Judge(kv.Position{ID: found}) == kv.Same {
+		return nil
+	}
+	wait, _, err := lossWaits(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	return clockLostError(prefix, found, installed, wait)
 }
 
 // lossWaits is [Manager.lossWaits] for workers with the default --max-ahead and

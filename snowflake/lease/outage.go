@@ -33,8 +33,8 @@ const (
 var ErrOutage = errors.New("lease: bad outage")
 
 // OutageSetting is for how long an installation makes snowflake IDs without JetStream.
-// As text it is a duration, as in "1h0m0s"; if it was longer before, that
-// follows, as in "10m0s was 1h0m0s".
+// As text it is a duration, as in "1h0m0s"; if it was longer before, the longest
+// follows, as in "10m0s, longest 1h0m0s".
 type OutageSetting struct {
 	For time.Duration // 0: for no longer than the TTL of the leases
 
@@ -45,23 +45,23 @@ type OutageSetting struct {
 
 func (o OutageSetting) String() string {
 	if o.Longest > o.For {
-		return fmt.Sprintf("%v was %v", o.For, o.Longest)
+		return fmt.Sprintf("%v, longest %v", o.For, o.Longest)
 	}
 	return o.For.String()
 }
 
-// CheckOutage checks a declared outage: 0, or 1 minute to 7 days. Its error is
+// CheckOutage checks a declared outage: 0, or whole seconds from 1 minute to 7 days. Its error is
 // [ErrOutage].
 func CheckOutage(d time.Duration) error {
-	if d != 0 && (d < minOutage || d > maxOutage) {
-		return fmt.Errorf("%w: %v, allowed is 0, or %v to %v", ErrOutage, d, minOutage, maxOutage)
+	if d != 0 && (d < minOutage || d > maxOutage || d%time.Second != 0) {
+		return fmt.Errorf("%w: %v, allowed is 0, or %v to %v in whole seconds", ErrOutage, d, minOutage, maxOutage)
 	}
 	return nil
 }
 
 // ParseOutage reads a value of [OutageKey]. Its error is [ErrOutage].
 func ParseOutage(text string) (o OutageSetting, err error) {
-	now, was, lowered := strings.Cut(text, " was ")
+	now, was, lowered := strings.Cut(text, ", longest ")
 	if o.For, err = time.ParseDuration(now); err == nil {
 		o.Longest = o.For
 		if lowered {

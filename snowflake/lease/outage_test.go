@@ -232,7 +232,7 @@ func TestClockBucketLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.layout = layoutOf(3)
-		w.declare("10m0s was 1h0m0s")
+		w.declare("10m0s, longest 1h0m0s")
 		gone := w.process("gone", 1)
 		runManager(t, gone.manager()).waitHeld(t)
 		gone.net.set(func() { gone.net.dead = true })
@@ -496,20 +496,20 @@ func TestObjectionLeavesTheTimeReserved(t *testing.T) {
 // TestOutageSetting: the values of the setting, as text.
 func TestOutageSetting(t *testing.T) {
 	for text, want := range map[string]OutageSetting{
-		"0s":                {},
-		"1m0s":              {time.Minute, time.Minute},
-		"1h0m0s":            {time.Hour, time.Hour},
-		"10m0s was 1h0m0s":  {10 * time.Minute, time.Hour},
-		"0s was 168h0m0s":   {0, 168 * time.Hour},
-		"168h0m0s":          {168 * time.Hour, 168 * time.Hour},
-		"1h0m0s was 1h0m0s": {time.Hour, time.Hour},
+		"0s":                     {},
+		"1m0s":                   {time.Minute, time.Minute},
+		"1h0m0s":                 {time.Hour, time.Hour},
+		"10m0s, longest 1h0m0s":  {10 * time.Minute, time.Hour},
+		"0s, longest 168h0m0s":   {0, 168 * time.Hour},
+		"168h0m0s":               {168 * time.Hour, 168 * time.Hour},
+		"1h0m0s, longest 1h0m0s": {time.Hour, time.Hour},
 	} {
 		got, err := ParseOutage(text)
 		if again, err2 := ParseOutage(got.String()); err != nil || got != want || again != got || err2 != nil {
 			t.Errorf("%q: %v, %v; again %v, %v", text, got, err, again, err2)
 		}
 	}
-	for _, text := range []string{"", "1h ", "59s", "169h", "-1h", "1h was 10m", "1h was 169h", "10m was", "10m was 1h was 2h", "an hour", "9999999h"} {
+	for _, text := range []string{"", "1h ", "59s", "169h", "-1h", "1h, longest 10m", "1h, longest 169h", "10m, longest", "10m, longest 1h, longest 2h", "an hour", "9999999h"} {
 		if got, err := ParseOutage(text); !errors.Is(err, ErrOutage) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
@@ -526,7 +526,7 @@ func TestRaisedOutage(t *testing.T) {
 		p := w.process("p", 1)
 		m := p.manager()
 		h := mustSeek(t, m)
-		w.declare("10m0s was 1h0m0s")
+		w.declare("10m0s, longest 1h0m0s")
 		if err := heartbeat(t, h); err != nil || h.length != time.Hour {
 			t.Errorf("%v, %v", h.length, err)
 		}

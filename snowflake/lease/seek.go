@@ -247,6 +247,9 @@ func (f idTable) noneFree(latest int64) error {
 	err := fmt.Errorf("%w: of %d, %d are leased", ErrNoWorkerID, count, leased)
 	if early > 0 {
 		err = fmt.Errorf("%w, %d are reserved too far ahead of the clock, the first until %s", err, early, f.layout.TimeAt(first).Format(time.RFC3339))
+		if f.lost.Count > 0 {
+			err = fmt.Errorf("%w, as the clock bucket lost entries", err)
+		}
 	}
 	if broken != nil {
 		err = fmt.Errorf("%w, %d are unusable: %w", err, len(broken), broken[0])

@@ -301,6 +301,9 @@ func (c *collection) readWorkerIDs(ctx context.Context) error {
 	}
 	lost, lostErr := lease.Waits(ctx, c.js, c.by.Prefix)
 	c.addWaits(lost, time.Now())
+	if errors.As(lostErr, &c.lostClock) {
+		return err
+	}
 	return errors.Join(err, lostErr)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/snowflake"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/worker"
@@ -55,6 +56,7 @@ type Installation struct {
 	layout    snowflake.Layout // installed
 	embedded  bool             // the NATS server is a worker's own
 	outageErr error            // of reading the outage
+	lostClock *lease.ClockLostError
 }
 
 // Other is the processes of another installation with one datacenter.

@@ -63,13 +63,43 @@ func (i *Installation) judgeOutage(reports []worker.Report) (all []Diagnosis) {
 	case i.outageErr != nil:
 		all = append(all, trouble(Error, outageCheck, "%v, so snowflake IDs end after the lease time without JetStream; set it with idworker provision --outage 1h", i.outageErr))
 	case i.Outage != nil:
-		all = append(all, Diagnosis{What: outageCheck, Text: i.Outage.String()})
+		all = append(all, Diagnosis{What: outageCheck, Text: i.Outage.String() + i.shortFences(reports)})
 		all = append(all, i.judgeShortWaits(reports)...)
+	case !i.layout.IsZero() && i.embedded:
+		all = append(all, Diagnosis{What: outageCheck, Text: "not declared, and not needed: JetStream runs in the process of a worker"})
 	case !i.layout.IsZero() && !i.embedded && i.Known(configPart):
 		all = append(all, Diagnosis{What: outageCheck, Text: "not declared: without JetStream, snowflake IDs end after the lease time, as in version 0.2.0; " +
 			"once all processes are newer, idworker provision --outage 1h makes them last for an hour"})
 	}
-	return slices.Concat(all, i.judgeWaits(), i.judgeReserved())
+	return slices.Concat(all, i.judgeLostClock(), i.judgeWaits(), i.judgeReserved())
+}
+
+// judgeLostClock names a bucket of fences that took the place of another.
+func (i *Installation) judgeLostClock() []Diagnosis {
+	lost := i.lostClock
+	if lost == nil {
+		return nil
+	}
+	return []Diagnosis{trouble(Error, workerIDsPart, "%v, so no process claims a worker ID: stop all workers for longer than %v, delete key %s of bucket %s, and start them",
+		lost, lost.StopFor, lost.Key, lost.Bucket)}
+}
+
+// shortFences tells how many processes do not have the declared reserve, because
+// their worker IDs are of the lower half or fixed, or were claimed before.
+func (i *Installation) shortFences(reports []worker.Report) string {
+	all, short := 0, 0
+	for _, r := range reports {
+		if r.Stats.WorkerID == nil || r.Clock == nil || r.Clock.Unconfirmed == nil || *r.Clock.Unconfirmed > 0 {
+			continue
+		}
+		if all++; r.Clock.ReservedIn < i.Outage.For/2 {
+			short++
+		}
+	}
+	if short == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; for the lease time only on %d of %s, whose worker IDs are of the lower half or fixed, or were claimed before the outage was declared", short, format.Of(int64(all), "worker"))
 }
 
 // String describes the outage.
@@ -79,7 +109,7 @@ func (o *DeclaredOutage) String() string {
 		text = "snowflake IDs for " + spanOf(o.For) + " without JetStream"
 	}
 	if o.Longest > o.For {
-		text += "; a lost bucket of fences is waited for as long as " + spanOf(o.Longest) + ", which was declared before"
+		text += "; if ids_clock is lost, the upper half of the worker IDs waits for " + spanOf(o.Longest) + ", the longest that was ever declared"
 	}
 	return text
 }
@@ -109,7 +139,7 @@ func (i *Installation) judgeShortWaits(reports []worker.Report) (all []Diagnosis
 	for _, r := range reports {
 		if i.Outage.Longest > 0 && r.Answers() && r.Clock != nil && r.Clock.Unconfirmed == nil {
 			all = append(all, trouble(Warning, processName(r.Role, r.Host, r.Instance),
-				"version %s knows no outage: after a loss of the fences it may claim a worker ID too early; upgrade it", r.Version))
+				"version %s does not know of declared outages: after a loss of the fences it may claim a worker ID too early; upgrade it", r.Version))
 		}
 	}
 	return all

@@ -94,20 +94,24 @@ func TestOutage(t *testing.T) {
 	}{
 		{"declared", declared("1h0m0s"), []worker.Report{current, loader}, []string{anHour}},
 		{"declared in minutes", declared("1h30m0s"), nil, []string{"ok outage: snowflake IDs for 1h30m without JetStream"}},
-		{"lowered", declared("10m0s was 1h0m0s"), nil, []string{
-			"ok outage: snowflake IDs for 10m without JetStream; a lost bucket of fences is waited for as long as 1h, which was declared before",
+		{"a short fence", declared("1h0m0s"), []worker.Report{current, holding(20*time.Second, 0), loader}, []string{anHour + "; for the lease time only on 1 of 2 workers, "}},
+		{"another bucket of fences", declared("1h0m0s", func(c *collection) {
+			c.lostClock = &lease.ClockLostError{StopFor: 41 * time.Second, Bucket: "ids_config", Key: "clock_id"}
+		}), nil, []string{anHour, "error worker IDs: lease: clock bucket was replaced or restored: "}},
+		{"lowered", declared("10m0s, longest 1h0m0s"), nil, []string{
+			"ok outage: snowflake IDs for 10m without JetStream; if ids_clock is lost, the upper half of the worker IDs waits for 1h, the longest that was ever declared",
 		}},
 		{"off", declared("0s"), []worker.Report{old}, []string{"ok outage: off: without JetStream, snowflake IDs end after the lease time"}},
 		{"none", declared(""), []worker.Report{old}, []string{"ok outage: not declared: without JetStream, snowflake IDs end after the lease time, as in version 0.2.0; once all processes are newer, "}},
 		{"unreadable", declared("soon"), nil, []string{`error outage: lease: bad outage: key outage is "soon", so snowflake IDs end after the lease time without JetStream; set it with idworker provision --outage 1h`}},
-		{"an embedded server", declared("", func(c *collection) { c.embedded = true }), nil, nil},
+		{"an embedded server", declared("", func(c *collection) { c.embedded = true }), nil, []string{"ok outage: not declared, and not needed: "}},
 		{"an embedded server, declared", declared("1h0m0s", func(c *collection) { c.embedded = true }), nil, []string{anHour}},
-		{"off, beside an old process", declared("0s was 1h0m0s"), []worker.Report{old}, []string{
-			"ok outage: off: without JetStream, snowflake IDs end after the lease time; a lost bucket of fences is waited for as long as 1h, ", "warning process h (a): version 0.2.0 knows no outage: ",
+		{"off, beside an old process", declared("0s, longest 1h0m0s"), []worker.Report{old}, []string{
+			"ok outage: off: without JetStream, snowflake IDs end after the lease time; if ids_clock is lost, the upper half of the worker IDs waits for 1h, ", "warning process h (a): version 0.2.0 does not know of declared outages: ",
 		}},
 		{"unknown", declared("", func(c *collection) { c.miss(configPart, errors.New("no answer")) }), nil, nil},
 		{"an old process", declared("1h0m0s"), []worker.Report{current, old}, []string{
-			anHour, "warning process h (a): version 0.2.0 knows no outage: after a loss of the fences it may claim a worker ID too early; upgrade it",
+			anHour, "warning process h (a): version 0.2.0 does not know of declared outages: after a loss of the fences it may claim a worker ID too early; upgrade it",
 		}},
 		{"a loss", declared("1h0m0s", waits(-time.Second, time.Hour)), nil, []string{
 			anHour, "warning worker IDs: the fences were lost, so worker IDs 512 to 1023 wait until 13:00 UTC; processes that hold a worker ID keep it",
@@ -130,7 +134,7 @@ func TestOutage(t *testing.T) {
 	} {
 		i := merged(now, c.reports, func(c *collection) { c.layout, c.agreed.store = layout, "jetstream" }, c.with)
 		got := slices.DeleteFunc(lines(i.Diagnoses()), func(line string) bool {
-			return !strings.Contains(line, " outage: ") && !strings.Contains(line, "no outage") && !strings.Contains(line, " worker IDs: ")
+			return !strings.Contains(line, " outage: ") && !strings.Contains(line, "declared outages") && !strings.Contains(line, " worker IDs: ")
 		})
 		matches := len(got) == len(c.want)
 		for n := range min(len(got), len(c.want)) {
