@@ -79,6 +79,11 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if err != nil {
 		return admission{}, err
 	}
+	again, err := m.readLost(ctx) // a list misses an entry that is being written again
+	if err != nil {
+		return admission{}, err
+	}
+	lost = lost.join(again)
 	last, back := m.known.unexplained(lost)
 	clocks, err := clock.checkBucket(ctx, m.clocks, kv.Position{ID: installed, Last: last}, read.last)
 	if err == nil && back {
@@ -87,7 +92,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	if err == nil {
 		m.known = knowledge{lost.Count: clocks.Last}
 	}
-	if err := m.noteLoss(ctx, read.before, err); err != nil {
+	if err := m.noteLoss(ctx, read.before, err, nil); err != nil {
 		return admission{}, err
 	}
 	return admission{read, m.sortEntries(leases, entries, lost), leases, clocks}, nil

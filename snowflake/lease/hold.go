@@ -315,14 +315,13 @@ func (h *holder) renewFence(ctx context.Context) error {
 		hi := h.cfg.Layout.TimestampAt(read.before) + h.cfg.units(h.length)
 		err = h.writeHi(ctx, max(hi, h.hi.Load()))
 	}
-	if errors.Is(err, errBehind) || errors.Is(err, errGone) || errors.Is(err, ErrClockLost) {
-		h.fence.known = known // the stream grew after it had regressed
-	}
-	if err == nil {
+	if err != nil {
+		h.fence.known = known // the stream may have grown after it had regressed
+	} else {
 		h.confirmed = read.server
 	}
 	h.manager.known.note(h.losses, h.fence.known.Last)
-	return h.manager.noteLoss(ctx, read.before, err)
+	return h.manager.noteLoss(ctx, read.before, err, &h.fence)
 }
 
 // suspend stops the generator until a heartbeat has succeeded, which begins at

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -63,8 +65,8 @@ type Lost struct {
 	Lower time.Time `json:"lower,omitzero"`
 	Upper time.Time `json:"upper,omitzero"`
 
-	// Count is the number of losses. A sequence of the stream belongs to the
-	// count that was valid when it was seen.
+	// Count rises with each loss. A sequence of the stream belongs to the count
+	// that was valid when it was seen.
 	Count uint64 `json:"count,omitempty"`
 
 	// Seq is the highest sequence that the stream is known to have had before
@@ -120,7 +122,7 @@ func lostOf(clocks []bucketEntry) (l Lost, revision uint64, err error) {
 			continue
 		}
 		if !r.deleted && json.Unmarshal(r.value, &l) != nil {
-			return Lost{}, r.revision, corrupt(r)
+			return Lost{}, r.revision, fmt.Errorf("%w; delete it once all workers have been stopped for the longest declared outage", corrupt(r))
 		}
 		return l, r.revision, nil
 	}
@@ -138,10 +140,11 @@ func (m *Manager) remember(leases []bucketEntry) {
 }
 
 // noteLoss takes in whether a look at the clock bucket shows that it regressed,
-// and returns err. This clock was right when it was now. From the first time on,
-// this process's claims wait; from the second time in a row on, those of all
-// processes do: a leader that was deposed a moment ago may be wrong once.
-func (m *Manager) noteLoss(ctx context.Context, now time.Time, err error) error {
+// and returns err. This clock was right when it was now; own is an entry of a hold
+// of this process, if it has one. From the first time on, this process's claims
+// wait; from the second time in a row on, those of all processes do: a leader that
+// was deposed a moment ago may be wrong once.
+func (m *Manager) noteLoss(ctx context.Context, now time.Time, err error, own *ownEntry) error {
 	var replaced *ClockLostError
 	if !errors.Is(err, ErrClockLost) || errors.As(err, &replaced) { // of a replaced bucket an operator decides
 		m.regressed = false
@@ -161,11 +164,11 @@ func (m *Manager) noteLoss(ctx context.Context, now time.Time, err error) error 
 		m.regressed = true
 		return err
 	}
-	return errors.Join(err, m.record(ctx, m.lost, errors.Is(err, errBehind) || errors.Is(err, errGone)))
+	return errors.Join(err, m.record(ctx, m.lost, func(entries []bucketEntry) bool { return own != nil && own.lostIn(entries) }))
 }
 
 // recordDecision records until when the upper half waits after an operator's
-// decision, unless another process or a holder has.
+// decision, unless the record waits as long.
 func (m *Manager) recordDecision(ctx context.Context, now time.Time) error {
 	have, err := m.readLost(ctx)
 	if err != nil {
@@ -179,13 +182,19 @@ func (m *Manager) recordDecision(ctx context.Context, now time.Time) error {
 	if last == 0 && !have.Upper.Add(time.Minute).Before(want.Upper) {
 		return nil
 	}
-	return m.record(ctx, want, true)
+	return m.record(ctx, want, func([]bucketEntry) bool { return true })
+}
+
+// lostIn reports whether a list lacks the entry, or shows an older one. A deletion
+// by an operator has a higher revision.
+func (e *ownEntry) lostIn(entries []bucketEntry) bool {
+	i := slices.IndexFunc(entries, func(r bucketEntry) bool { return r.key == e.key })
+	return i < 0 || entries[i].revision < e.revision
 }
 
 // record adds a loss to the record of the clock bucket, with all sequences that
-// this process has seen. Unless it is certain, there was none if the bucket has
-// reached them: a list comes from its leader.
-func (m *Manager) record(ctx context.Context, l Lost, certain bool) error {
+// this process has seen, if the bucket has not reached them, or lacks an entry.
+func (m *Manager) record(ctx context.Context, l Lost, lacks func([]bucketEntry) bool) error {
 	clocks, err := m.clocks.list(ctx)
 	if err != nil {
 		return err
@@ -199,14 +208,13 @@ func (m *Manager) record(ctx context.Context, l Lost, certain bool) error {
 	for _, r := range clocks {
 		highest = max(highest, r.revision)
 	}
-	if !certain && !back && last <= highest {
+	if last <= highest && !back && !lacks(clocks) {
 		return nil
 	}
 	l = have.join(l)
-	for count, seq := range m.known {
-		l = l.join(Lost{Count: count, Seq: seq})
+	for count, seq := range m.known { // of the same loss, other processes make the same count
+		l = l.join(Lost{Count: count + 1, Seq: seq})
 	}
-	l.Count++
 	if _, err := m.clocks.update(ctx, lostKey, encode(l), revision); err != nil {
 		return err
 	}

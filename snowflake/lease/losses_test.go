@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -453,4 +454,247 @@ func (d *deposed) state(ctx context.Context) (serverState, error) {
 		s.last = 1
 	}
 	return s, err
+}
+
+// lostRecord is the record of the clock bucket.
+func (w *world) lostRecord(t *testing.T) Lost {
+	t.Helper()
+	lost, _, err := lostOf(w.clocks.list())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lost
+}
+
+// TestDeletedFence: an operator deletes the fence of one worker ID. That
+// worker ID is unusable; the bucket lost nothing, and nobody else waits.
+func TestDeletedFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		w.declare("1h0m0s")
+		p := runManager(t, w.process("p", 1).manager())
+		s := p.waitHeld(t)
+		time.Sleep(time.Minute)
+		w.clocks.put(bucketEntry{key: key(w.layout, 0, s.Worker), deleted: true})
+		time.Sleep(time.Minute)
+		if lost := w.lostRecord(t); lost != (Lost{}) {
+			t.Errorf("the upper half waits %v, the lower %v", time.Until(lost.Upper), time.Until(lost.Lower))
+		}
+	})
+}
+
+// TestLaggingReplicaIsNoLoss: a write of the hold arrived late, and the replica
+// that answers reads lags behind for some seconds. Nothing was lost.
+func TestLaggingReplicaIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		w.declare("1h0m0s")
+		h, _, clocks := faultyHold(t, w.process("p", 1))
+		old := w.clocks.latest(h.fence.key)
+		if err := heartbeat(t, h); err != nil {
+			t.Fatal(err)
+		}
+		clocks.writes, clocks.blind = arrivesLate, true
+		_ = heartbeat(t, h)
+		clocks.arrive()
+		clocks.writes, clocks.blind = noFault, false
+		clocks.bucket = staleKey{clocks.bucket, old}
+		for range maxBehind + 1 {
+			_ = heartbeat(t, h)
+			time.Sleep(time.Second)
+		}
+		if lost := w.lostRecord(t); lost != (Lost{}) {
+			t.Errorf("nothing was lost, but the upper half waits %v", time.Until(lost.Upper))
+		}
+	})
+}
+
+// staleKey is a bucket whose reads of one key return an old entry.
+type staleKey struct {
+	bucket
+	old bucketEntry
+}
+
+func (s staleKey) get(ctx context.Context, key string) (bucketEntry, error) {
+	if key == s.old.key {
+		return s.old, nil
+	}
+	return s.bucket.get(ctx, key)
+}
+
+// withoutLost is a bucket whose lists lack the record of losses: it is being
+// written again, or the replica lags.
+type withoutLost struct{ bucket }
+
+func (b withoutLost) list(ctx context.Context) ([]bucketEntry, error) {
+	all, err := b.bucket.list(ctx)
+	return slices.DeleteFunc(all, func(r bucketEntry) bool { return r.key == lostKey }), err
+}
+
+// TestListWithoutTheRecord: a list misses an entry that is being written
+// again, as type bucket documents. It is the record, and a process claims the
+// time of a holder that is cut off.
+func TestListWithoutTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		w.declare("1h0m0s")
+		witness := runManager(t, w.process("witness", 1).manager())
+		witness.waitHeld(t)
+		restore := w.clocks.rewind()
+		cut := w.process("cut off", 2)
+		c := runManager(t, cut.manager())
+		s := c.waitHeld(t)
+		time.Sleep(time.Minute)
+		cut.net.set(func() { cut.net.dead = true })
+		time.Sleep(2 * modelTTL)
+		restore()
+		time.Sleep(time.Minute)
+		witness.end() // its lease is deleted
+		if lost := w.lostRecord(t); time.Until(lost.Upper) < 50*time.Minute {
+			t.Fatal(lost)
+		}
+		q := w.process("q", 3)
+		q.given = &s.Worker
+		m := q.manager()
+		m.clocks = withoutLost{m.clocks}
+		if h, err := m.seek(t.Context()); err == nil {
+			t.Errorf("two processes issue IDs of worker ID %d at once: %d, %d", s.Worker, mustNext(t, s.Generator), mustNext(t, h.gen))
+		}
+	})
+}
+
+// flapping is a bucket that answers nothing while it is down.
+type flapping struct {
+	bucket
+	down atomic.Bool
+}
+
+func (f *flapping) get(ctx context.Context, key string) (bucketEntry, error) {
+	if f.down.Load() {
+		return bucketEntry{}, errTimeout
+	}
+	return f.bucket.get(ctx, key)
+}
+
+func (f *flapping) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if f.down.Load() {
+		return 0, errTimeout
+	}
+	return f.bucket.update(ctx, key, value, revision)
+}
+
+// TestFlapIsNoLoss: a holder lives out its fence after a loss that is
+// recorded. The network fails for one heartbeat. That is no other loss.
+func TestFlapIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(3)
+		w.declare("1h0m0s")
+		m := w.process("p", 1).manager()
+		clocks := &flapping{bucket: m.clocks}
+		m.clocks = clocks
+		other := w.process("other", 2)
+		if _, err := m.admit(t.Context(), m.newClock()); err != nil {
+			t.Fatal(err)
+		}
+		runManager(t, other.manager()).waitHeld(t)
+		restore := w.clocks.rewind()
+		r := runManager(t, m)
+		s := r.waitHeld(t)
+		restore()
+		time.Sleep(10 * time.Minute)
+		before := w.lostRecord(t)
+		if before.Count == 0 {
+			t.Fatal("not recorded")
+		}
+		for range 20 { // the stream grows as other processes write
+			w.clocks.put(bucketEntry{key: "x"})
+		}
+		clocks.down.Store(true)
+		time.Sleep(modelTTL)
+		clocks.down.Store(false)
+		time.Sleep(3 * time.Minute)
+		if r.state().Generator != s.Generator {
+			t.Fatal(r.state().Err)
+		}
+		if lost := w.lostRecord(t); lost != before {
+			t.Errorf("the same loss is recorded again: %+v, was %+v", lost, before)
+		}
+	})
+}
+
+// TestManyHoldersNoteOneLoss: one loss is recorded once, or a few times.
+func TestManyHoldersNoteOneLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.layout = layoutOf(7)
+		w.declare("1h0m0s")
+		for i := range uint64(30) {
+			runManager(t, w.process(string(rune('A'+i)), 1+i).manager()).waitHeld(t)
+			time.Sleep(time.Second)
+		}
+		restore := w.clocks.rewind()
+		time.Sleep(5 * time.Minute)
+		restore()
+		back := time.Now()
+		time.Sleep(59 * time.Minute)
+		lost := w.lostRecord(t)
+		t.Logf("%d losses, lower %v, upper %v after", lost.Count, lost.Lower.Sub(back), lost.Upper.Sub(back))
+		if lost.Count > 3 {
+			t.Errorf("one loss counts as %d", lost.Count)
+		}
+	})
+}
+
+// TestClaimIsEvidence: a process has claimed, and ended the hold
+// before the first heartbeat. The bucket goes back to before that. The process notices.
+func TestClaimIsEvidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		m := w.process("p", 1).manager()
+		if _, err := m.admit(t.Context(), m.newClock()); err != nil {
+			t.Fatal(err)
+		}
+		restore := w.clocks.rewind()
+		h := mustSeek(t, m)
+		if err := h.release(); err != nil {
+			t.Fatal(err)
+		}
+		restore()
+		if _, err := m.admit(t.Context(), m.newClock()); err == nil {
+			t.Error("nobody notices that the bucket went back")
+		}
+	})
+}
+
+// TestDeletedLease: an operator deletes a lease. Nobody notices.
+func TestDeletedLease(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.layout = layoutOf(3)
+			w.declare("1h0m0s")
+			r := runManager(t, w.process("p", 1).manager())
+			s := r.waitHeld(t)
+			time.Sleep(time.Minute)
+			if all {
+				w.workers.empty()
+			} else {
+				w.workers.put(bucketEntry{key: key(w.layout, 0, s.Worker), deleted: true})
+			}
+			q := w.process("q", 2)
+			q.given = &s.Worker
+			other := runManager(t, q.manager())
+			time.Sleep(10 * time.Minute)
+			if r.state().Generator != s.Generator || other.held() {
+				t.Error(r.state().Err, other.held())
+			}
+			if _, err := w.workers.read(key(w.layout, 0, s.Worker), 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

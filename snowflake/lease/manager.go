@@ -44,7 +44,7 @@ type Manager struct {
 	uses    useLog
 
 	clockDiff atomic.Int64           // nanoseconds
-	current   atomic.Pointer[holder] // nil while no worker ID is held
+	current   atomic.Pointer[holder] // nil while no worker ID is held, or it is suspended
 
 	// The rest belongs to one goroutine.
 	previous  int64         // the latest worker ID; -1 before the first
@@ -60,8 +60,8 @@ type Manager struct {
 
 // Open opens the buckets, which must exist, and makes the checks of a claim. It
 // claims no worker ID, so it succeeds even if all of them are taken. It also
-// succeeds while the clock is off or before the epoch, and after the clock bucket
-// regressed: that passes, and until then Run reports it.
+// succeeds while the clock is off or before the epoch, after the clock bucket
+// regressed, and if an entry is unreadable: Run reports that.
 //
 // Errors: ErrConfig, ErrUnsafeBucket, ErrForeignLayout, ErrClockLost,
 // jetstream.ErrBucketNotFound, and a [*NewEpochError]; any other error means
@@ -90,12 +90,13 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, m.tryAdmission(ctx)
 }
 
-// tryAdmission returns the error of an admission that time alone does not mend.
+// tryAdmission returns the error of an admission for which a process should not
+// start.
 func (m *Manager) tryAdmission(ctx context.Context) error {
 	_, err := m.admit(ctx, m.newClock())
 	var made *NewEpochError
 	var back *ClockBackError
-	if errors.Is(err, ErrClockSkew) || errors.As(err, &back) || errors.Is(err, snowflake.ErrEpoch) && !errors.As(err, &made) {
+	if errors.Is(err, ErrClockSkew) || errors.Is(err, ErrCorrupt) || errors.As(err, &back) || errors.Is(err, snowflake.ErrEpoch) && !errors.As(err, &made) {
 		return nil
 	}
 	return err
@@ -166,8 +167,10 @@ func (m *Manager) keep(ctx context.Context, h *holder, notify func(State)) error
 	lost := h.renewUntilLost(ctx, func(suspended bool) {
 		if suspended {
 			log.Warn("no IDs until a heartbeat succeeds", zap.Error(errSuspended))
+			m.current.Store(nil)
 			notify(State{Err: errSuspended})
 		} else {
+			m.current.Store(h)
 			notify(held)
 		}
 	})

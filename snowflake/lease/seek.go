@@ -73,6 +73,7 @@ func (m *Manager) claimOne(ctx context.Context, admitted admission, now int64, c
 		return nil, err
 	}
 	m.previous = worker
+	m.known.note(h.losses, h.fence.known.Last)
 	return h, nil
 }
 
