@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -68,16 +69,21 @@ func TestLease(t *testing.T) {
 	awaitLines(t, one, 20)
 	awaitLines(t, other, 20)
 
-	leases, err := js.KeyValue(t.Context(), lease.WorkersBucketName(messages.DefaultPrefix))
+	fences, err := js.KeyValue(t.Context(), lease.ClockBucketName(messages.DefaultPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := leases.Keys(t.Context())
+	held, _, err := lease.List(t.Context(), js, messages.DefaultPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range keys {
-		if err := leases.Delete(t.Context(), key); err != nil {
+	for _, h := range held { // another holder's entry; a lease that is deleted is made again
+		key := fmt.Sprint(h.Worker)
+		fence, err := fences.Get(t.Context(), key)
+		if err == nil {
+			_, err = fences.Put(t.Context(), key, regexp.MustCompile(`"hold":"[^"]*"`).ReplaceAll(fence.Value(), []byte(`"hold":"another"`)))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
