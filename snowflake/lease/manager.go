@@ -120,9 +120,9 @@ func newManager(cfg Config, workers, clocks bucket, config agreed, server server
 //
 // Run calls notify with each change and each failed claim, but not when ctx
 // ends; the generator is revoked then. A generator that is suspended, because the
-// clock jumped ahead while JetStream is away, is reported as missing meanwhile. There are no heartbeats while notify
-// runs, so it should return soon. Run must not be called again before it has
-// returned.
+// clock jumped ahead while JetStream is away, is reported as missing meanwhile.
+// There are no heartbeats while notify runs, so it should return soon. Run must
+// not be called again before it has returned.
 func (m *Manager) Run(ctx context.Context, notify func(State)) error {
 	stop, err := m.others.serve(&m.uses)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/idworker/idworker/store/agreement"
 )
 
-// OutageKey is the key of the config bucket with the installation's [OutageSetting].
-// Without it, fences are short, as in version 0.2.0.
+// OutageKey is the key of the config bucket with the installation's
+// [OutageSetting]. Without it, fences are short, as in version 0.2.0.
 const OutageKey = "outage"
 
 // DefaultOutage is the declared outage of a new installation.
@@ -32,9 +32,9 @@ const (
 // ErrOutage means that a declared outage is out of bounds, or cannot be read.
 var ErrOutage = errors.New("lease: bad outage")
 
-// OutageSetting is for how long an installation makes snowflake IDs without JetStream.
-// As text it is a duration, as in "1h0m0s"; if it was longer before, the longest
-// follows, as in "10m0s, longest 1h0m0s".
+// OutageSetting is for how long an installation makes snowflake IDs without
+// JetStream. As text it is a duration, as in "1h0m0s"; if it was longer before, the
+// longest follows, as in "10m0s, longest 1h0m0s".
 type OutageSetting struct {
 	For time.Duration // 0: for no longer than the TTL of the leases
 
@@ -50,8 +50,8 @@ func (o OutageSetting) String() string {
 	return o.For.String()
 }
 
-// CheckOutage checks a declared outage: 0, or whole seconds from 1 minute to 7 days. Its error is
-// [ErrOutage].
+// CheckOutage checks a declared outage: 0, or whole seconds from 1 minute to 7
+// days. Its error is [ErrOutage].
 func CheckOutage(d time.Duration) error {
 	if d != 0 && (d < minOutage || d > maxOutage || d%time.Second != 0) {
 		return fmt.Errorf("%w: %v, allowed is 0, or %v to %v in whole seconds", ErrOutage, d, minOutage, maxOutage)
@@ -61,11 +61,11 @@ func CheckOutage(d time.Duration) error {
 
 // ParseOutage reads a value of [OutageKey]. Its error is [ErrOutage].
 func ParseOutage(text string) (o OutageSetting, err error) {
-	now, was, lowered := strings.Cut(text, ", longest ")
+	now, longest, lowered := strings.Cut(text, ", longest ")
 	if o.For, err = time.ParseDuration(now); err == nil {
 		o.Longest = o.For
 		if lowered {
-			o.Longest, err = time.ParseDuration(was)
+			o.Longest, err = time.ParseDuration(longest)
 		}
 	}
 	if err != nil || CheckOutage(o.For) != nil || CheckOutage(o.Longest) != nil || o.Longest < o.For {
