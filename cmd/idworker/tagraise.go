@@ -97,7 +97,7 @@ func (r *tagRaiseCmd) lifts() (lifts []tags.Lift, err error) {
 		pattern, number, ok := strings.Cut(arg, "=")
 		by, bad := strconv.ParseInt(number, 10, 64)
 		if !ok || bad != nil || by < 1 || by > tags.MaxRaiseAll {
-			return nil, problem.Usage(fmt.Errorf("%.200q: with --all, expected PATTERN=N with N from 1 to %d, as in 'invoice.*=20000'", arg, int64(tags.MaxRaiseAll)))
+			return nil, problem.Usage(fmt.Errorf("%.200q: with --all, expected PATTERN=N with N from 1 to %d, as in 'ticket.*=20000'", arg, int64(tags.MaxRaiseAll)))
 		}
 		if err := checkName(pattern); err != nil {
 			return nil, err

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -161,7 +163,8 @@ func navigation(docs string, names map[string]bool) (nav []byte, err error) {
 		}
 		for _, to := range link.FindAllStringSubmatch(line, -1) {
 			if names[to[2]] {
-				nav = fmt.Appendf(nav, "    - %s: %s\n", strings.ToUpper(to[1][:1])+to[1][1:], to[2])
+				first, size := utf8.DecodeRuneInString(to[1])
+				nav = fmt.Appendf(nav, "    - %c%s: %s\n", unicode.ToUpper(first), to[1][size:], to[2])
 				listed[to[2]] = true
 			}
 		}

@@ -28,16 +28,17 @@ func TestPrepare(t *testing.T) {
 		"nats.conf":              "",
 		"docs/site/zensical.yml": "site_name: x\n",
 		"docs/spec/README.md":    "",
-		"docs/README.md":         "**Use it**\n\n| page | about |\n|---|---|\n| [A](a.md) | also [b](deep/b.md) |\n| [All](../README.md) | x |\n",
+		"docs/README.md":         "**Use it**\n\n| page | about |\n|---|---|\n| [A](a.md) | also [b](deep/b.md) |\n| [从 Leaf](zh/c.md) | 页 |\n| [All](../README.md) | x |\n",
 		folder + "/a.md":         "[b](deep/b.md#x) [r](../README.md#y) [s](spec) [w](https://nats.io) [h](#here)\n```\n[c](none)\n```\n",
 		"docs/deep/b.md":         "[conf](../../nats.conf)",
+		"docs/zh/c.md":           "[A](../a.md)",
 	})
 	to := filepath.Join(t.TempDir(), "to")
 	if err := prepare(from, to); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"zensical.yml": "site_name: x\nnav:\n  - Documentation: README.md\n  - Use it:\n    - A: a.md\n    - B: deep/b.md\n",
+		"zensical.yml": "site_name: x\nnav:\n  - Documentation: README.md\n  - Use it:\n    - A: a.md\n    - B: deep/b.md\n    - 从 Leaf: zh/c.md\n",
 		"pages/a.md": "[b](deep/b.md#x) [r](" + repository + "/blob/main/README.md#y) [s](" + repository +
 			"/tree/main/docs/spec) [w](https://nats.io) [h](#here)\n```\n[c](none)\n```\n",
 		"pages/deep/b.md": "[conf](" + repository + "/blob/main/nats.conf)",

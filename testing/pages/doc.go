@@ -12,7 +12,7 @@
 //     "sql run"; that of PostgreSQL at 127.0.0.1:5432, "sql run postgres"; both
 //     execute "sql run mysql postgres".
 //   - A block is typed in the terminal that the paragraph above it names ("In
-//     terminal 2:"), otherwise in the terminal of the block before; or in a new
+//     terminal 2:", or 终端 2), otherwise in the terminal of the block before; or in a new
 //     terminal, if a command runs there that stays. A new terminal has no
 //     variables of others.
 //   - Each page begins with a fresh copy of the repository, in which
@@ -29,6 +29,9 @@
 //	<!-- page not run: why; … -->    for all blocks of the page
 //	<!-- file: hub.conf -->          the block is a file of this name, which the reader makes
 //	<!-- figures vary -->            numbers in the output are others each time
+//
+// A page in docs/zh, and README.zh-CN.md, has the commands of its English
+// original.
 //
 // A "not run" comment names a file of the repository that runs or tests the
 // commands instead.

@@ -38,7 +38,7 @@ var (
 	comment      = regexp.MustCompile(`^ *<!-- *(page not run|not run|file|figures vary):? *(.*?) *-->$`)
 	heading      = regexp.MustCompile(`^#{1,6} +(.*)$`)
 	link         = regexp.MustCompile(`\]\(([^()\s]+)\)`)
-	inTerminal   = regexp.MustCompile(`(?i)\bterminal (\d+)`)
+	inTerminal   = regexp.MustCompile(`(?i)(?:\bterminal |终端 ?)(\d+)`)
 	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 

@@ -14,14 +14,14 @@ import (
 // read returns the README and all pages.
 func read(t *testing.T) (pages []Document) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, _ := filepath.Glob(filepath.Join(repository, "docs", "proofs", "*.md"))
-	top, _ := filepath.Glob(filepath.Join(repository, "*.md"))
-	for _, file := range slices.Concat(top, files, more) {
-		pages = append(pages, parse(t, file))
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/proofs/*.md", "docs/zh/*.md"} {
+		files, err := filepath.Glob(filepath.Join(repository, filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			pages = append(pages, parse(t, file))
+		}
 	}
 	if len(pages) < 10 {
 		t.Fatalf("only %d pages", len(pages))
@@ -189,6 +189,54 @@ func TestCommands(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTranslations: a page in another language has the commands of its original,
+// in the same terminals, so the tests of the original are those of both.
+func TestTranslations(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, p := range read(t) {
+		name := original(p.Name)
+		if name == "" {
+			continue
+		}
+		found++
+		from := parse(t, filepath.Join(repository, name))
+		if (p.NotRun == "") != (from.NotRun == "") {
+			t.Errorf("%s: \"page not run\" is not in both this page and %s", p.Name, name)
+		}
+		blocks, want := typedBlocks(p), typedBlocks(from)
+		for i := range min(len(blocks), len(want)) {
+			b, w := blocks[i], want[i]
+			if b.Language != w.Language || b.Terminal != w.Terminal || b.File != w.File || b.Vary != w.Vary ||
+				(b.NotRun == "") != (w.NotRun == "") || !slices.Equal(b.Lines, w.Lines) {
+				t.Fatalf("%s:%d differs from %s:%d:\n%+v\n%+v", p.Name, b.Line, name, w.Line, b, w)
+			}
+		}
+		if len(blocks) != len(want) {
+			t.Errorf("%s has %d blocks with commands, %s %d", p.Name, len(blocks), name, len(want))
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d translations", found)
+	}
+}
+
+// original is the name of the page that a page translates, "" if it does not.
+func original(name string) string {
+	if of, ok := strings.CutPrefix(name, "docs/zh/"); ok {
+		return "docs/" + of
+	}
+	if name == "README.zh-CN.md" {
+		return "README.md"
+	}
+	return ""
+}
+
+// typedBlocks are the blocks of a page that a reader types or saves.
+func typedBlocks(p Document) []Block {
+	return slices.DeleteFunc(p.Blocks, func(b Block) bool { return !b.HasCommands() })
 }
 
 // checkReason: a reason not to run a block names an existing test that does.

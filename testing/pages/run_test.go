@@ -16,13 +16,14 @@ import (
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// TestPages types the commands of each page.
+// TestPages types the commands of each page. Translations have the same, see
+// [TestTranslations].
 func TestPages(t *testing.T) {
 	tier.All(t)
 	pages := read(t)
 	k := newKit(t)
 	for _, p := range pages {
-		if p.NotRun == "" && slices.ContainsFunc(p.Blocks, runnable) {
+		if original(p.Name) == "" && p.NotRun == "" && slices.ContainsFunc(p.Blocks, runnable) {
 			t.Run(p.Name, func(t *testing.T) { follow(t, p, k) })
 		}
 	}
