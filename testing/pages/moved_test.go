@@ -26,8 +26,7 @@ func moved(p Document) (Document, bool) {
 	return p, true
 }
 
-// occupy takes the ports that nobody has taken. Who connects there gets no
-// answer.
+// occupy listens on those ports that nobody has taken, and answers nobody.
 func occupy(t *testing.T) {
 	t.Helper()
 	for _, port := range localPorts {
