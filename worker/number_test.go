@@ -30,16 +30,16 @@ func (o once) Next(_ context.Context, tag string) (int64, error) {
 	return ranges[0].First, nil
 }
 
-// TestInvoiceNumbers: 50 callers get the numbers of a day from a strict template:
+// TestDocumentNumbers: 50 callers get the numbers of a day from a strict template:
 // dense, in order, none twice.
-func TestInvoiceNumbers(t *testing.T) {
+func TestDocumentNumbers(t *testing.T) {
 	t.Parallel()
 	const callers, each = 50, 200
 	f := newFirstUses(t)
-	f.template(templates.Template{Pattern: "invoice.*", Order: store.Strict, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}})
+	f.template(templates.Template{Pattern: "ticket.*", Order: store.Strict, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}})
 	core, lines := observer.New(zap.DebugLevel)
 	startWorker(t, f.net, worker.Config{Store: newStore(t, f.net, 1), StoreName: "jetstream", Log: zap.New(core)})
-	invoices, err := number.NewFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", time.UTC)
+	tickets, err := number.NewFormat("ticket", "TCK-{yyyyMMdd}-{seq:6}", time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +51,9 @@ func TestInvoiceNumbers(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				sent := time.Since(began)
-				text, err := invoices.Next(t.Context(), issuer, at)
+				text, err := tickets.Next(t.Context(), issuer, at)
 				received := time.Since(began)
-				got, wrong := invoices.Parse(text)
+				got, wrong := tickets.Parse(text)
 				if err != nil || wrong != nil {
 					t.Errorf("%q: %v, %v", text, err, wrong)
 					return
@@ -82,7 +82,7 @@ func TestInvoiceNumbers(t *testing.T) {
 		highest += end - first
 	}
 	for _, c := range calls {
-		if c.Tag != "invoice.20261126" || c.Ranges[0].First > highest {
+		if c.Tag != "ticket.20261126" || c.Ranges[0].First > highest {
 			t.Fatalf("%v, want at most %d", &c, highest)
 		}
 	}

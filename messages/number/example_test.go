@@ -14,20 +14,20 @@ func ExampleFormat_Number() {
 	if err != nil {
 		panic(err)
 	}
-	invoices, err := number.NewFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", zone)
+	tickets, err := number.NewFormat("ticket", "TCK-{yyyyMMdd}-{seq:6}", zone)
 	if err != nil {
 		panic(err)
 	}
-	at, err := invoices.ParseDate("2026-11-26")
+	at, err := tickets.ParseDate("2026-11-26")
 	if err != nil {
 		panic(err)
 	}
-	text, err := invoices.Number(at, 42)
+	text, err := tickets.Number(at, 42)
 	fmt.Println(text, err)
 
-	read, err := invoices.Parse(text)
+	read, err := tickets.Parse(text)
 	fmt.Println(read.Tag(), read.Seq, err)
 	// Output:
-	// INV-20261126-000042 <nil>
-	// invoice.20261126 42 <nil>
+	// TCK-20261126-000042 <nil>
+	// ticket.20261126 42 <nil>
 }

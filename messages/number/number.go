@@ -1,18 +1,23 @@
 // Package number turns IDs of tags into numbers of documents, such as
-// INV-20261126-000001, that begin again each day, month or year:
+// TCK-20261126-000001, that begin again each day, month or year:
 //
 //	zone, err := time.LoadLocation("Asia/Shanghai")
-//	invoices, err := number.NewFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", zone)
-//	text, err := invoices.Next(ctx, client, time.Now())
+//	tickets, err := number.NewFormat("ticket", "TCK-{yyyyMMdd}-{seq:6}", zone)
+//	text, err := tickets.Next(ctx, client, time.Now())
 //
-// Each period has a tag of its own, here invoice.20261126. A template creates
+// Each period has a tag of its own, here ticket.20261126. A template creates
 // them at their first request:
 //
-//	idworker tag create 'invoice.*' --template --dated yyyyMMdd --order strict
+//	idworker tag create 'ticket.*' --template --dated yyyyMMdd --order strict
 //
-// Numbers of a strict tag ascend within a period, and are dense if no reply
-// is lost. There is no order across a period's edge, because the clocks of
-// callers differ.
+// Numbers of a strict tag ascend within a period. There is no order between the
+// numbers of two periods, because the clocks of callers differ.
+//
+// Numbers have gaps: each reply that is lost or comes too late loses its
+// numbers, and so does an application that does not use what it got. So they are
+// for orders, tickets or shipments. If the law requires invoices without gaps,
+// let the database count them, in the transaction that inserts the invoice;
+// docs/callers.md shows how.
 //
 // # No two documents have one number
 //

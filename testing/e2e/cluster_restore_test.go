@@ -49,7 +49,7 @@ func TestClusterLosesAllServers(t *testing.T) {
 		strict.more(20)
 	}
 	both()
-	page := newTyping(t, servers)
+	page := newTyping(t, url)
 	page.block("idworker backup")
 	both()
 
@@ -103,31 +103,23 @@ var stopFor = regexp.MustCompile(`(\d+s), delete key `)
 // in a terminal of a folder in which the cluster of docs/getting-started.md
 // runs.
 type typing struct {
-	t       *testing.T
-	blocks  []pages.Block
-	dir     string
-	replace *strings.Replacer // of addresses
-	typed   []string          // commands that set variables
+	t      *testing.T
+	blocks []pages.Block
+	dir    string
+	typed  []string // commands that set variables
 }
 
-func newTyping(t *testing.T, servers []*production) *typing {
+func newTyping(t *testing.T, url string) *typing {
 	t.Helper()
 	y := &typing{t: t, dir: t.TempDir(), blocks: pages.Parse("", document(t, "backup-restore.md")).Blocks}
-	var ports []string
-	for i, s := range servers {
-		ports = append(ports, fmt.Sprintf("127.0.0.1:%d", 4222+i), s.address)
-	}
-	y.replace = strings.NewReplacer(ports...)
-	var passwords strings.Builder
-	for _, u := range users {
-		fmt.Fprintf(&passwords, "export %s=%s\n", u.PasswordVariable(), password(u))
-	}
 	for _, dir := range []string{"bin", "nats-data"} {
 		if err := os.Mkdir(filepath.Join(y.dir, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, y.dir, "nats-data/passwords", passwords.String())
+	for _, u := range users { // as make nats does
+		write(t, y.dir, "nats-data/"+u.Name+".env", fmt.Sprintf("export NATS_URL=%s NATS_USER=%s NATS_PASSWORD=%s IDWORKER_INBOX_PREFIX=%s\n", url, u.Name, password(u), u.Inbox))
+	}
 	if err := os.Symlink(binary, filepath.Join(y.dir, "bin/idworker")); err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +171,7 @@ func (y *typing) block(text string) (printed string) {
 		y.t.Fatal(err)
 	}
 	for _, s := range steps {
-		command := y.replace.Replace(s.Command)
-		cmd := exec.Command("bash", "-ec", strings.Join(append(y.typed, command), "\n"))
+		cmd := exec.Command("bash", "-ec", strings.Join(append(y.typed, s.Command), "\n"))
 		cmd.Dir, cmd.Env = y.dir, append(neutralEnv(), "PATH="+filepath.Join(y.dir, "bin")+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		y.t.Logf("$ %s\n%s", s.Command, out)
@@ -188,8 +179,8 @@ func (y *typing) block(text string) (printed string) {
 		if err != nil || s.Output != nil && !pages.Matches(s.Output, lines, false) {
 			y.t.Fatalf("line %d of the page: %s: %v", s.Line, s.Command, err)
 		}
-		if strings.HasPrefix(command, "export ") || strings.HasPrefix(command, ". ") {
-			y.typed = append(y.typed, command)
+		if strings.HasPrefix(s.Command, ". ") {
+			y.typed = append(y.typed, s.Command)
 		}
 		printed += string(out)
 	}

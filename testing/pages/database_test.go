@@ -34,10 +34,15 @@ func (d *database) run(t *testing.T, statements string) error {
 	return <-done
 }
 
-// execute executes statements. A line with \connect, which psql understands,
-// selects another database.
+// execute executes statements on one connection, because transactions and
+// LAST_INSERT_ID belong to a connection. A line with \connect, which psql
+// understands, selects another database.
 func (d *database) execute(ctx context.Context, statements string) error {
-	admin := d.server.SQL()
+	admin, err := d.server.SQL().Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = admin.Close() }()
 	for s := range strings.SplitSeq(statements, ";") {
 		if after, ok := strings.CutPrefix(strings.TrimSpace(s), `\connect `); ok {
 			name, rest, _ := strings.Cut(after, "\n")
@@ -46,7 +51,12 @@ func (d *database) execute(ctx context.Context, statements string) error {
 				return err
 			}
 			defer func() { _ = other.Close() }()
-			admin, s = other, rest
+			conn, err := other.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }()
+			admin, s = conn, rest
 		}
 		if strings.TrimSpace(s) == "" {
 			continue

@@ -9,7 +9,8 @@
 //   - "^C" is Ctrl-C to the command that runs in that terminal. The lines below
 //     are printed then.
 //   - The administrator of MariaDB or MySQL at 127.0.0.1:3306 executes a block of
-//     "sql run"; that of PostgreSQL at 127.0.0.1:5432, "sql run postgres".
+//     "sql run"; that of PostgreSQL at 127.0.0.1:5432, "sql run postgres"; both
+//     execute "sql run mysql postgres".
 //   - A block is typed in the terminal that the paragraph above it names ("In
 //     terminal 2:"), otherwise in the terminal of the block before; or in a new
 //     terminal, if a command runs there that stays. A new terminal has no

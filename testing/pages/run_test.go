@@ -39,8 +39,10 @@ func follow(t *testing.T, p Document, k kit, taken bool) {
 	t.Helper()
 	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1, dbs: map[string]*database{}}
 	for _, b := range p.Blocks {
-		if kind := statements[b.Language]; kind != "" && runnable(b) && r.dbs[kind] == nil {
-			r.dbs[kind] = newDatabase(t, kind) // in the network of the machine
+		for _, kind := range statements[b.Language] {
+			if runnable(b) && r.dbs[kind] == nil {
+				r.dbs[kind] = newDatabase(t, kind) // in the network of the machine
+			}
 		}
 	}
 	r.isolated = isolate()
@@ -89,11 +91,14 @@ func (r *reader) block(b Block) {
 		}
 		return
 	}
-	if db := r.dbs[statements[b.Language]]; db != nil {
-		if err := db.run(r.t, strings.Join(b.Lines, "\n")); err != nil {
-			r.t.Errorf("%s:%d: %v", r.page.Name, b.Line, err)
+	if kinds := statements[b.Language]; kinds != nil {
+		for _, kind := range kinds {
+			db := r.dbs[kind]
+			if err := db.run(r.t, strings.Join(b.Lines, "\n")); err != nil {
+				r.t.Errorf("%s:%d: in %s: %v", r.page.Name, b.Line, kind, err)
+			}
+			db.listen(r.t)
 		}
-		db.listen(r.t)
 		return
 	}
 	steps, err := b.Steps()

@@ -33,7 +33,7 @@ from idworker_client.testing import InMemorySyncIdworker
 def url() -> Iterator[str]:
     with Installation() as made:
         made.create_tag("order")
-        made.create_tag("invoice.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
+        made.create_tag("ticket.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
         yield made.url
 
 
@@ -203,8 +203,8 @@ def test_opaque_ids_and_numbers(url: str, tmp_path: Path) -> None:
         orders = OpaqueKeys.load(keys).texts("order", "ord")
         text = orders.seal(id)
 
-        invoices = NumberFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
-        number = invoices.next(client, datetime.now(timezone.utc))
+        tickets = NumberFormat("ticket", "TCK-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
+        number = tickets.next(client, datetime.now(timezone.utc))
 
     assert orders.open(text) == id
     assert number.endswith("-000001")

@@ -75,22 +75,27 @@ const dateForm =
   /^([0-9]{4})-([0-9]{2})-([0-9]{2})(T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}(?:[.][0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]))?$/
 
 /**
- * Turns IDs of tags into numbers of documents, such as INV-20261126-000001, that
+ * Turns IDs of tags into numbers of documents, such as TCK-20261126-000001, that
  * begin again each day, month or year, and reads them.
  *
  * ```ts
- * const invoices = new NumberFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
- * const number = await invoices.next(ids, new Date())
+ * const tickets = new NumberFormat("ticket", "TCK-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
+ * const number = await tickets.next(ids, new Date())
  * ```
  *
- * Each period has a tag of its own, here `invoice.20261126`. A template creates
+ * Each period has a tag of its own, here `ticket.20261126`. A template creates
  * them at their first request:
  *
- *     idworker tag create 'invoice.*' --template --dated yyyyMMdd --order strict
+ *     idworker tag create 'ticket.*' --template --dated yyyyMMdd --order strict
  *
- * Numbers of a strict tag ascend within a period, and are dense if no reply is
- * lost. There is no order across a period's edge, because the clocks of callers
- * differ.
+ * Numbers of a strict tag ascend within a period. There is no order between the
+ * numbers of two periods, because the clocks of callers differ.
+ *
+ * Numbers have gaps: each reply that is lost or comes too late loses its numbers,
+ * and so does an application that does not use what it got. So they are for
+ * orders, tickets or shipments. If the law requires invoices without gaps, let the
+ * database count them, in the transaction that inserts the invoice;
+ * docs/callers.md shows how.
  *
  * No two documents have one number. It shows all the digits that its tag ends
  * with, and the ID; only the ID varies in width, so the length of a number tells

@@ -194,7 +194,7 @@ test("Prisma's rows of the page", async () => {
 })
 
 test("opaque IDs and numbers of the page", async () => {
-  await installation.createTag("invoice.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
+  await installation.createTag("ticket.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
   const nc = await connect({ servers: installation.url })
   const ids = new Idworker(nc, { timeout: patience })
   const folder = await mkdtemp(join(tmpdir(), "page-"))
@@ -205,11 +205,11 @@ test("opaque IDs and numbers of the page", async () => {
   const orders = (await OpaqueIds.load(keys)).texts("order", "ord")
   const text = orders.seal(id)
 
-  const invoices = new NumberFormat("invoice", "INV-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
-  const number = await invoices.next(ids, new Date())
+  const tickets = new NumberFormat("ticket", "TCK-{yyyyMMdd}-{seq:6}", "Asia/Shanghai")
+  const number = await tickets.next(ids, new Date())
 
   assert.equal(orders.open(text), id)
-  assert.match(number, /^INV-\d{8}-\d{6}$/)
+  assert.match(number, /^TCK-\d{8}-\d{6}$/)
   await rm(folder, { recursive: true })
   await ids.close()
   await nc.close()

@@ -18,23 +18,27 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Turns IDs of tags into numbers of documents, such as INV-20261126-000001, that
+ * Turns IDs of tags into numbers of documents, such as TCK-20261126-000001, that
  * begin again each day, month or year, and reads them.
  *
  * <pre>{@code
- * NumberFormat invoices =
- *         NumberFormat.of("invoice", "INV-{yyyyMMdd}-{seq:6}", ZoneId.of("Asia/Shanghai"));
- * String number = invoices.next(client, Instant.now());
+ * NumberFormat tickets =
+ *         NumberFormat.of("ticket", "TCK-{yyyyMMdd}-{seq:6}", ZoneId.of("Asia/Shanghai"));
+ * String number = tickets.next(client, Instant.now());
  * }</pre>
  *
- * <p>Each period has a tag of its own, here {@code invoice.20261126}. A template
+ * <p>Each period has a tag of its own, here {@code ticket.20261126}. A template
  * creates them at their first request:
  *
- * <pre>idworker tag create 'invoice.*' --template --dated yyyyMMdd --order strict</pre>
+ * <pre>idworker tag create 'ticket.*' --template --dated yyyyMMdd --order strict</pre>
  *
- * <p>Numbers of a strict tag ascend within a period, and are dense if no reply is
- * lost. There is no order across a period's edge, because the clocks of callers
- * differ.
+ * <p>Numbers of a strict tag ascend within a period. There is no order between the
+ * numbers of two periods, because the clocks of callers differ.
+ *
+ * <p>Numbers have gaps: each reply that is lost or comes too late loses its numbers,
+ * and so does an application that does not use what it got. So they are for orders,
+ * tickets or shipments. If the law requires invoices without gaps, let the database
+ * count them, in the transaction that inserts the invoice; docs/callers.md shows how.
  *
  * <p>No two documents have one number. It shows all the digits that its tag ends
  * with, and the ID; only the ID varies in width, so the length of a number tells

@@ -94,7 +94,7 @@ class PageTest {
     void numbersOfThePage(@TempDir Path folder) throws Exception {
         Path keys = Files.writeString(folder.resolve("keys"), "1 " + Base64.getEncoder().encodeToString(new byte[32]));
         try (Installation installation = Installation.start()) {
-            installation.createTag("invoice.*", "--template", "--dated", "yyyyMMdd", "--order", "strict");
+            installation.createTag("ticket.*", "--template", "--dated", "yyyyMMdd", "--order", "strict");
             IdClient client = IdClient.connect(IdClientOptions.DEFAULTS.withServers(installation.url()));
             long id = 1234;
 
@@ -103,10 +103,10 @@ class PageTest {
 
             assertEquals(id, orders.open(text));
 
-            NumberFormat invoices = NumberFormat.of("invoice", "INV-{yyyyMMdd}-{seq:6}", ZoneId.of("Asia/Shanghai"));
-            String number = invoices.next(client, Instant.now());
+            NumberFormat tickets = NumberFormat.of("ticket", "TCK-{yyyyMMdd}-{seq:6}", ZoneId.of("Asia/Shanghai"));
+            String number = tickets.next(client, Instant.now());
 
-            assertEquals(1, invoices.parse(number).seq());
+            assertEquals(1, tickets.parse(number).seq());
             client.close();
         }
     }
