@@ -123,35 +123,12 @@ func newTyping(t *testing.T, url string) *typing {
 	if err := os.Symlink(binary, filepath.Join(y.dir, "bin/idworker")); err != nil {
 		t.Fatal(err)
 	}
-	y.makeCluster()
 	install := exec.Command("go", "install", pages.NATSCLI)
 	install.Env = append(os.Environ(), "GOBIN="+filepath.Join(y.dir, "bin"))
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("install nats: %v\n%s", err, out)
 	}
 	return y
-}
-
-// makeCluster writes the files of users, as make cluster does.
-func (y *typing) makeCluster() {
-	y.t.Helper()
-	script, err := filepath.Abs("../../docs/deploy/local.sh")
-	if err != nil {
-		y.t.Fatal(err)
-	}
-	cmd := exec.Command("sh", script, "cluster")
-	cmd.Dir, cmd.Env = y.dir, neutralEnv()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		y.t.Fatalf("%s: %v\n%s", script, err, out)
-	}
-	files, _ := filepath.Glob(filepath.Join(y.dir, "nats-data", "*.env"))
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			y.t.Fatal(err)
-		}
-		write(y.t, "", file, y.replace.Replace(string(text)))
-	}
 }
 
 // block types the next block that was left out, and returns what it printed.
