@@ -6,26 +6,30 @@ ACTIONLINT    = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run nats example build test deps test-all soak clients release check-packages check-release nemesis history bench mutants spec site lint
+.PHONY: help run nats cluster example build test deps test-all soak clients release check-packages check-release nemesis history bench mutants spec site lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (LISTEN=, DATA=)
-	@env -u NATS_URL -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo$(if $(LISTEN), --listen $(LISTEN))$(if $(DATA), --data $(DATA))
+# PORT_OFFSET=100, in the environment or after make, adds 100 to every port of these
+# three targets. docs/deploy/local.sh writes the addresses to nats-data, for terminals.
+SETTINGS = @sh docs/deploy/local.sh $@ '$(strip $(PORT_OFFSET))'
+port = $$(($(1) + $(PORT_OFFSET)))
 
-# Generates each password once; those in the environment take precedence. In the
-# shell that starts idworker, run: . nats-data/passwords
-# The server gets hashes of them: it warns of any other password in its log.
-NATS_USERS = WORKER GENERATOR LOADER ADMIN MONITOR BACKUP RESTORE CALLER ORDER ENRICHER ORDERS_AUDITOR ORDERS_ADMIN SYS
+run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (PORT_OFFSET=)
+	$(SETTINGS)
+	@env -u NATS_URL -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo$(if \
+		$(PORT_OFFSET), --listen 127.0.0.1:$(call port,4222) --api 127.0.0.1:$(call port,8080) --http 127.0.0.1:$(call port,9090))
 
-nats: build ## Run nats-server with nats.conf; data and passwords in nats-data (PORT=)
-	@umask 077 && mkdir -p nats-data && touch nats-data/passwords
-	@for u in $(NATS_USERS); do grep -q "IDS_$${u}_PASSWORD=" nats-data/passwords || { \
-		p=p$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); \
-		echo "export IDS_$${u}_PASSWORD=\"\$${IDS_$${u}_PASSWORD:-$$p}\""; \
-	} >> nats-data/passwords; done
-	@. ./nats-data/passwords && hashes=$$(env | bin/idworker hash) && eval "$$hashes" && IDS_NATS_DATA="$${IDS_NATS_DATA:-nats-data}" $(GO) run github.com/nats-io/nats-server/v2 -c nats.conf $(if $(PORT),-a 127.0.0.1 -p $(PORT))
+nats: build bin/nats-server ## Run a NATS server with nats.conf until Ctrl-C; its users are in nats-data (PORT_OFFSET=)
+	$(SETTINGS)
+	@. ./nats-data/server.env && exec bin/nats-server -c nats.conf$(if $(PORT_OFFSET), -p $(call port,4222))
+
+cluster: build bin/nats-server ## Write the settings of three NATS servers, and of their users, to nats-data (PORT_OFFSET=)
+	$(SETTINGS)
+
+bin/nats-server: go.mod
+	$(GO) build -o $@ github.com/nats-io/nats-server/v2
 
 example: ## Run the programs in docs/example against idworker serve
 	IDWORKER_TESTS=all $(GO) test -count=1 -v -timeout 5m ./testing/examples

@@ -17,19 +17,21 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// compiled stands for the go command in the Makefile, and runs what is compiled
-// already.
+// compiled stands for the go command in the Makefile, and copies what is
+// compiled already. The server's process writes down its ID.
 const compiled = `#!/bin/sh
-case "$1 $2" in
-"build -o") mkdir -p bin && cp %q bin/idworker ;;
-"run github.com/nats-io/nats-server/v2") shift 2; echo $$ > pid; exec %q "$@" ;;
+mkdir -p bin
+case $3 in
+bin/idworker) cp %q $3 ;;
+bin/nats-server) printf '#!/bin/sh\necho $$ > pid\nexec %%s "$@"\n' %q > $3 && chmod +x $3 ;;
 esac
 `
 
-// TestMakeNatsHashesPasswords: the server of `make nats` has nothing to warn of,
-// and its users log in with the passwords of nats-data/passwords, also one of
-// an earlier version, and with those that the environment had.
-func TestMakeNatsHashesPasswords(t *testing.T) {
+// TestMakeNats: the server of `make nats` has nothing to warn of, and each of
+// its users logs in with what nats-data has for it, also with a password of an
+// earlier version, and with those that the environment had. The second start
+// changes none of these.
+func TestMakeNats(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("left out: needs make")
@@ -38,62 +40,128 @@ func TestMakeNatsHashesPasswords(t *testing.T) {
 	if err != nil {
 		t.Fatalf("build nats-server: %v", err)
 	}
-	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range []string{"Makefile", "nats.conf"} {
+	m := makeNats{t: t, dir: t.TempDir(), port: freeport.Get(t)}
+	for _, name := range []string{"Makefile", "nats.conf", "docs/deploy/local.sh"} {
 		data, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(name, string(data), 0o600)
+		m.write(name, string(data), 0o600)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "nats-data"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	m.write("go.mod", "", 0o600)
+	m.write("compiled", fmt.Sprintf(compiled, binary, bin), 0o700)
 	const old = "p5c1f0a9d7e4b28365f0c9ad1e7b34268"
-	write("nats-data/passwords", `export IDS_BACKUP_PASSWORD="${IDS_BACKUP_PASSWORD:-`+old+`}"`+"\n", 0o600)
-	write("compiled", fmt.Sprintf(compiled, binary, bin), 0o700)
+	m.write("nats-data/passwords", `export IDS_BACKUP_PASSWORD="${IDS_BACKUP_PASSWORD:-`+old+`}"`+"\n", 0o600)
 
-	address := freeport.Address(t)
-	_, port, _ := strings.Cut(address, ":")
-	server := settings{binary: "make", dir: dir, env: []string{"IDS_CALLER_PASSWORD=secret", `IDS_ORDER_PASSWORD="my password"`}}.
-		launch(t, "nats", "GO=./compiled", "PORT="+port)
-	t.Cleanup(func() {
-		text, err := os.ReadFile(filepath.Join(dir, "pid"))
-		pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil || bad != nil {
-			return // it did not start
-		}
-		_ = syscall.Kill(pid, syscall.SIGTERM)
-		natstest.Eventually(t, "make ends", server.hasEnded)
-	})
-	natstest.Eventually(t, "nats-server is ready", func() bool {
-		return server.hasEnded() || strings.Contains(server.stderr.String(), "Server is ready")
-	})
-	log := server.stderr.String()
-	if server.hasEnded() || strings.Contains(log, "Plaintext passwords") || strings.Contains(log, old) {
+	log := m.start()
+	if strings.Contains(log, "Plaintext passwords") || strings.Contains(log, old) {
 		t.Fatalf("make nats:\n%s", log)
 	}
-
-	passwords := map[string]string{"backup": old, "caller": "secret", "order": "my password"}
-	for _, u := range roles.Users() {
-		password := passwords[u.Name]
-		if password == "" {
-			out, err := exec.CommandContext(t.Context(), "sh", "-c", ". "+filepath.Join(dir, "nats-data/passwords")+"; printf %s \"$"+u.PasswordVariable()+`"`).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			password = string(out)
+	passwords := map[string]string{"backup": old, "caller": "it's secret", "order": "my password"}
+	for _, u := range append(roles.Users(), roles.User{Name: "sys", Inbox: "_INBOX"}) {
+		at := m.read(u.Name)
+		if at.url != fmt.Sprintf("nats://127.0.0.1:%d", m.port) || at.user != u.Name || at.inbox != u.Inbox {
+			t.Errorf("%s: %+v", u.Name, at)
 		}
-		if conn, err := nats.Connect("nats://"+address, nats.UserInfo(u.Name, password)); err != nil {
+		if want := passwords[u.Name]; want != "" && at.password != want {
+			t.Errorf("%s: password %q, want %q", u.Name, at.password, want)
+		}
+		passwords[u.Name] = at.password
+		if conn, err := nats.Connect(at.url, nats.UserInfo(at.user, at.password)); err != nil {
 			t.Errorf("%s: %v", u.Name, err)
 		} else {
 			conn.Close()
 		}
+		if info, err := os.Stat(filepath.Join(m.dir, "nats-data", u.Name+".env")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", u.Name, info, err)
+		}
 	}
+
+	m.stop()
+	m.start()
+	for user, before := range passwords {
+		if after := m.read(user).password; after != before {
+			t.Errorf("%s: after the second start the password is %q, want %q", user, after, before)
+		}
+	}
+}
+
+// TestPortOffset: a number that moves no port, or moves one beyond the last, is
+// refused before anything is written.
+func TestPortOffset(t *testing.T) {
+	t.Parallel()
+	for _, offset := range []string{"x", "-1", "1.5", "0100", "56446", "99999999999999999999"} {
+		cmd := exec.CommandContext(t.Context(), "sh", "docs/deploy/local.sh", "run", offset)
+		cmd.Dir = t.TempDir()
+		if err := os.CopyFS(filepath.Join(cmd.Dir, "docs/deploy"), os.DirFS("../../docs/deploy")); err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "PORT_OFFSET="+offset+": allowed are 0 to 56445") {
+			t.Errorf("%s: %v\n%s", offset, err, out)
+		}
+		if _, err := os.Stat(filepath.Join(cmd.Dir, "nats-data")); err == nil {
+			t.Errorf("%s: nats-data was written", offset)
+		}
+	}
+}
+
+// makeNats is a folder in which make nats runs.
+type makeNats struct {
+	t      *testing.T
+	dir    string
+	port   int
+	server *process
+}
+
+func (m *makeNats) write(name, text string, mode os.FileMode) {
+	m.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(m.dir, name)), 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), mode); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// start returns what the server logged until it was ready.
+func (m *makeNats) start() (log string) {
+	m.t.Helper()
+	m.server = settings{binary: "make", dir: m.dir, env: []string{"IDS_CALLER_PASSWORD=\"it's secret\"", `IDS_ORDER_PASSWORD="my password"`}}.
+		launch(m.t, "nats", "GO=./compiled", fmt.Sprintf("PORT_OFFSET=%d", m.port-4222))
+	m.t.Cleanup(m.stop)
+	natstest.Eventually(m.t, "nats-server is ready", func() bool {
+		return m.server.hasEnded() || strings.Contains(m.server.stderr.String(), "Server is ready")
+	})
+	if m.server.hasEnded() {
+		m.t.Fatalf("make nats:\n%s", m.server.stderr.String())
+	}
+	return m.server.stderr.String()
+}
+
+func (m *makeNats) stop() {
+	text, err := os.ReadFile(filepath.Join(m.dir, "pid"))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || bad != nil || m.server.hasEnded() {
+		return // it did not start, or was stopped
+	}
+	_ = syscall.Kill(pid, syscall.SIGTERM)
+	natstest.Eventually(m.t, "make ends", m.server.hasEnded)
+}
+
+// login is what a terminal has after it has read a user's file.
+type login struct{ url, user, password, inbox string }
+
+// read reads the file of a user in a shell that has read another one before.
+func (m *makeNats) read(user string) login {
+	m.t.Helper()
+	script := `. nats-data/monitor.env; . nats-data/` + user + `.env; printf '%s\n' "$NATS_URL" "$NATS_USER" "$NATS_PASSWORD" "$IDWORKER_INBOX_PREFIX"`
+	cmd := exec.CommandContext(m.t.Context(), "sh", "-ec", script)
+	cmd.Dir = m.dir
+	out, err := cmd.Output()
+	lines := strings.Split(string(out), "\n")
+	if err != nil || len(lines) != 5 {
+		m.t.Fatalf("%s: %v: %q", user, err, out)
+	}
+	return login{lines[0], lines[1], lines[2], lines[3]}
 }

@@ -34,5 +34,6 @@
 // original.
 //
 // A "not run" comment names a file of the repository that runs or tests the
-// commands instead.
+// commands instead. A page with a command that moves its ports is typed a second
+// time, with this command, while all usual ports are taken.
 package pages

@@ -23,16 +23,23 @@ func TestPages(t *testing.T) {
 	pages := read(t)
 	k := newKit(t)
 	for _, p := range pages {
-		if original(p.Name) == "" && p.NotRun == "" && slices.ContainsFunc(p.Blocks, runnable) {
-			t.Run(p.Name, func(t *testing.T) { follow(t, p, k) })
+		if original(p.Name) != "" {
+			continue
+		}
+		if p.NotRun == "" && slices.ContainsFunc(p.Blocks, runnable) {
+			t.Run(p.Name, func(t *testing.T) { follow(t, p, k, false) })
+		}
+		if p, ok := moved(p); ok {
+			t.Run(p.Name+"/moved", func(t *testing.T) { follow(t, p, k, true) })
 		}
 	}
 }
 
 func runnable(b Block) bool { return b.NotRun == "" && b.HasCommands() }
 
-// follow types the commands of a page.
-func follow(t *testing.T, p Document, k kit) {
+// follow types the commands of a page. The ports that it usually uses may be
+// taken.
+func follow(t *testing.T, p Document, k kit, taken bool) {
 	t.Helper()
 	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1, dbs: map[string]*database{}}
 	for _, b := range p.Blocks {
@@ -45,6 +52,9 @@ func follow(t *testing.T, p Document, k kit) {
 	r.isolated = isolate()
 	if !r.isolated {
 		needPorts(t, p)
+	}
+	if taken {
+		occupy(t)
 	}
 	k.fresh(t)
 	home := t.TempDir()
@@ -236,6 +246,11 @@ func needPorts(t *testing.T, p Document) {
 		t.Fatal(err)
 	}
 	addresses := []string{"127.0.0.1:4222", "127.0.0.1:8080", "127.0.0.1:9090"}
+	if strings.Contains(string(data), "$ make cluster\n") {
+		for _, port := range localPorts {
+			addresses = append(addresses, localAddress(port))
+		}
+	}
 	for _, m := range port.FindAllStringSubmatch(string(data), -1) {
 		addresses = append(addresses, "127.0.0.1:"+m[1])
 	}
