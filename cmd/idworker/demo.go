@@ -99,7 +99,7 @@ func (d *daemon) demo(ctx context.Context, out output) error {
     %[5]s get%[7]s --ranges %[1]s 1000
     nats request%[7]s --raw %[6]s ''
 %[8]s
-  Create another tag:   %[5]s tag create%[7]s invoice
+  Create another tag:   %[5]s tag create%[7]s ticket
   Stop:                 Ctrl-C
 
 `, tag.Name, id, demoBatch, more, os.Args[0], d.at.Prefix.Segment(tag.Name), arguments, doors)
