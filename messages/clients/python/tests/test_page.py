@@ -15,17 +15,18 @@ from types import SimpleNamespace
 
 import nats
 import pytest
+from customer_order import Base, CustomerOrder
 from installation import PATIENCE, Installation
 from scripted import Server
-from sqlalchemy import BigInteger, create_engine, select
+from sqlalchemy import create_engine, select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 
 from idworker_client import Idworker, SyncIdworker
 from idworker_client._errors import ClosedError
 from idworker_client.number import NumberFormat
 from idworker_client.opaque import OpaqueKeys
-from idworker_client.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
+from idworker_client.sqlalchemy import AsyncRowIds, RowIdError, RowIds
 from idworker_client.testing import InMemorySyncIdworker
 
 
@@ -35,14 +36,6 @@ def url() -> Iterator[str]:
         made.create_tag("order")
         made.create_tag("ticket.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
         yield made.url
-
-
-class Base(DeclarativeBase): ...
-
-
-class CustomerOrder(Base):
-    __tablename__ = "customer_order"
-    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, default=IdworkerDefault("order"))
 
 
 def test_the_client_for_threads(url: str) -> None:
@@ -192,6 +185,16 @@ class Shop:
 def test_a_shop_numbers_its_orders() -> None:
     shop = Shop(InMemorySyncIdworker())
     assert [shop.place_order(), shop.place_order()] == [1, 2]
+
+
+def test_an_order_is_stored() -> None:
+    ids = RowIds(InMemorySyncIdworker())
+    engine = create_engine("sqlite://", execution_options={"idworker": ids})
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(CustomerOrder())
+        session.commit()
+        assert session.scalars(select(CustomerOrder.id)).all() == [1]
 
 
 def test_opaque_ids_and_numbers(url: str, tmp_path: Path) -> None:
