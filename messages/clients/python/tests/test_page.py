@@ -27,7 +27,6 @@ from idworker_client._errors import ClosedError
 from idworker_client.number import NumberFormat
 from idworker_client.opaque import OpaqueKeys
 from idworker_client.sqlalchemy import AsyncRowIds, RowIdError, RowIds
-from idworker_client.testing import InMemorySyncIdworker
 
 
 @pytest.fixture(scope="module")
@@ -170,31 +169,6 @@ def test_rows_of_sqlalchemy_with_asyncio(url: str, tmp_path: Path) -> None:
         await nc.close()
 
     asyncio.run(work())
-
-
-class Shop:
-    """An application, as small as can be."""
-
-    def __init__(self, ids: SyncIdworker) -> None:
-        self._orders = ids.prefetch("order")
-
-    def place_order(self) -> int:
-        return self._orders.take()
-
-
-def test_a_shop_numbers_its_orders() -> None:
-    shop = Shop(InMemorySyncIdworker())
-    assert [shop.place_order(), shop.place_order()] == [1, 2]
-
-
-def test_an_order_is_stored() -> None:
-    ids = RowIds(InMemorySyncIdworker())
-    engine = create_engine("sqlite://", execution_options={"idworker": ids})
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.add(CustomerOrder())
-        session.commit()
-        assert session.scalars(select(CustomerOrder.id)).all() == [1]
 
 
 def test_opaque_ids_and_numbers(url: str, tmp_path: Path) -> None:
