@@ -15,18 +15,18 @@ from types import SimpleNamespace
 
 import nats
 import pytest
+from customer_order import Base, CustomerOrder
 from installation import PATIENCE, Installation
 from scripted import Server
-from sqlalchemy import BigInteger, create_engine, select
+from sqlalchemy import create_engine, select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 
 from idworker_client import Idworker, SyncIdworker
 from idworker_client._errors import ClosedError
 from idworker_client.number import NumberFormat
 from idworker_client.opaque import OpaqueKeys
-from idworker_client.sqlalchemy import AsyncRowIds, IdworkerDefault, RowIdError, RowIds
-from idworker_client.testing import InMemorySyncIdworker
+from idworker_client.sqlalchemy import AsyncRowIds, RowIdError, RowIds
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +35,6 @@ def url() -> Iterator[str]:
         made.create_tag("order")
         made.create_tag("ticket.*", "--template", "--dated", "yyyyMMdd", "--order", "strict")
         yield made.url
-
-
-class Base(DeclarativeBase): ...
-
-
-class CustomerOrder(Base):
-    __tablename__ = "customer_order"
-    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, default=IdworkerDefault("order"))
 
 
 def test_the_client_for_threads(url: str) -> None:
@@ -177,21 +169,6 @@ def test_rows_of_sqlalchemy_with_asyncio(url: str, tmp_path: Path) -> None:
         await nc.close()
 
     asyncio.run(work())
-
-
-class Shop:
-    """An application, as small as can be."""
-
-    def __init__(self, ids: SyncIdworker) -> None:
-        self._orders = ids.prefetch("order")
-
-    def place_order(self) -> int:
-        return self._orders.take()
-
-
-def test_a_shop_numbers_its_orders() -> None:
-    shop = Shop(InMemorySyncIdworker())
-    assert [shop.place_order(), shop.place_order()] == [1, 2]
 
 
 def test_opaque_ids_and_numbers(url: str, tmp_path: Path) -> None:

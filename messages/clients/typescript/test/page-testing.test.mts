@@ -3,18 +3,9 @@ import assert from "node:assert/strict"
 import { test } from "node:test"
 import type { Ids } from "@idworker/client"
 import { InMemoryIdworker } from "@idworker/client/testing"
-import { attachIdworker, bigintId, IdworkerId } from "@idworker/client/typeorm"
-import { Column, DataSource, Entity, PrimaryColumn } from "typeorm"
-
-@Entity()
-class CustomerOrder {
-  @PrimaryColumn({ type: "bigint", transformer: bigintId })
-  @IdworkerId("order")
-  id!: bigint
-
-  @Column({ type: "varchar" })
-  name!: string
-}
+import { attachIdworker } from "@idworker/client/typeorm"
+import { DataSource } from "typeorm"
+import { CustomerOrder } from "./customer-order.mjs"
 
 class OrderService {
   readonly #ids: Ids

@@ -10,9 +10,11 @@ import { promisify } from "node:util"
 import { Idworker } from "@idworker/client"
 import { NumberFormat } from "@idworker/client/number"
 import { OpaqueIds } from "@idworker/client/opaque"
-import { attachIdworker, bigintId, IdworkerId } from "@idworker/client/typeorm"
+import { InMemoryIdworker } from "@idworker/client/testing"
+import { attachIdworker } from "@idworker/client/typeorm"
 import { connect } from "@nats-io/transport-node"
-import { Column, DataSource, Entity, PrimaryColumn } from "typeorm"
+import { DataSource } from "typeorm"
+import { CustomerOrder } from "./customer-order.mjs"
 import { distinct } from "./fake-ids.mjs"
 import { Installation, patience } from "./installation.mjs"
 
@@ -40,6 +42,7 @@ test("the client of the page", async () => {
   const rest = [orders.take(), orders.take()]
 
   assert.equal(distinct([id, ...batch, snowflake, first, ...rest]).length, 105)
+
   await ids.close()
   await nc.close()
 })
@@ -99,16 +102,6 @@ test("the log of the page", async () => {
   ])
 })
 
-@Entity()
-export class CustomerOrder {
-  @PrimaryColumn({ type: "bigint", transformer: bigintId })
-  @IdworkerId("order")
-  id!: bigint
-
-  @Column({ type: "varchar" })
-  name!: string
-}
-
 test("TypeORM's entities of the page", async () => {
   const servers = installation.url
   const nc = await connect({ servers, maxReconnectAttempts: -1 })
@@ -159,8 +152,10 @@ interface Extension {
   }
 }
 
-function extended(orders: { next(): Promise<bigint> }) {
+function extended(ids: InMemoryIdworker) {
   const prisma = { $extends: (extension: Extension) => extension }
+
+  const orders = ids.prefetch("order")
 
   const db = prisma.$extends({
     query: {
@@ -180,8 +175,7 @@ function extended(orders: { next(): Promise<bigint> }) {
 }
 
 test("Prisma's rows of the page", async () => {
-  let last = 0n
-  const order = extended({ next: async () => ++last })
+  const order = extended(new InMemoryIdworker())
   const inserted: OrderData[] = []
   const query = async ({ data }: { data: OrderData | OrderData[] }) => inserted.push(...[data].flat())
   await order.create({ args: { data: { name: "a" } }, query })

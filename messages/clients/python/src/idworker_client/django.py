@@ -60,8 +60,8 @@ class IdworkerField(_BigIntegerField):
     bulk_create and all that call them. Its object has it before the insert. An
     update, a raw query and QuerySet.update take no ID. Forms leave the field out.
 
-    The errors are those of SyncIdworker.next. In a transaction a wait ends after
-    2 s by default with CallTimeoutError; retry the whole atomic block.
+    The errors are those of SyncIdworker.next. A wait ends after 2 s by default with
+    CallTimeoutError, because a transaction may be open; retry the whole atomic block.
     """
 
     def __init__(self, *args: Any, tag: str | None = None, snowflake: bool = False, **kwargs: Any) -> None:
