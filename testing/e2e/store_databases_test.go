@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,10 +144,10 @@ func (s *databaseSite) namesTheRemedy(t *testing.T) {
 	for name, test := range map[string]struct {
 		dsn, table, says string
 	}{
-		"wrong password":   {s.db.DSNFor(user, canary+"x"), "leaf_alloc", "user or password refused; check the DSN"},
+		"wrong password":   {s.db.DSNFor(user, canary+"x"), "leaf_alloc", "user or password refused: .*; check the DSN"},
 		"missing table":    {s.db.DSN(), "missing", "--migrate creates it"},
 		"missing columns":  {s.db.DSN(), "other", "needs the columns biz_tag, max_id and step"},
-		"missing database": {strings.Replace(s.db.DSN(), "/"+s.db.Name(), "/no_such_database", 1), "leaf_alloc", "no such database; create it or check the DSN"},
+		"missing database": {strings.Replace(s.db.DSN(), "/"+s.db.Name(), "/no_such_database", 1), "leaf_alloc", "no such database: .*; create it or check the DSN"},
 	} {
 		for _, command := range []string{"serve", "tag ls"} {
 			as, args := settings{}, append(strings.Fields(command), "--server", s.url, "--table", test.table)
@@ -162,7 +163,7 @@ func (s *databaseSite) namesTheRemedy(t *testing.T) {
 			p := as.launch(t, args...)
 			got := p.wait()
 			p.showsNoPassword()
-			if stderr := p.stderr.String(); got != code || !strings.Contains(stderr, says) || strings.Contains(stderr, "goroutine ") {
+			if stderr := p.stderr.String(); got != code || !regexp.MustCompile(says).MatchString(stderr) || strings.Contains(stderr, "goroutine ") {
 				t.Errorf("%s, %s: exit code %d, want %d and %q:\n%s", name, command, got, code, says, stderr)
 			}
 		}
