@@ -44,7 +44,7 @@ TEST = $(GO) test -vet=off -timeout 30m -p 4 -parallel 4 $(FLAGS)
 LATER = e2e pages examples java clients bench nemesis mutants regions compat release/packages release/image release/manifests
 PACKAGES = $(or $(filter-out $(addprefix %/testing/,$(LATER)),$(shell $(GO) list ./...)),$(error go list lists no packages))
 MORE     = ./testing/nemesis ./testing/mutants
-FUZZ     = messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
+FUZZ     = internal/oneline.FuzzCut messages/opaque.FuzzParseText messages/opaque.FuzzKeys messages/number.FuzzFormat
 # The build tag links a browser and containers, see testing/tier.
 ALL = -tags all
 

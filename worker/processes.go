@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/idworker/idworker/internal/inbox"
+	"github.com/idworker/idworker/internal/oneline"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
@@ -327,4 +328,4 @@ func isName(text string) bool {
 }
 
 // cut shortens a text received from a process.
-func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
+func cut(text string) string { return oneline.Cut(text, maxText) }

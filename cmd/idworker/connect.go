@@ -265,7 +265,7 @@ func (i natsFlags) connect(more ...nats.Option) (*nats.Conn, jetstream.JetStream
 // server that is down would begin at 1.
 func (i natsFlags) unreachable() string {
 	if i.named() {
-		return "start it again, with its data"
+		return "check the address; if that server is down, start it again, with its data"
 	}
 	return "start one with idworker serve, or use yours with --server"
 }

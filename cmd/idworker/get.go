@@ -102,17 +102,18 @@ func newClient(conn *nats.Conn, prefix messages.Prefix) *messages.Client {
 }
 
 // explainNoIDs adds advice to the error of a request for IDs of a tag, or for
-// snowflake IDs if tag is empty.
+// snowflake IDs if tag is empty. Without a worker, all that is known is that
+// nothing subscribes: the likeliest reason comes first.
 func explainNoIDs(err error, prefix messages.Prefix, conn *nats.Conn, tag string) error {
-	lacks, start := "no worker serves the prefix %q on the NATS server %s (%s)", "start one with: idworker serve --server %s; or import the service into this user's account"
-	if tag == "" {
-		lacks = "no worker with the prefix %q has a worker ID on the NATS server %s (%s)"
-		start = "a new one takes a second to get it; see idworker status, or start one with: idworker serve --server %s"
-	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
+		lacks := "it is still waiting for JetStream"
+		if tag == "" {
+			lacks = "none has a worker ID, which takes a second, a correct clock and JetStream with a majority"
+		}
 		url := natsconn.Redact(conn.ConnectedUrl())
-		return fmt.Errorf("%w: "+lacks+"; "+start, err, prefix, conn.ConnectedServerName(), url, url)
+		return fmt.Errorf("%w: no worker runs with the prefix %q on the NATS server %s (%s), or %s; see idworker status, "+
+			"or start one with: idworker serve --server %s; or import the service into this user's account", err, prefix, conn.ConnectedServerName(), url, lacks, url)
 	case errors.Is(err, messages.ErrNoTag):
 		return fmt.Errorf("%w; create it with: idworker tag create %s; or create a matching template", err, tag)
 	}

@@ -119,7 +119,7 @@ var problems = map[problem.Kind]struct {
 	problem.NotTold:      {hint: "idworker tag rm notifies them again"},
 	problem.LoadersRun:   {hint: "stop them, export again, and import that"},
 
-	problem.NobodyAnswers: {hint: "start one with: idworker serve"},
+	problem.NobodyAnswers: {hint: "see idworker status, or start one with: idworker serve"},
 	problem.EpochAhead:    {exit: exitUsage, hint: "set the clock right, or choose an --epoch that is past"},
 	problem.OtherLayout:   {hint: "an installation keeps its layout: give all workers the same --layout and --epoch, or a new --prefix"},
 	problem.RunsOut:       {hint: "before then, widen the fields that hold these IDs, or use another tag or layout; see docs/monitoring.md"},

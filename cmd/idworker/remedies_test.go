@@ -128,7 +128,11 @@ func remediesOfNothing(t *testing.T) {
 	s.must("provision")
 	// No worker serves.
 	named(t, s.at("doctor --role caller"), "idworker serve")
-	named(t, s.at("get order"), "idworker serve --server "+s.url)
+	for _, get := range []string{"get order", "get --snowflake"} {
+		for _, part := range []string{"no worker runs", "JetStream", "idworker status", "idworker serve --server " + s.url} {
+			named(t, s.at(get), part)
+		}
+	}
 	s.serve()
 	s.must("tag create order")
 	s.answered("get order")

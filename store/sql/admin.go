@@ -50,7 +50,7 @@ func (t *LeafTable) Tags(ctx context.Context) ([]store.Tag, error) {
 func untilSilent(ctx context.Context) (_ context.Context, heard, cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(listSilence, func() {
-		end(fmt.Errorf("no row arrived for %v: %w", listSilence, context.DeadlineExceeded))
+		end(&failure{fmt.Sprintf("%s: no row arrived for %v", timedOut, listSilence), []error{context.DeadlineExceeded}})
 	})
 	return ctx, func() { timer.Reset(listSilence) }, func() {
 		timer.Stop()
@@ -67,7 +67,7 @@ func (t *LeafTable) CreateTag(ctx context.Context, tag store.Tag) error {
 	return t.callChecked(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		_, _, err := t.change(ctx, conn, t.text("INSERT INTO {table} (biz_tag, max_id, step) VALUES (?, ?, ?)"), tag.Name, tag.Next, tag.Step)
 		if t.is(err, errNoFit) {
-			return fmt.Errorf("%w: %w", store.ErrBadTag, err)
+			return fmt.Errorf("%w: %w", store.ErrBadTag, explained(err))
 		}
 		if !t.is(err, errExists) {
 			return err
@@ -89,7 +89,7 @@ func (t *LeafTable) SetStep(ctx context.Context, tag string, step int64) error {
 	return t.callTag(ctx, store.Tag{Name: tag, Step: step, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
 		rows, _, err := t.change(ctx, conn, t.text("UPDATE {table} SET step = ? WHERE {tag}"), step, tag, tag)
 		if t.is(err, errNoFit) {
-			return fmt.Errorf("%w: step %d: %w", store.ErrBadTag, step, err)
+			return fmt.Errorf("%w: step %d: %w", store.ErrBadTag, step, explained(err))
 		}
 		if err != nil || rows > 0 {
 			return err
@@ -110,7 +110,7 @@ func (t *LeafTable) Raise(ctx context.Context, tag string, next int64) error {
 			next, tag, tag, int64(math.MaxInt64))
 		switch {
 		case t.is(err, errNoFit):
-			return fmt.Errorf("%w: column max_id is too narrow for %d, must be BIGINT: %w", store.ErrSetup, next, err)
+			return because(setup(fmt.Sprintf("column max_id is too narrow for %d", next), "make it BIGINT"), err)
 		case err != nil || rows == 1:
 			return err
 		case rows > 1:
@@ -132,7 +132,7 @@ func (t *LeafTable) RemoveTag(ctx context.Context, tag string, next int64) error
 		rows, _, err := t.change(ctx, conn, t.text("DELETE FROM {table} WHERE {tag} AND max_id <= {int}"), tag, tag, next)
 		switch {
 		case t.is(err, errNoRight):
-			return fmt.Errorf("%w: %w", errNoDelete, err)
+			return because(errNoDelete, err)
 		case err != nil || rows > 0:
 			return err
 		}

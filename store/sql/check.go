@@ -147,12 +147,12 @@ func (t *LeafTable) columns(ctx context.Context, conn *dbsql.Conn) (limit int64,
 		return 0, err
 	}
 	if kind := columns[0].DatabaseTypeName(); kind == "BINARY" || kind == "BYTEA" {
-		return 0, fmt.Errorf("%w: column biz_tag is %s, which changes names; make it VARCHAR and cut off zero bytes", store.ErrSetup, kind)
+		return 0, setup(fmt.Sprintf("column biz_tag is %s, which changes names", kind), "make it VARCHAR and cut off zero bytes")
 	}
 	for _, column := range columns[1:] {
 		kind := column.DatabaseTypeName()
 		if limit = limits[kind]; limit == 0 {
-			return 0, fmt.Errorf("%w: column %s is %s, must be BIGINT", store.ErrSetup, column.Name(), kind)
+			return 0, setup(fmt.Sprintf("column %s is %s", column.Name(), kind), "make it BIGINT")
 		}
 	}
 	return limit, rows.Err() // of the last column
@@ -200,8 +200,7 @@ func (t *LeafTable) CheckFirst(ctx context.Context) error {
 
 // errCollation is the ErrSetup of a column biz_tag that makes tags equal.
 func (t *LeafTable) errCollation() error {
-	return fmt.Errorf("%w: column biz_tag treats different names as equal, such as Order and order; run: %s",
-		store.ErrSetup, t.text(t.distinct))
+	return setup("column biz_tag treats different names as equal, such as Order and order", "run: "+t.text(t.distinct))
 }
 
 // Migrate implements [store.Database]. An existing table is not changed, so
@@ -265,7 +264,7 @@ func (t *LeafTable) Durability(ctx context.Context) error {
 func (t *LeafTable) read(ctx context.Context, conn *dbsql.Conn, name string) (value string, err error) {
 	err = conn.QueryRowContext(ctx, fmt.Sprintf(t.setting, name)).Scan(&value)
 	if _, answer := serverError(err); answer != nil && !t.is(err, errShutdown) {
-		err = fmt.Errorf("%w: %s: %w", store.ErrSettingUnknown, name, answer)
+		err = fmt.Errorf("%w: %s: %w", store.ErrSettingUnknown, name, explained(answer))
 	}
 	return value, err
 }

@@ -45,3 +45,17 @@ func (s starting) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	return conn, nil
 }
+
+// Failing returns the configuration of a database to which no connection is
+// made: the driver reports the error.
+func (c Config) Failing(err error) Config {
+	c.connector = failing{c.connector, err}
+	return c
+}
+
+type failing struct {
+	driver.Connector
+	err error
+}
+
+func (f failing) Connect(context.Context) (driver.Conn, error) { return nil, f.err }

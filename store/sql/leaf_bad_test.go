@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -116,8 +117,8 @@ func (b *suite) testMalformedDSN(t *testing.T) {
 	}
 }
 
-// For each database that is not set up, or does not exist, the error names the
-// remedy and no password.
+// For each database that is not set up, or does not exist, the error is one line
+// that names the cause, then what was reported, then the remedy; and no password.
 func (b *suite) testBadDatabases(t *testing.T) {
 	db := b.Database(t)
 	for _, create := range b.Shapes {
@@ -139,24 +140,25 @@ func (b *suite) testBadDatabases(t *testing.T) {
 	for _, test := range []struct {
 		name, dsn, table string
 		setup            bool
-		text             string
+		cause, remedy    string
 	}{
-		{"wrong password", db.DSNFor(reader, canary+"x"), "leaf_alloc", true, "password"},
-		{"unknown user", db.DSNFor("stranger_"+reader, canary), "leaf_alloc", true, "user"},
-		{"unknown database", with(db.Addr(), b.NoDatabase), "leaf_alloc", true, "database"},
-		{"missing columns", db.DSN(), "other", true, "step"},
-		{"user who may only read", db.DSNFor(reader, canary), "leaf_alloc", true, "grant"},
-		{"user who may do nothing", db.DSNFor(stranger, canary), "leaf_alloc", true, "grant"},
-		{"unknown host", with("no-such-host.invalid:3306", db.Name()), "leaf_alloc", false, "host"},
-		{"closed port", with(closed, db.Name()), "leaf_alloc", false, "unreachable"},
+		{"wrong password", db.DSNFor(reader, canary+"x"), "leaf_alloc", true, "user or password refused", "check the DSN"},
+		{"unknown user", db.DSNFor("stranger_"+reader, canary), "leaf_alloc", true, "user or password refused", "check the DSN"},
+		{"unknown database", with(db.Addr(), b.NoDatabase), "leaf_alloc", true, "no such database", "create it or check the DSN"},
+		{"missing columns", db.DSN(), "other", true, "a column is missing", "the table needs the columns biz_tag, max_id and step"},
+		{"user who may only read", db.DSNFor(reader, canary), "leaf_alloc", true, "a right is missing", "grant the user SELECT, INSERT and UPDATE"},
+		{"user who may do nothing", db.DSNFor(stranger, canary), "leaf_alloc", true, "a right is missing", "grant the user SELECT, INSERT and UPDATE"},
+		{"unknown host", with("no-such-host.invalid:3306", db.Name()), "leaf_alloc", false, "unknown database host", "check the DSN"},
+		{"closed port", with(closed, db.Name()), "leaf_alloc", false, "database unreachable", "start it, or check host and port in the DSN"},
 	} {
+		want := regexp.MustCompile("^table " + test.table + "(, tag order)?: " + test.cause + ": [^;\n]+; " + test.remedy)
 		t.Run(test.name, func(t *testing.T) {
 			s := leaftest.Open(t, test.dsn, test.table)
 			_, reserve := s.Reserve(t.Context(), "order", 1)
 			for call, err := range map[string]error{"Check": s.Check(t.Context()), "Reserve": reserve} {
 				mute(t, err)
-				if err == nil || errors.Is(err, store.ErrSetup) != test.setup || !strings.Contains(err.Error(), test.text) {
-					t.Errorf("%s: %v, want an error with %q, ErrSetup %v", call, err, test.text, test.setup)
+				if err == nil || errors.Is(err, store.ErrSetup) != test.setup || !want.MatchString(err.Error()) {
+					t.Errorf("%s: %v, want an error that matches %v, ErrSetup %v", call, err, want, test.setup)
 				}
 			}
 			t.Log(reserve)

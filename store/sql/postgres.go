@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	dbsql "database/sql"
 	"errors"
@@ -160,10 +161,11 @@ func changePostgres(ctx context.Context, conn *dbsql.Conn, query string, args ..
 	for rows.Next() {
 		var text, set dbsql.NullString
 		if err := rows.Scan(&text, &set); err != nil {
-			return 0, 0, errors.Join(err, rows.Close())
+			_ = rows.Close()
+			return 0, 0, err
 		}
 		count++
 		maxID, _ = strconv.ParseInt(text.String, 10, 64)
 	}
-	return count, maxID, errors.Join(rows.Err(), rows.Close())
+	return count, maxID, cmp.Or(rows.Err(), rows.Close()) // usually the same
 }

@@ -61,7 +61,7 @@ func (t *LeafTable) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n
 	rows, maxID, err := t.change(ctx, conn, t.text(raise), n, tag, tag, store.Left(n))
 	switch {
 	case t.is(err, errNoFit):
-		return seg, fmt.Errorf("%w: column max_id has no room for %d more IDs, must be BIGINT without bounds: %w", store.ErrExhausted, n, err)
+		return seg, fmt.Errorf("%w: column max_id has no room for %d more IDs, must be BIGINT without bounds: %w", store.ErrExhausted, n, explained(err))
 	case err != nil:
 		return seg, err
 	case rows == 0: // max_id may come from an earlier statement

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/metric"
+	"github.com/idworker/idworker/internal/oneline"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
@@ -212,12 +213,9 @@ const maxPause = 1000
 // maxReasonLen leaves ample room for a sentence with a pattern in it.
 const maxReasonLen = 512
 
-// Reason formats an error as the reason of a refusal: a single line of bounded
-// length.
-func Reason(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	return strings.ToValidUTF8(text[:min(len(text), maxReasonLen)], "")
-}
+// Reason formats an error as the reason of a refusal, or of an outage: a single
+// line of bounded length.
+func Reason(err error) string { return oneline.Cut(err.Error(), maxReasonLen) }
 
 // maxInstanceLen leaves ample room for a NUID, which names a process.
 const maxInstanceLen = 32

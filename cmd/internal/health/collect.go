@@ -229,7 +229,7 @@ func (c *collection) part(ctx context.Context, part string, need rights.Rights, 
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		shown = fmt.Errorf("no answer within %v", partTimeout)
 	case errors.Is(err, nats.ErrNoResponders):
-		shown = errors.New("JetStream is unavailable or has no leader")
+		shown = errors.New("no JetStream for this account")
 	}
 	c.miss(part, shown)
 	return err

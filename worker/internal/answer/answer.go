@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/allocator"
+	"github.com/idworker/idworker/internal/oneline"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store"
@@ -95,16 +96,21 @@ var codes = [...]struct {
 	{snowflake.ErrExhausted, messages.CodeExhausted},
 }
 
+// maxText bounds the text of an error reply, in bytes.
+const maxText = 1000
+
 // wireError returns the error reply for an error. It returns a
 // [*messages.Error] unchanged.
 func wireError(err error) *messages.Error {
 	if reply, ok := errors.AsType[*messages.Error](err); ok {
 		return reply
 	}
+	reply := &messages.Error{Code: messages.CodeUnavailable, Text: oneline.Cut(err.Error(), maxText)}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
-			return &messages.Error{Code: c.code, Text: err.Error()}
+			reply.Code = c.code
+			break
 		}
 	}
-	return &messages.Error{Code: messages.CodeUnavailable, Text: err.Error()}
+	return reply
 }

@@ -179,17 +179,23 @@ func (e *endpoint) refuse(req micro.Request, err error) {
 	e.figures.log.refused(req.Subject()[e.tagAt:], messages.DecodeTraceparent(req.Headers()), 0, reply)
 }
 
-// headerText returns the text with a question mark for each character that is
-// not printable ASCII, such as those of a database's messages in other
-// languages. The connection of some clients (jnats 2.26) receives nothing more
-// after a header with such a character.
+// headerText returns the text in ASCII, with a question mark for each run of
+// other characters, such as a word in another language. The connection of some
+// clients (jnats 2.26) receives nothing more after a header with such a character.
 func headerText(text string) string {
+	before := false // whether the character before was such
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
+		foreign := r < ' ' || r > '~'
+		first := foreign && !before
+		before = foreign
+		switch {
+		case first:
 			return '?'
+		case foreign:
+			return -1
 		}
 		return r
-	}, text)
+	}, strings.ReplaceAll(text, "…", "..."))
 }
 
 // parkedRequest is a request for IDs of a tag that gets its reply later. It

@@ -235,13 +235,14 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 		{&messages.Error{Code: messages.CodeBusy, Text: "a loader's words"}, messages.Error{Code: messages.CodeBusy, Text: "a loader's words"}},
 		{allocator.ErrNoSegment, messages.Error{Code: messages.CodeUnavailable, Text: allocator.ErrNoSegment.Error()}},
 		{errors.New("no reason known"), messages.Error{Code: messages.CodeUnavailable, Text: "no reason known"}},
-		{errors.New("致命\t错误"), messages.Error{Code: messages.CodeUnavailable, Text: "致命\t错误"}},
+		{errors.New("致命\t错误"), messages.Error{Code: messages.CodeUnavailable, Text: "致命 错误"}},
+		{errors.New("refused: " + strings.Repeat("word ", 300)), messages.Error{Code: messages.CodeUnavailable, Text: "refused: " + strings.Repeat("word ", 196) + "word…"}},
 	} {
 		tag := fmt.Sprint("tag", i)
 		byNATS, _, direct := request(tag, func() { m.refuse(tag, c.refusal) })
 		got := errorReply(byNATS.Header.Get(micro.ErrorCodeHeader), byNATS.Header.Get(micro.ErrorHeader))
 		ascii := c.want // jnats receives nothing after a header in other characters
-		ascii.Text = strings.NewReplacer("致命\t错误", "?????").Replace(ascii.Text)
+		ascii.Text = strings.NewReplacer("致命 错误", "? ?", "…", "...").Replace(ascii.Text)
 		if got == nil || *got != ascii || len(byNATS.Data) > 0 {
 			t.Errorf("by NATS: %v, want %v", got, &ascii)
 		}
@@ -252,7 +253,7 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 	got := scrape(t, m.Answerer)
 	for key, want := range map[string]float64{
 		"requests_total/ok/segment": 2, "ids_total/segment": 5, "requests_total/404/segment": 2, "requests_total/507/segment": 2,
-		"requests_total/429/segment": 2, "requests_total/503/segment": 6, "request_duration_seconds/segment/count": 14,
+		"requests_total/429/segment": 2, "requests_total/503/segment": 8, "request_duration_seconds/segment/count": 16,
 	} {
 		if got[key] != want {
 			t.Errorf("%s is %v, want %v", key, got[key], want)

@@ -135,8 +135,7 @@ func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err erro
 		}
 		b.log.Error("store fails", of, zap.Error(err))
 	}
-	text := err.Error()
-	b.outage.Error = text[:min(len(text), maxOutageError)]
+	b.outage.Error = loadmsg.Reason(err)
 	return true
 }
 
@@ -147,9 +146,6 @@ type Outage struct {
 	Since time.Time `json:"since,omitzero"` // start of the present outage
 	Error string    `json:"error,omitempty"`
 }
-
-// maxOutageError bounds Outage.Error.
-const maxOutageError = 300
 
 // callPace records the duration of calls, and which tags are slow: those whose
 // latest call failed or took longer than the limit.

@@ -290,8 +290,8 @@ func (l *Loader) serve(q *queue) {
 	defer cancel()
 	jobs := q.serving
 	left, err := l.load(ctx, q.tag, jobs)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	if ended := context.Cause(ctx); err != nil && ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	result := resultOf(err)
 	why := l.schedule.finish(q, result, err)

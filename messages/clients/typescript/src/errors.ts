@@ -6,7 +6,10 @@ export type Reason =
   | "unavailable"
   /** Requests were sent, and nothing replied. */
   | "no_reply"
-  /** The NATS server says that no worker runs, or none with this prefix. */
+  /**
+   * The NATS server replied that nothing answers such requests: no worker runs
+   * with this prefix, or, for snowflake IDs, none has a worker ID.
+   */
   | "no_responders"
   /** The connection was lost, so nothing could be sent. */
   | "disconnected"

@@ -10,8 +10,9 @@ Reason = Literal["busy", "unavailable", "no_reply", "no_responders", "disconnect
 
 busy: code 429, the workers have too many requests. unavailable: code 503, the
 worker has no IDs at the moment. no_reply: requests were sent, and nothing
-replied. no_responders: the NATS server says that no worker runs, or none with
-this prefix. disconnected: the connection was lost, so nothing could be sent.
+replied. no_responders: the NATS server replied that nothing answers such
+requests: no worker runs with this prefix, or, for snowflake IDs, none has a
+worker ID. disconnected: the connection was lost, so nothing could be sent.
 """
 
 

@@ -8,7 +8,10 @@ public enum Reason {
     UNAVAILABLE,
     /** Requests were sent, and nothing replied. */
     NO_REPLY,
-    /** The NATS server says that no worker runs, or none with this prefix. */
+    /**
+     * The NATS server replied that nothing answers such requests: no worker runs
+     * with this prefix, or, for snowflake IDs, none has a worker ID.
+     */
     NO_RESPONDERS,
     /** The connection was lost, so nothing could be sent. */
     DISCONNECTED
