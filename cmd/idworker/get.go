@@ -109,7 +109,7 @@ func explainNoIDs(err error, prefix messages.Prefix, conn *nats.Conn, tag string
 	case errors.Is(err, nats.ErrNoResponders):
 		lacks := "it is still waiting for JetStream"
 		if tag == "" {
-			lacks = "none has a worker ID, which takes a second, a correct clock and JetStream with a majority"
+			lacks = "none has a worker ID, for which it needs a correct clock and JetStream with a majority"
 		}
 		url := natsconn.Redact(conn.ConnectedUrl())
 		return fmt.Errorf("%w: no worker runs with the prefix %q on the NATS server %s (%s), or %s; see idworker status, "+
