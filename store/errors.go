@@ -110,6 +110,23 @@ func (e *EntryError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *EntryError) Unwrap() error { return e.Err }
 
+// TableError is an error of a database. Its text names the table, and the tag if
+// there is one.
+type TableError struct {
+	Table, Tag string
+	Err        error
+}
+
+func (e *TableError) Error() string {
+	if e.Tag == "" {
+		return fmt.Sprintf("table %s: %v", e.Table, e.Err)
+	}
+	return fmt.Sprintf("table %s, tag %s: %v", e.Table, e.Tag, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *TableError) Unwrap() error { return e.Err }
+
 // ErrRegressed is wrapped by every [RegressionError].
 var ErrRegressed = problem.New(problem.Regressed, "the register regressed")
 

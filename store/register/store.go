@@ -404,10 +404,11 @@ func (s *Register) copies() int {
 	return s.replicas
 }
 
-// tagError adds the bucket and the tag to err; nil stays nil.
+// tagError adds the bucket and the tag to err, unless it is of the table behind
+// the bucket, and names both itself; nil stays nil.
 func (s *Register) tagError(tag string, err error) error {
-	if err == nil {
-		return nil
+	if table, ok := errors.AsType[*store.TableError](err); err == nil || ok && table.Tag == tag {
+		return err
 	}
 	return fmt.Errorf("bucket %s, tag %s: %w", s.bucket, tag, err)
 }

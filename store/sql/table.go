@@ -217,7 +217,7 @@ func (t *LeafTable) callTag(ctx context.Context, tag store.Tag, f func(context.C
 	if err := tag.Check(); err != nil {
 		return err
 	}
-	return t.call(ctx, ", tag "+tag.Name, f)
+	return t.call(ctx, tag.Name, f)
 }
 
 // callChecked is callTag, after Check if the table is not checked yet.
@@ -232,7 +232,7 @@ func (t *LeafTable) callChecked(ctx context.Context, tag store.Tag, f func(conte
 	})
 }
 
-// call calls f with a connection, within CallTimeout.
+// call calls f with a connection, within CallTimeout. A tag is for the error.
 func (t *LeafTable) call(ctx context.Context, tag string, f func(context.Context, *dbsql.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -252,7 +252,7 @@ func (t *LeafTable) connected(ctx context.Context, tag string, f func(context.Co
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("table %s%s: %w", t.name, tag, t.explain(ctx, err))
+	return &store.TableError{Table: t.name, Tag: tag, Err: t.explain(ctx, err)}
 }
 
 // leave returns a connection to the pool. If its server is no primary any more,

@@ -316,7 +316,7 @@ func (s *databaseSite) templates(t *testing.T) {
 	if n := maxID(t, s.db, "chat.1"); n < 2 {
 		t.Errorf("the row of a tag of which an ID was given has %d", n)
 	}
-	// What a trigger says in its language reaches a caller in one line.
+	// The words of a trigger, in its own language, reach a caller in one line.
 	s.db.Exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON leaf_alloc FOR EACH ROW SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1406, MESSAGE_TEXT = 'stock\\n\\t库存不足\\r\\nis low'")
 	const says = "table leaf_alloc, tag chat.2: bad tag definition: Error 1406 (45000): stock ? is low (429)"
 	if r := as.run(t, "get", "chat.2", "--timeout", "1s"); r.code != exitTryLater || !strings.Contains(r.stderr, says) {
