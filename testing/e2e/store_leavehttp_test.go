@@ -40,7 +40,7 @@ func TestNoDuplicateWhileLeavingLeafByHTTP(t *testing.T) {
 	guide := newGuide(t, "leaving-leaf.md")
 	guide.env = []string{"IDWORKER_STORE=" + db.DSN()}
 	guide.follow("export IDWORKER_STORE=", "bin/idworker serve --api 127.0.0.1:8080")
-	ls := guide.follow("bin/idworker tag ls")
+	ls := guide.follow("export IDWORKER_STORE=", "bin/idworker tag ls")
 	for _, tag := range []string{"leaf-segment-test 2000 ", "order 1000 "} {
 		if !strings.Contains(strings.Join(strings.Fields(ls), " "), tag) {
 			t.Errorf("tag ls: %s", ls)
