@@ -101,6 +101,7 @@ func (t *Tags) List(ctx context.Context, pattern string) (list Listing, made map
 	}
 	for _, row := range others {
 		if pattern == "" || subject.Covers(pattern, row.Name) {
+			row.Order = store.Trend // as that of every row without an entry
 			list.Tags = append(list.Tags, row)
 		}
 	}
