@@ -59,7 +59,7 @@ var remedies = []struct {
 	{nats.ErrAuthorization, "check the password, or whether the server has the account of the creds"},
 	{jetstream.ErrBucketNotFound, "only for a new installation: idworker provision"},
 	{jetstream.ErrStreamNotFound, "only for a new installation: idworker provision"},
-	{&lease.ClockLostError{StopFor: time.Minute, Bucket: "ids_config", Key: "clock_id"}, "stop all workers for longer than 1m0s"},
+	{&lease.ClockLostError{Wait: time.Minute, Bucket: "ids_config", Key: "clock_id"}, "wait for 1m0s, then delete key clock_id of bucket ids_config"},
 	{&lease.HeldError{Worker: 7, Alive: true}, "omit --worker-id"},
 	{embedded.ErrInUse, "choose another --data"},
 	{refusedFolder("/data", "/data.witness", embedded.ErrDamaged), "idworker tag raise --all --data /data; or put a backup back"},

@@ -75,7 +75,7 @@ const (
 	OtherLayout   Kind = "other layout"
 	RunsOut       Kind = "runs out"
 	WorkerIDHeld  Kind = "worker ID held"
-	ClockLost     Kind = "clock lost" // time to stop, key, bucket
+	ClockLost     Kind = "clock lost" // time to wait, key, bucket
 	Exposed       Kind = "exposed"    // to other machines
 
 	// Enrichment.

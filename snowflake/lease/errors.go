@@ -92,21 +92,23 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
 // ClockLostError is an [ErrClockLost] of a bucket that is not the
-// installation's. The operator's remedy: stop all workers for StopFor, so that
-// no issued ID of the lower half lies ahead of the clock. Then delete Key from
-// Bucket; the first worker records for how long the upper half waits.
+// installation's. The operator's remedy: stop the workers that are cut off, and
+// wait for Wait after the loss, so that no issued ID of the lower half lies ahead
+// of the clock. Then delete Key from Bucket; the first worker records for how long
+// the upper half waits. Workers that are connected may run on, because they object
+// to a claim of their worker ID.
 type ClockLostError struct {
 	// The identities of the present clock bucket and of the installation's:
 	// random numbers. Found is empty if the bucket has none.
 	Found, Installed string
 
-	StopFor time.Duration // all workers have to be stopped for longer than this
-	Bucket  string        // where the installation's is written down
-	Key     string        // under which
+	Wait   time.Duration // no worker ID may be claimed for longer than this
+	Bucket string        // where the installation's is written down
+	Key    string        // under which
 }
 
 func clockLostError(prefix messages.Prefix, found, installed string, wait time.Duration) error {
-	return &ClockLostError{Found: found, Installed: installed, StopFor: wait, Bucket: agreement.BucketName(prefix), Key: ClockIDKey}
+	return &ClockLostError{Found: found, Installed: installed, Wait: wait, Bucket: agreement.BucketName(prefix), Key: ClockIDKey}
 }
 
 func (e *ClockLostError) Error() string {
@@ -118,7 +120,7 @@ func (e *ClockLostError) Unwrap() error { return ErrClockLost }
 
 // Problem is part of [problem.Problem].
 func (e *ClockLostError) Problem() (problem.Kind, []any) {
-	return problem.ClockLost, []any{e.StopFor, e.Key, e.Bucket}
+	return problem.ClockLost, []any{e.Wait, e.Key, e.Bucket}
 }
 
 // ClockBackError is an [ErrClockLost] of the installation's bucket: it

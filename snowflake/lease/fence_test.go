@@ -273,7 +273,7 @@ func TestLostBucketIsForgotten(t *testing.T) {
 		if _, err := m.seek(t.Context()); !errors.As(err, &lost) {
 			t.Fatal(err)
 		}
-		time.Sleep(lost.StopFor)
+		time.Sleep(lost.Wait)
 		w.config.expire(ClockIDKey)
 		mustSeek(t, m)
 	})

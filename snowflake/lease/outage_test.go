@@ -241,10 +241,10 @@ func TestClockBucketLost(t *testing.T) {
 
 		m := w.process("first", 2).manager()
 		stop := new(ClockLostError)
-		if _, err := m.seek(t.Context()); !errors.As(err, &stop) || stop.StopFor != modelTTL+11*time.Second {
+		if _, err := m.seek(t.Context()); !errors.As(err, &stop) || stop.Wait != modelTTL+11*time.Second {
 			t.Fatal(err)
 		}
-		time.Sleep(stop.StopFor)
+		time.Sleep(stop.Wait)
 		w.config.expire(ClockIDKey)
 		decided := time.Now()
 		for i := range 4 {

@@ -158,8 +158,8 @@ func TestClockBucketDeleted(t *testing.T) {
 		if !errors.As(err, &lost) || lost.Found != "" || lost.Installed == "" {
 			t.Fatalf("%+v", err)
 		}
-		if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.StopFor != want || lost.Key != ClockIDKey {
-			t.Errorf("stop for %v, want %v; key %v", lost.StopFor, want, lost.Key)
+		if want := fenceLength(testTTL) + snowflake.DefaultMaxAhead + 2*DefaultMaxClockSkew; lost.Wait != want || lost.Key != ClockIDKey {
+			t.Errorf("wait for %v, want %v; key %v", lost.Wait, want, lost.Key)
 		}
 	}
 	r.waitFor(t, ErrClockLost)

@@ -97,7 +97,7 @@ func TestClusterLosesAllServers(t *testing.T) {
 }
 
 // stopFor is how long a restore orders to wait.
-var stopFor = regexp.MustCompile(`(\d+s), delete key `)
+var stopFor = regexp.MustCompile(`(\d+s), then delete key `)
 
 // typing types blocks of docs/backup-restore.md that testing/pages leaves out,
 // in a terminal of a folder in which the cluster of docs/getting-started.md
@@ -120,6 +120,7 @@ func newTyping(t *testing.T, url string) *typing {
 	for _, u := range users { // as make nats does
 		write(t, y.dir, "nats-data/"+u.Name+".env", fmt.Sprintf("export NATS_URL=%s NATS_USER=%s NATS_PASSWORD=%s IDWORKER_INBOX_PREFIX=%s\n", url, u.Name, password(u), u.Inbox))
 	}
+	write(t, y.dir, "nats-data/store.env", "") // the counters are in JetStream
 	if err := os.Symlink(binary, filepath.Join(y.dir, "bin/idworker")); err != nil {
 		t.Fatal(err)
 	}

@@ -80,8 +80,8 @@ func (i *Installation) judgeLostClock() []Diagnosis {
 	if lost == nil {
 		return nil
 	}
-	return []Diagnosis{trouble(Error, workerIDsPart, "%v, so no process claims a worker ID: stop all workers for longer than %v, delete key %s of bucket %s, and start them",
-		lost, lost.StopFor, lost.Key, lost.Bucket)}
+	return []Diagnosis{trouble(Error, workerIDsPart, "%v, so no process claims a worker ID: stop the workers that are cut off from NATS, wait for %v, then delete key %s of bucket %s; the other workers may run on",
+		lost, lost.Wait, lost.Key, lost.Bucket)}
 }
 
 // shortFences tells how many processes do not have the declared reserve, because

@@ -96,7 +96,7 @@ func TestOutage(t *testing.T) {
 		{"declared in minutes", declared("1h30m0s"), nil, []string{"ok outage: snowflake IDs for 1h30m without JetStream"}},
 		{"a short fence", declared("1h0m0s"), []worker.Report{current, holding(20*time.Second, 0), loader}, []string{anHour + "; for the lease time only on 1 of 2 workers, "}},
 		{"another bucket of fences", declared("1h0m0s", func(c *collection) {
-			c.lostClock = &lease.ClockLostError{StopFor: 41 * time.Second, Bucket: "ids_config", Key: "clock_id"}
+			c.lostClock = &lease.ClockLostError{Wait: 41 * time.Second, Bucket: "ids_config", Key: "clock_id"}
 		}), nil, []string{anHour, "error worker IDs: lease: clock bucket was replaced or restored: "}},
 		{"lowered", declared("10m0s, longest 1h0m0s"), nil, []string{
 			"ok outage: snowflake IDs for 10m without JetStream; if ids_clock is lost, the upper half of the worker IDs waits for 1h, the longest that was ever declared",
