@@ -26,8 +26,8 @@ type Table interface {
 	// ErrSetup.
 	Find(ctx context.Context, tag string) (Tag, error)
 
-	// Tags lists all rows unchecked, in bounds or not. Errors are those of
-	// [Admin].
+	// Tags lists all rows unchecked, in bounds or not. A row whose name is not
+	// that of a tag may have any numbers. Errors are those of [Admin].
 	Tags(ctx context.Context) ([]Tag, error)
 
 	// CreateTag inserts a row. Errors: ErrTagExists, ErrBadTag, ErrSetup.

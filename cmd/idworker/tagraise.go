@@ -209,6 +209,9 @@ func (r raisePrompt) confirm(ctx context.Context, p tags.Plan, in input, out out
 	if n := p.Forgotten; n.Count > 0 {
 		fmt.Fprintf(to, "put back: %s that workers hold and the register has forgotten: %s\n", format.Of(int64(n.Count), "tag"), n)
 	}
+	if n := p.Others; n.Count > 0 {
+		fmt.Fprintf(to, "left alone: %s whose biz_tag is not a tag name: %s\n", format.Of(int64(n.Count), "row"), n)
+	}
 	for _, process := range p.Silent {
 		fmt.Fprintf(to, "not asked what it was granted: %s\n", process)
 	}

@@ -207,40 +207,37 @@ func (s *Register) RemoveTag(ctx context.Context, tag string) error {
 	}
 }
 
-// AllTags returns the tags and the removed tags, as of one moment. An error that
-// wraps store.ErrCorrupt is about some tags only.
-func (s *Register) AllTags(ctx context.Context) (tags, removed []store.Tag, err error) {
+// AllTags returns the tags and the removed tags, as of one moment, and the rows
+// whose names are not those of tags. An error that wraps store.ErrCorrupt is about
+// some tags only.
+func (s *Register) AllTags(ctx context.Context) (tags, removed, others []store.Tag, err error) {
 	return s.tags(ctx)
 }
 
 // Tags implements [store.Admin].
 func (s *Register) Tags(ctx context.Context) ([]store.Tag, error) {
-	tags, _, err := s.tags(ctx)
+	tags, _, _, err := s.tags(ctx)
 	return tags, err
 }
 
 // Removed implements [store.Admin]. Tags reports unreadable entries.
 func (s *Register) Removed(ctx context.Context) ([]store.Tag, error) {
-	_, removed, err := s.tags(ctx)
+	_, removed, _, err := s.tags(ctx)
 	if errors.Is(err, store.ErrCorrupt) {
 		err = nil
 	}
 	return removed, err
 }
 
-func (s *Register) tags(ctx context.Context) (tags, removed []store.Tag, err error) {
-	var rows []store.Tag
-	var corrupt error
-	if s.cfg.Table != nil {
-		// Before the register: a row created in between does not look removed.
-		rows, corrupt = s.cfg.Table.Tags(ctx)
-		if corrupt != nil && !errors.Is(corrupt, store.ErrCorrupt) {
-			return nil, nil, corrupt
-		}
+func (s *Register) tags(ctx context.Context) (tags, removed, others []store.Tag, err error) {
+	// Before the register: a row created in between does not look removed.
+	rows, others, corrupt := s.listRows(ctx)
+	if corrupt != nil && !errors.Is(corrupt, store.ErrCorrupt) {
+		return nil, nil, nil, corrupt
 	}
 	entries, err := s.list(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	errs := []error{corrupt}
 	for _, row := range rows {
@@ -263,7 +260,7 @@ func (s *Register) tags(ctx context.Context) (tags, removed []store.Tag, err err
 			removed = append(removed, store.Tag{Name: name, Next: e.Next, Order: e.order()})
 		}
 	}
-	return tags, removed, errors.Join(errs...)
+	return tags, removed, others, errors.Join(errs...)
 }
 
 // Names implements [store.Reserver].

@@ -45,7 +45,7 @@ type lift struct {
 // [store.ErrCorrupt] if all but unreadable entries and rows were lifted.
 func (s *Register) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
 	l := &lifting{Register: s, Raise: r, report: report}
-	rows, err := s.rows(ctx)
+	rows, _, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
@@ -146,10 +146,6 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 	var changes []kv.Write
 	var lifts []lift
 	for _, t := range batch {
-		if bad := checkName(t.Name); bad != nil {
-			l.fail(bad)
-			continue
-		}
 		e := t.entry.entry
 		e.Next = t.to
 		if e.Next == t.entry.Next { // exhausted before
@@ -246,7 +242,7 @@ func (l *lifting) raiseRows(ctx context.Context) error {
 				}
 			}
 			switch {
-			case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrBadTag): // rows may hold anything
+			case errors.Is(err, store.ErrCorrupt): // rows may hold anything
 				l.fail(err)
 			case errors.Is(err, store.ErrNoTag): // removed since then
 			case err != nil:

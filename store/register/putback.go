@@ -23,6 +23,7 @@ type Compared struct {
 	Rowless []store.Tag // tags that were not removed here, but have no row in the table
 	Lower   []store.Tag // tags whose entries are below the list
 	Orders  []store.Tag // tags with another order here than in the list
+	Others  []store.Tag // rows whose names are not those of tags
 
 	strict  []kv.Write // entries that were strict
 	rowless []kv.Write // entries of other tags without a row, as removed
@@ -33,7 +34,7 @@ type Compared struct {
 // CompareList compares the register with a list of tags, which is sorted by
 // name without repetitions. Unreadable entries are not compared.
 func (s *Register) CompareList(ctx context.Context, list []store.Tag) (c Compared, err error) {
-	if c.rows, err = s.rows(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
+	if c.rows, c.Others, err = s.rows(ctx); err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return c, err
 	}
 	checkRow := func(tag store.Tag) {

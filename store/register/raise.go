@@ -159,7 +159,7 @@ func (s *Register) restart(ctx context.Context) error {
 // PlanRaise passes what [Register.RaiseAll] would do to visit: each tag and removed
 // tag, with its next ID after the raise. Step 0 means that the tag is removed.
 func (s *Register) PlanRaise(ctx context.Context, r Raise, visit func(tag store.Tag, next int64)) error {
-	rows, err := s.rows(ctx)
+	rows, _, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
@@ -177,18 +177,35 @@ func (s *Register) PlanRaise(ctx context.Context, r Raise, visit func(tag store.
 	return err
 }
 
-// rows returns the rows of the table by name. An error that wraps
-// [store.ErrCorrupt] is about some rows only.
-func (s *Register) rows(ctx context.Context) (map[string]store.Tag, error) {
-	rows := make(map[string]store.Tag)
-	if s.cfg.Table == nil {
-		return rows, nil
-	}
-	list, err := s.cfg.Table.Tags(ctx)
+// rows returns the rows of the table by name, and the others, see listRows. An
+// error that wraps [store.ErrCorrupt] is about some rows only.
+func (s *Register) rows(ctx context.Context) (rows map[string]store.Tag, others []store.Tag, err error) {
+	list, others, err := s.listRows(ctx)
+	rows = make(map[string]store.Tag)
 	for _, row := range list {
 		rows[row.Name] = row
 	}
-	return rows, err
+	return rows, others, err
+}
+
+// listRows returns the rows of the table, and apart from them those whose names
+// are not those of tags. Leaf's servers may use those. Nobody gets IDs of them
+// here, because every method checks the name that it is called with, so they are
+// not to be raised, moved or backed up, and the register cannot have such names.
+func (s *Register) listRows(ctx context.Context) (rows, others []store.Tag, err error) {
+	if s.cfg.Table == nil {
+		return nil, nil, nil
+	}
+	list, err := s.cfg.Table.Tags(ctx)
+	rows = list[:0]
+	for _, row := range list {
+		if checkName(row.Name) == nil {
+			rows = append(rows, row)
+		} else {
+			others = append(others, row)
+		}
+	}
+	return rows, others, err
 }
 
 // tagOf returns the tag of an entry and perhaps of a row; a removed tag has

@@ -421,6 +421,40 @@ func TestDeletedByHand(t *testing.T) {
 	s.reserve(fresh, "order", 500)
 }
 
+// TestOtherRows: rows whose names are not those of tags keep no raise from its
+// end. They stay as they are, and nothing but a list of all rows has them.
+func TestOtherRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	cfg := connect(s, s.srv)
+	others := []string{"", "a b", "order ", "order:pay", strings.Repeat("a", 129), "\xff"}
+	table := newFakeTable(1, 0, append(others, "order")...)
+	cfg.Table = table
+	h := handle(s, cfg)
+	var planned, raised []string
+	r := raiseBy(t, h, 100)
+	if err := h.PlanRaise(t.Context(), r, func(tag store.Tag, _ int64) { planned = append(planned, tag.Name) }); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.RaiseAll(t.Context(), r, func(tag store.Tag, _ int64) { raised = append(raised, tag.Name) }); err != nil {
+		t.Errorf("raised: %v", err)
+	}
+	tags, err := h.Tags(t.Context())
+	if len(planned) != 1 || len(raised) != 1 || err != nil || len(tags) != 1 || tags[0].Next != 101 {
+		t.Errorf("planned %q, raised %q, tags %v, %v; want order alone, at 101", planned, raised, tags, err)
+	}
+	c, err := h.CompareList(t.Context(), nil)
+	_, removed, listed, err2 := h.AllTags(t.Context())
+	if err := errors.Join(err, err2); err != nil || len(removed) != 0 || len(listed) != len(others) || len(c.Others) != len(others) {
+		t.Errorf("%d others and %d compared, %d removed, %v; want %d", len(listed), len(c.Others), len(removed), err, len(others))
+	}
+	for _, name := range others {
+		if seg, err := storetest.Reserve(t.Context(), h, name, 10); !errors.Is(err, store.ErrBadTag) || table.rows[name] != 1 {
+			t.Errorf("%q: reserved %v, %v, its row is at %d", name, seg, err, table.rows[name])
+		}
+	}
+}
+
 // TestRaiseAll raises removed tags too, exhausts tags with too few IDs left,
 // and refuses unreadable entries.
 func TestRaiseAll(t *testing.T) {
@@ -447,7 +481,7 @@ func TestRaiseAll(t *testing.T) {
 			t.Errorf("%s is raised to %d, want %d", tag, raised[tag].Next, next)
 		}
 	}
-	listed, removed, err := h.tags(t.Context())
+	listed, removed, _, err := h.tags(t.Context())
 	if err != nil || len(listed) != 3 || len(removed) != 1 {
 		t.Errorf("listed are %v, removed %v, %v", listed, removed, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 )
 
@@ -16,7 +17,8 @@ import (
 const listSilence = 10 * time.Second
 
 // Tags implements [store.Table]. Rows with NULL, or with a number that does not
-// fit an int64, are left out and reported.
+// fit an int64, are left out and reported, unless their names are not those of
+// tags.
 func (t *LeafTable) Tags(ctx context.Context) ([]store.Tag, error) {
 	ctx, heard, cancel := untilSilent(ctx)
 	defer cancel()
@@ -29,6 +31,9 @@ func (t *LeafTable) Tags(ctx context.Context) ([]store.Tag, error) {
 			switch {
 			case err == nil:
 				tags = append(tags, tag)
+				return
+			case r.bizTag != nil && messages.CheckTag(*r.bizTag) != nil:
+				tags = append(tags, store.Tag{Name: *r.bizTag})
 				return
 			case r.bizTag != nil:
 				err = &store.EntryError{Tag: *r.bizTag, Err: fmt.Errorf("tag %.140q: %w", *r.bizTag, err)}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/freeport"
@@ -64,6 +65,7 @@ func TestDatabases(t *testing.T) {
 			t.Run("migrate", s.migrate)
 			t.Run("rows come and go", s.rowsComeAndGo)
 			t.Run("rows that cannot be served", s.unusableRows)
+			t.Run("rows that are no tags", s.otherRows)
 			if d.name == "MySQL" {
 				t.Run("templates", s.templates)
 				t.Run("password with special characters", s.specialPassword)
@@ -283,8 +285,58 @@ func (s *databaseSite) unusableRows(t *testing.T) {
 	}
 	insert(t, s.db, "'second', 1, 100")
 	as.succeeds(t, "get", "second")
+	dir := filepath.Join(t.TempDir(), "backup")
+	as.mustRun(t, "backup", dir)
+	as.mustRun(t, "restore", dir, "--dry-run")
 	w.stop(syscall.SIGTERM)
 	s.db.Exec(t, "DELETE FROM leaf_alloc WHERE biz_tag <> 'order'")
+}
+
+// otherRows has rows in the table whose names are no tags, as Leaf's servers may
+// serve them. All tags are raised, backed up, restored and imported as if there
+// were no such rows, which stay as they are.
+func (s *databaseSite) otherRows(t *testing.T) {
+	others := []string{"order:pay", "", "a b", "*", "größe", "twin ", "two\norder 1 9000000000000000000"}
+	db, nats := s.with(t, "'order', 1, 100"), natstest.Start(t)
+	for _, name := range others {
+		insert(t, db, "'"+name+"', 5, 100")
+	}
+	as := settings{env: []string{"IDWORKER_STORE=" + db.DSN(), "NATS_URL=" + nats.URL()}}
+	w := as.startWorker(t, nats.URL())
+	as.succeeds(t, "get", "order")
+	if r := as.run(t, "get", "order:pay"); r.code != exitUsage {
+		t.Errorf("get of a name that is no tag: %+v", r)
+	}
+	if r := as.mustRun(t, "tag", "ls"); strings.Count(r.stdout, "unusable: ") != len(others) {
+		t.Errorf("tag ls shows other rows as unusable than %d:\n%s", len(others), r.stdout)
+	}
+	const says = "left alone: 7 rows whose biz_tag is not a tag name: "
+	if r := as.mustRun(t, "tag", "raise", "--all", "--yes"); !strings.Contains(r.stdout, says) || !strings.Contains(r.stdout, "raising 1 tag to ") {
+		t.Errorf("tag raise prints %q, want %q", r.stdout, says)
+	}
+	as.succeeds(t, "get", "order")
+	list := as.mustRun(t, "tag", "export").stdout
+	dir := filepath.Join(t.TempDir(), "backup")
+	as.mustRun(t, "backup", dir)
+	as.mustRun(t, "restore", dir, "--raise-anyway", "--yes")
+	js := natstest.JetStream(t, nats.Connect(t))
+	if err := js.DeleteStream(t.Context(), registerBucket); err != nil {
+		t.Fatal(err)
+	}
+	as.mustRun(t, "restore", dir, "--yes")
+	if r := (settings{env: as.env, stdin: list}).run(t, "tag", "import"); r.code != 0 {
+		t.Errorf("import of %q: %+v", list, r)
+	}
+	as.succeeds(t, "get", "order")
+	for _, name := range others {
+		if n := maxID(t, db, name); n != 5 {
+			t.Errorf("max_id of %q is %d, was 5", name, n)
+		}
+	}
+	if entries, err := kv.Values(t.Context(), js, "ids_register"); err != nil || len(entries) != 1 || entries["order"] == "" {
+		t.Errorf("the register has %q, %v", entries, err)
+	}
+	w.stop(syscall.SIGTERM)
 }
 
 // templates: none is made over a table that stores chat.a and chat.A as the

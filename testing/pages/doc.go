@@ -8,9 +8,6 @@
 //     lines below are its output.
 //   - "^C" is Ctrl-C to the command that runs in that terminal. The lines below
 //     are printed then.
-//   - The administrator of MariaDB or MySQL at 127.0.0.1:3306 executes a block of
-//     "sql run"; that of PostgreSQL at 127.0.0.1:5432, "sql run postgres"; both
-//     execute "sql run mysql postgres".
 //   - A block is typed in the terminal that the paragraph above it names ("In
 //     terminal 2:", or 终端 2), otherwise in the terminal of the block before; or in a new
 //     terminal, if a command runs there that stays. A new terminal has no
@@ -27,6 +24,10 @@
 //
 //	<!-- not run: why; tested in testing/e2e/some_test.go -->
 //	<!-- page not run: why; … -->    for all blocks of the page
+//	<!-- run in: mysql -->           the administrator of MariaDB or MySQL at 127.0.0.1:3306
+//	                                 executes the block
+//	<!-- run in: postgres -->        that of PostgreSQL at 127.0.0.1:5432 does
+//	<!-- run in: mysql and postgres -->  both do
 //	<!-- file: hub.conf -->          the block is a file of this name, which the reader makes
 //	<!-- figures vary -->            numbers in the output are others each time
 //

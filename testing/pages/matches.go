@@ -19,6 +19,7 @@ var always = []rewrite{
 	{regexp.MustCompile(`\b[0-9A-Za-z]{22}\b`), "INSTANCE"},
 	{regexp.MustCompile(`\b[0-9]{15,19}\b`), "SNOWFLAKE"},
 	{regexp.MustCompile(`(version"?:? "?)[^ ",]+`), "${1}VERSION"},
+	{regexp.MustCompile(` \(commit [0-9a-f]{7}[^)]*\)`), ""}, // a reader has a checkout, TestPages a copy without .git
 	{regexp.MustCompile(`[+-]?\b\d+(?:\.\d+)? ?(?:ns|µs|ms|s|min|h)\b`), "DURATION"},
 }
 

@@ -23,8 +23,9 @@ type Block struct {
 	Lines    []string
 	Terminal int // that the paragraph above names, 0 if none
 	NotRun   string
-	File     string // its lines are a file of this name
-	Vary     bool   // numbers in the output vary
+	File     string   // its lines are a file of this name
+	RunIn    []string // its lines are statements for these kinds of database: mysql, postgres
+	Vary     bool     // numbers in the output vary
 }
 
 // Link is a link, or an image.
@@ -35,7 +36,7 @@ type Link struct {
 
 var (
 	fence        = regexp.MustCompile("^( *)(```+)(.*)$")
-	comment      = regexp.MustCompile(`^ *<!-- *(page not run|not run|file|figures vary):? *(.*?) *-->$`)
+	comment      = regexp.MustCompile(`^ *<!-- *(page not run|not run|run in|file|figures vary):? *(.*?) *-->$`)
 	heading      = regexp.MustCompile(`^#{1,6} +(.*)$`)
 	link         = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	inTerminal   = regexp.MustCompile(`(?i)(?:\bterminal |终端 ?)(\d+)`)
@@ -110,6 +111,8 @@ func (p *parser) text(number int, line string) {
 			p.NotRun = m[2]
 		case "not run":
 			p.next.NotRun = m[2]
+		case "run in":
+			p.next.RunIn = strings.Split(m[2], " and ")
 		case "file":
 			p.next.File = m[2]
 		default:

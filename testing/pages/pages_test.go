@@ -180,7 +180,7 @@ func TestCommands(t *testing.T) {
 				t.Errorf("%s:%d: \"not run\", but there is no command", p.Name, b.Line)
 			case b.NotRun != "":
 				checkReason(t, p.Name, b.Line, b.NotRun)
-			case b.HasCommands() && p.NotRun == "" && statements[b.Language] == nil && b.File == "":
+			case b.HasCommands() && p.NotRun == "" && b.RunIn == nil && b.File == "":
 				if _, err := b.Steps(); err != nil {
 					t.Errorf("%s: %v", p.Name, err)
 				}

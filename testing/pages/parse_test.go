@@ -92,6 +92,7 @@ func TestMatches(t *testing.T) {
 		{"", "101", false, false},
 		{"A  B", "A B", false, true},
 		{"249720120363065360", "249720120363065361", false, true},
+		{"0.2.0 (commit 8e4c0cc, 2026-11-25)", "0.2.0", false, true},
 		{"at 2026-11-21T04:52:28.757Z", "at 2027-01-01T00:00:00Z", false, true},
 		{"held by zyYyTe7mo6PwIYwNCfLAO1", "held by VVZj6stEPkQW3pm5a287IH", false, true},
 		{"took 1.5 s", "took 20 ms", false, true},

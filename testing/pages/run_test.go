@@ -43,7 +43,7 @@ func follow(t *testing.T, p Document, k kit, taken bool) {
 	t.Helper()
 	r := &reader{t: t, page: p, kit: k, terminals: map[int]*terminal{}, current: 1, dbs: map[string]*database{}}
 	for _, b := range p.Blocks {
-		for _, kind := range statements[b.Language] {
+		for _, kind := range b.RunIn {
 			if runnable(b) && r.dbs[kind] == nil {
 				r.dbs[kind] = newDatabase(t, kind) // in the network of the machine
 			}
@@ -95,8 +95,8 @@ func (r *reader) block(b Block) {
 		}
 		return
 	}
-	if kinds := statements[b.Language]; kinds != nil {
-		for _, kind := range kinds {
+	if b.RunIn != nil {
+		for _, kind := range b.RunIn {
 			db := r.dbs[kind]
 			if err := db.run(r.t, strings.Join(b.Lines, "\n")); err != nil {
 				r.t.Errorf("%s:%d: in %s: %v", r.page.Name, b.Line, kind, err)

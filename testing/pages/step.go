@@ -27,18 +27,10 @@ func command(line string) bool { return strings.HasPrefix(line, "$ ") || typed.M
 // shells are the languages of blocks with commands.
 var shells = []string{"", "console", "sh", "bash"}
 
-// statements are the languages of blocks that the administrator of a database
-// executes, each with its kinds of database.
-var statements = map[string][]string{
-	"sql run":                {"mysql"},
-	"sql run postgres":       {"postgres"},
-	"sql run mysql postgres": {"mysql", "postgres"},
-}
-
 // HasCommands reports whether a reader would type the block.
 func (b Block) HasCommands() bool {
 	switch {
-	case statements[b.Language] != nil || b.File != "":
+	case b.RunIn != nil || b.File != "":
 		return true
 	case !slices.Contains(shells, b.Language):
 		return false

@@ -119,6 +119,7 @@ type Plan struct {
 	Above         Named    // tags at or above the target before the raise
 	UsedUp        Named    // tags without IDs left
 	Forgotten     Named    // tags that workers hold, and that the register lacks
+	Others        Named    // rows whose names are not those of tags, quoted
 	Unmatched     []string // patterns without a tag
 	Silent        []string // processes that did not say what they know
 
@@ -517,6 +518,9 @@ func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, se
 	for _, tag := range segments.Forgotten(found) {
 		plan.Forgotten.Add(tag.Name)
 		plan.count(tag, raise.Lift(tag, time.Time{}), raise)
+	}
+	for _, row := range found.Others {
+		plan.Others.Add(fmt.Sprintf("%.140q", row.Name))
 	}
 	err = segments.PlanRaise(ctx, raise, func(tag store.Tag, next int64) {
 		plan.count(tag, next, raise)

@@ -80,15 +80,15 @@ type Listing struct {
 
 // List lists tags and templates: those that match a pattern or name, or by
 // default all except tags that match a template. It counts the tags of each
-// template, by pattern. The readable tags are listed even if an error that
-// wraps store.ErrCorrupt names unreadable entries.
+// template, by pattern. Rows whose names are not those of tags are listed, too.
+// The readable tags are listed even if an error that wraps store.ErrCorrupt names
+// unreadable entries.
 func (t *Tags) List(ctx context.Context, pattern string) (list Listing, made map[string]int64, err error) {
 	all, err := t.Templates(ctx)
 	if err != nil {
 		return list, nil, err
 	}
-	existing, err := t.store.Tags(ctx)
-	slices.SortFunc(existing, byName)
+	existing, _, others, err := t.store.AllTags(ctx)
 	made = make(map[string]int64)
 	for _, tag := range existing {
 		template := all.Find(tag.Name)
@@ -99,6 +99,13 @@ func (t *Tags) List(ctx context.Context, pattern string) (list Listing, made map
 			list.Tags = append(list.Tags, tag)
 		}
 	}
+	for _, row := range others {
+		if pattern == "" || subject.Covers(pattern, row.Name) {
+			row.Order = store.Trend // as that of every row without an entry
+			list.Tags = append(list.Tags, row)
+		}
+	}
+	slices.SortFunc(list.Tags, byName)
 	for _, template := range all {
 		if pattern == "" || subject.Overlap(pattern, template.Pattern) {
 			list.Templates = append(list.Templates, template)

@@ -47,8 +47,11 @@ func (t *Tags) Export(ctx context.Context) (list Listing, err error) {
 	if list.Templates, err = templates.Read(ctx, t.JetStream, t.Prefix); err != nil {
 		return list, err
 	}
-	existing, removed, err := t.store.AllTags(ctx)
+	existing, removed, _, err := t.store.AllTags(ctx)
 	slices.SortFunc(existing, byName)
+	for i, tag := range existing { // a row may have any numbers
+		existing[i].Step, existing[i].Next = max(1, tag.Step), max(1, tag.Next)
+	}
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return list, err
 	}

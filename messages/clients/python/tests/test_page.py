@@ -7,8 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,15 +18,15 @@ import pytest
 from customer_order import Base, CustomerOrder
 from installation import PATIENCE, Installation
 from scripted import Server
-from sqlalchemy import create_engine, select
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from idworker_client import Idworker, SyncIdworker
+from idworker_client import SyncIdworker
 from idworker_client._errors import ClosedError
 from idworker_client.number import NumberFormat
 from idworker_client.opaque import OpaqueKeys
-from idworker_client.sqlalchemy import AsyncRowIds, RowIdError, RowIds
+from idworker_client.sqlalchemy import RowIdError
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +38,28 @@ def url() -> Iterator[str]:
 
 
 def test_the_client_for_threads(url: str) -> None:
+    from idworker_client import SyncIdworker
+
     client = SyncIdworker(url)
     id = client.next("order")
     batch = list(client.next_n("order", 100))
     snowflake = client.snowflake()
+    snowflakes = list(client.snowflake_n(100))
 
     orders = client.prefetch("order")
     buffered = orders.take()
 
     client.close()
 
-    assert len({id, *batch, snowflake, buffered}) == 103
+    assert len({id, *batch, snowflake, *snowflakes, buffered}) == 203
 
 
 def test_the_client_for_asyncio(url: str) -> None:
     async def work() -> None:
+        import nats
+
+        from idworker_client import Idworker
+
         nc = await nats.connect(url, max_reconnect_attempts=-1)
         client = Idworker(nc)
         id = await client.next("order")
@@ -73,10 +80,19 @@ def test_the_client_for_asyncio(url: str) -> None:
 class FastAPI:
     """Stands in for the framework, on which the client does not depend."""
 
-    state = SimpleNamespace()
+    def __init__(self, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]]) -> None:
+        self.lifespan = lifespan
+        self.state = SimpleNamespace()
 
 
 def test_the_lifespan_of_an_application(url: str) -> None:
+    from collections.abc import AsyncIterator
+    from contextlib import asynccontextmanager
+
+    import nats
+
+    from idworker_client import Idworker
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nc = await nats.connect(url, max_reconnect_attempts=-1)
@@ -87,9 +103,10 @@ def test_the_lifespan_of_an_application(url: str) -> None:
             await app.state.ids.aclose()
             await nc.close()
 
+    app = FastAPI(lifespan=lifespan)
+
     async def work() -> None:
-        app = FastAPI()
-        async with lifespan(app):
+        async with app.lifespan(app):
             assert await app.state.ids.next("order") > 0
         with pytest.raises(ClosedError):
             await app.state.ids.next("order")
@@ -129,8 +146,12 @@ def test_traces() -> None:
 
 
 def test_rows_of_sqlalchemy(url: str) -> None:
-    client = SyncIdworker(url)
+    from sqlalchemy import create_engine
 
+    from idworker_client import SyncIdworker
+    from idworker_client.sqlalchemy import RowIds
+
+    client = SyncIdworker(url)
     ids = RowIds(client)
     ids.check("order")
     engine = create_engine("sqlite://", execution_options={"idworker": ids})
@@ -155,6 +176,11 @@ def test_rows_of_sqlalchemy_with_asyncio(url: str, tmp_path: Path) -> None:
     async def work() -> None:
         nc = await nats.connect(url, max_reconnect_attempts=-1)
         database = f"sqlite+aiosqlite:///{tmp_path / 'db'}"
+
+        from sqlalchemy.ext.asyncio import create_async_engine
+
+        from idworker_client import Idworker
+        from idworker_client.sqlalchemy import AsyncRowIds
 
         client = Idworker(nc)
         ids = AsyncRowIds(client)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from customer_order import Base, CustomerOrder
-from sqlalchemy import create_engine, select
-from sqlalchemy.orm import Session
-
 from idworker_client import SyncIdworker
-from idworker_client.sqlalchemy import RowIds
 from idworker_client.testing import InMemorySyncIdworker
 
 
@@ -24,13 +19,3 @@ class Shop:
 def test_a_shop_numbers_its_orders() -> None:
     shop = Shop(InMemorySyncIdworker())
     assert [shop.place_order(), shop.place_order()] == [1, 2]
-
-
-def test_an_order_is_stored() -> None:
-    ids = RowIds(InMemorySyncIdworker())
-    engine = create_engine("sqlite://", execution_options={"idworker": ids})
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.add(CustomerOrder())
-        session.commit()
-        assert session.scalars(select(CustomerOrder.id)).all() == [1]

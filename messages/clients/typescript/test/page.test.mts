@@ -65,7 +65,8 @@ test("the traces of the page", async () => {
   const ids = new Idworker(nc, {
     traceparent: () => {
       const span = trace.getActiveSpan()?.spanContext()
-      return span && `00-${span.traceId}-${span.spanId}-0${span.traceFlags}`
+      const flags = span?.traceFlags.toString(16).padStart(2, "0")
+      return span && `00-${span.traceId}-${span.spanId}-${flags}`
     },
   })
 
@@ -112,9 +113,12 @@ test("TypeORM's entities of the page", async () => {
   attachIdworker(dataSource, ids)
 
   const orders = dataSource.getRepository(CustomerOrder)
-  const save = () => orders.save([{ name: "a" }, { name: "b" }])
-  const saved = await repeated(save)
-  assert.equal(distinct(saved.map(({ id }) => id)).length, 2)
+  const save = async () => {
+    const saved = await orders.save({ name: "a" })
+    return [saved, ...(await orders.save([{ name: "b" }, { name: "c" }]))]
+  }
+  const rows = await repeated(save)
+  assert.equal(distinct(rows.map(({ id }) => id)).length, 3)
   await ids.close()
   await nc.close()
 })

@@ -1,17 +1,20 @@
 package io.github.idworker.page;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.idworker.IdClient;
 import io.github.idworker.IdClientOptions;
 import io.github.idworker.IdSequence;
 import io.github.idworker.NumberFormat;
 import io.github.idworker.OpaqueIds;
+import io.github.idworker.PrefetchOptions;
 import io.github.idworker.testkit.Installation;
 import io.nats.client.Connection;
 import io.nats.client.Nats;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.time.Instant;
 import java.time.ZoneId;
 import java.util.Base64;
@@ -46,6 +49,27 @@ class PageTest {
             ids.addAll(Set.of(id, later.get(), snowflake, buffered));
             assertEquals(104, ids.size());
             client.close();
+        }
+    }
+
+    @Test
+    void optionsOfThePage() throws Exception {
+        try (Installation installation = Installation.start()) {
+            installation.createTag("order");
+            String url = installation.url();
+            String password = "any, as this server asks for none";
+
+            IdClientOptions options = IdClientOptions.DEFAULTS
+                    .withServers(url)
+                    .withUser("caller", password)
+                    .withInboxPrefix("_INBOX_caller.any")
+                    .withTimeout(Duration.ofSeconds(10));
+
+            try (IdClient client = IdClient.connect(options)) {
+                IdSequence orders = client.prefetch("order", new PrefetchOptions(Duration.ofSeconds(2), 100_000, 10_000));
+
+                assertTrue(orders.next() > 0);
+            }
         }
     }
 
