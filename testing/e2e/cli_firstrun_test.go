@@ -81,7 +81,7 @@ func checkDemo(t *testing.T, out, url string, above int64) int64 {
 		" get --server " + url + " order\n",
 		" get --server " + url + " --ranges order 1000\n",
 		"nats request --server " + url + " --raw ids.segment.order ''\n",
-		" tag create --server " + url + " invoice\n",
+		" tag create --server " + url + " ticket\n",
 	} {
 		if !strings.Contains(out, command) {
 			t.Errorf("the demo does not show the command %q", command)
