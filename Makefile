@@ -16,9 +16,12 @@ help: ## List the targets
 SETTINGS = @sh docs/deploy/local.sh $@ '$(strip $(PORT_OFFSET))'
 port = $$(($(1) + $(PORT_OFFSET)))
 
+# They replace variables that the Makefile of 0.2.0 had: with those ignored, a folder in use would be left aside.
+$(foreach v,LISTEN DATA PORT,$(if $(filter command%,$(origin $v)),$(error $v= is gone: move all ports with PORT_OFFSET=, or name a folder with IDWORKER_DATA)))
+
 run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (PORT_OFFSET=)
 	$(SETTINGS)
-	@env -u NATS_URL -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo$(if \
+	@env -u NATS_URL -u NATS_USER -u NATS_PASSWORD -u IDWORKER_INBOX_PREFIX -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo$(if \
 		$(PORT_OFFSET), --listen 127.0.0.1:$(call port,4222) --api 127.0.0.1:$(call port,8080) --http 127.0.0.1:$(call port,9090))
 
 nats: build bin/nats-server ## Run a NATS server with nats.conf until Ctrl-C; its users are in nats-data (PORT_OFFSET=)

@@ -91,7 +91,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 	}
 	err = d.startProcess(ctx)
 	if errors.Is(err, nats.ErrNoResponders) {
-		err = fmt.Errorf("%w: no JetStream for this user's account on the server %s: it is disabled, or --js-domain is wrong", err, d.at)
+		err = fmt.Errorf("%w: no JetStream for this user's account on the server %s: it is disabled, --js-domain is wrong, or the server that has it cannot be reached", err, d.at)
 	}
 	if err != nil {
 		return errors.Join(d.trouble(), err)

@@ -88,10 +88,11 @@ var problems = map[problem.Kind]struct {
 	problem.Raising:       {exit: exitTryLater, hint: "wait until it has ended, or end it with: idworker tag raise --all"},
 	problem.RaiseUndone:   {exit: exitUsage, hint: "raise without a number: idworker tag raise --all; then single tags further: idworker tag raise TAG --next ID"},
 	problem.NoneToRaise:   {hint: "idworker restore DIR puts a backup back; without one, idworker provision makes a new installation, and idworker tag raise --all then raises it, before it has tags"},
-	problem.ClockGone:     {hint: "stop the workers that are cut off from NATS, wait for a lease, --max-ahead and twice --max-clock-skew together, then delete key clock_id of the config bucket; the other workers may run on"},
+	problem.ClockGone:     {hint: "stop the workers that are cut off from NATS, wait for a lease, --max-ahead and twice --max-clock-skew together, then delete key clock_id of the config bucket; the other workers may run on, see docs/backup-restore.md"},
 	problem.RegisterGone:  {hint: "idworker restore DIR puts back what a backup has; without one, " + hintRaise},
 	problem.ConfigGone:    {hint: "idworker restore DIR puts it back; without a backup, check that all processes have the same --store and --layout, then run: nats kv add %s"},
-	problem.Regressed:     {hint: "idworker restore DIR; without a backup, " + hintRaise},
+	problem.Regressed:     {hint: "idworker restore DIR --raise-anyway; without a backup, " + hintRaise},
+	problem.MustRaise:     {hint: hintRaise},
 	problem.PinnedNone: {hint: "check the server; if its data was lost: idworker restore DIR; to begin a new one, with IDs from 1: " +
 		"idworker provision --new --installation %s"},
 	problem.PinnedOther: {hint: "check the server; if that was made after the data was lost: idworker restore DIR --replace-installation %s"},
@@ -124,7 +125,7 @@ var problems = map[problem.Kind]struct {
 	problem.OtherLayout:   {hint: "an installation keeps its layout: give all workers the same --layout and --epoch, or a new --prefix"},
 	problem.RunsOut:       {hint: "before then, widen the fields that hold these IDs, or use another tag or layout; see docs/monitoring.md"},
 	problem.WorkerIDHeld:  {hint: "idworker workers lists holders; give each process its own worker ID, or omit --worker-id on all"},
-	problem.ClockLost:     {hint: "stop the workers that are cut off from NATS, wait for %v, then delete key %s of bucket %s; the other workers may run on"},
+	problem.ClockLost:     {hint: "stop the workers that are cut off from NATS, wait for %v, then delete key %s of bucket %s; the other workers may run on, see docs/backup-restore.md"},
 	problem.Exposed: {hint: "give it --api-tls-cert, --api-tls-key and --api-tokens, or a loopback address; " +
 		"on a trusted network, --api-insecure allows it"},
 

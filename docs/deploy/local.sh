@@ -9,21 +9,25 @@
 #	ids-N.env   for the server ids-N of cluster.conf
 #	passwords   one for each user, generated once; a password in the environment takes precedence
 set -eu
+fail() { printf '%s\n' "$1" >&2; exit 2; }
 target=$1 offset=${2:-0}
 case $offset in
 *[!0-9]* | 0?* | ??????*) allowed=no ;;
 *) [ "$offset" -le $((65535 - 9090)) ] && allowed=yes || allowed=no ;;
 esac
-if [ $allowed = no ]; then
-	echo "PORT_OFFSET=$offset: allowed are 0 to $((65535 - 9090)), because the highest port that it moves is 9090, and ports end at 65535" >&2
-	exit 2
-fi
+[ $allowed = yes ] || fail "PORT_OFFSET=$offset: allowed are 0 to $((65535 - 9090)), because the highest port that it moves is 9090, and ports end at 65535"
+# Such a terminal has hashes in the place of passwords, and the folder of one server.
+! env | grep -q '^IDS_[A-Z_]*_PASSWORD=.*\$2[aby]\$' || fail "this terminal has the settings of a server: use a new one"
 address() { echo "127.0.0.1:$(($1 + offset))"; }
 urls=nats://$(address 4222)
 umask 077
 mkdir -p nats-data
+chmod 700 nats-data
+save() { # FILE, from standard input; a reader finds the old file or the new one
+	cat >"nats-data/.$1.$$" && mv "nats-data/.$1.$$" "nats-data/$1"
+}
 if [ "$target" = run ]; then
-	printf 'export NATS_URL=%s\nunset NATS_USER NATS_PASSWORD IDWORKER_INBOX_PREFIX\n' "$urls" >nats-data/run.env
+	printf 'export NATS_URL=%s\nunset NATS_USER NATS_PASSWORD IDWORKER_INBOX_PREFIX\n' "$urls" | save run.env
 	exit
 fi
 
@@ -37,6 +41,12 @@ for user in $users route; do
 		echo "export $name=\"\${$name:-p$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}\"" >>nats-data/passwords
 done
 . ./nats-data/passwords
+case $target$IDS_ROUTE_PASSWORD in # it stands in URLs, so nothing may have to be escaped
+cluster*[!A-Za-z0-9]*) fail "IDS_ROUTE_PASSWORD: allowed are letters and digits" ;;
+esac
+
+# The server warns of passwords that are not hashed.
+hashes=$(env | bin/idworker hash)
 
 [ "$target" = nats ] || urls=$urls,nats://$(address 4223),nats://$(address 4224)
 for user in $users; do
@@ -48,14 +58,12 @@ for user in $users; do
 	{
 		echo "export NATS_URL=$urls"
 		echo "export NATS_USER=$user IDWORKER_INBOX_PREFIX=$inbox"
-		echo "export NATS_PASSWORD='$(printf %s "$password" | sed "s/'/'\\\\''/g")'"
-	} >"nats-data/$user.env"
+		printf "export NATS_PASSWORD='%s'\n" "$(printf %s "$password" | sed "s/'/'\\\\''/g")"
+	} | save "$user.env"
 done
 
-# The server warns of passwords that are not hashed.
-hashes=$(env | bin/idworker hash)
 server() { # FILE, from the settings on standard input
-	{ cat && echo "$hashes" | sed 's/^/export /'; } >"nats-data/$1"
+	{ cat && printf '%s\n' "$hashes" | sed 's/^/export /'; } | save "$1"
 }
 if [ "$target" = nats ]; then
 	echo 'export IDS_NATS_DATA="${IDS_NATS_DATA:-nats-data}"' | server server.env

@@ -17,6 +17,7 @@ func Cut(text string, most int) string {
 	if len(text) <= most && isPlain(text) {
 		return text
 	}
+	text = text[:min(len(text), 16*max(most, len(more)))] // what is cut off anyway need not be read
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, string(unicode.ReplacementChar)), func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}), " ")

@@ -40,6 +40,7 @@ const (
 	RegisterGone  Kind = "register gone"
 	ConfigGone    Kind = "config gone" // bucket
 	Regressed     Kind = "regressed"
+	MustRaise     Kind = "must raise"
 	Raising       Kind = "raising"
 	RaiseUndone   Kind = "raise undone"
 	NoneToRaise   Kind = "none to raise"    // no installation

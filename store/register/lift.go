@@ -225,7 +225,7 @@ const (
 
 // isListed reports whether a retry cannot help.
 func isListed(err error) bool {
-	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrBadTag) || errors.Is(err, store.ErrNoTag) || errors.Is(err, store.ErrSetup)
+	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNoTag) || errors.Is(err, store.ErrSetup)
 }
 
 // raiseRows raises the rows of tags whose entries were lifted. A loader would

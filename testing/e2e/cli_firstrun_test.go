@@ -19,7 +19,7 @@ func TestFirstRun(t *testing.T) {
 	recipe, err := exec.Command("make", "-C", "../..", "-n", "run").CombinedOutput()
 	if err != nil {
 		t.Logf("no make to ask what make run runs: %v", err)
-	} else if !strings.Contains(string(recipe), "env -u NATS_URL -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo\n") {
+	} else if !strings.Contains(string(recipe), "env -u NATS_URL -u NATS_USER -u NATS_PASSWORD -u IDWORKER_INBOX_PREFIX -u NATS_CONTEXT -u IDWORKER_SERVER -u IDWORKER_CONTEXT -u IDWORKER_STORE -u IDWORKER_STORE_FILE bin/idworker serve --demo\n") {
 		t.Errorf("make run does not run what this test does:\n%s", recipe)
 	}
 	folder := settings{dir: t.TempDir()} // empty, with the default data folder
@@ -81,7 +81,7 @@ func checkDemo(t *testing.T, out, url string, above int64) int64 {
 		" get --server " + url + " order\n",
 		" get --server " + url + " --ranges order 1000\n",
 		"nats request --server " + url + " --raw ids.segment.order ''\n",
-		" tag create --server " + url + " invoice\n",
+		" tag create --server " + url + " ticket\n",
 	} {
 		if !strings.Contains(out, command) {
 			t.Errorf("the demo does not show the command %q", command)

@@ -180,6 +180,10 @@ func TestCommands(t *testing.T) {
 				t.Errorf("%s:%d: \"not run\", but there is no command", p.Name, b.Line)
 			case b.NotRun != "":
 				checkReason(t, p.Name, b.Line, b.NotRun)
+			case slices.ContainsFunc(b.RunIn, func(kind string) bool { return !slices.Contains(kinds, kind) }):
+				t.Errorf("%s:%d: run in %q, want some of %q", p.Name, b.Line, b.RunIn, kinds)
+			case b.Language == "sql" && b.RunIn == nil && !strings.HasPrefix(b.Lines[0], "SELECT "): // of the reader's own tables
+				t.Errorf("%s:%d: statements that no database executes, see \"run in\"", p.Name, b.Line)
 			case b.HasCommands() && p.NotRun == "" && b.RunIn == nil && b.File == "":
 				if _, err := b.Steps(); err != nil {
 					t.Errorf("%s: %v", p.Name, err)
@@ -209,7 +213,7 @@ func TestTranslations(t *testing.T) {
 		blocks, want := typedBlocks(p), typedBlocks(from)
 		for i := range min(len(blocks), len(want)) {
 			b, w := blocks[i], want[i]
-			if b.Language != w.Language || b.Terminal != w.Terminal || b.File != w.File || b.Vary != w.Vary ||
+			if b.Language != w.Language || b.Terminal != w.Terminal || b.File != w.File || b.Vary != w.Vary || !slices.Equal(b.RunIn, w.RunIn) ||
 				(b.NotRun == "") != (w.NotRun == "") || !slices.Equal(b.Lines, w.Lines) {
 				t.Fatalf("%s:%d differs from %s:%d:\n%+v\n%+v", p.Name, b.Line, name, w.Line, b, w)
 			}

@@ -27,6 +27,9 @@ func command(line string) bool { return strings.HasPrefix(line, "$ ") || typed.M
 // shells are the languages of blocks with commands.
 var shells = []string{"", "console", "sh", "bash"}
 
+// kinds are the kinds of databases.
+var kinds = []string{"mysql", "postgres"}
+
 // HasCommands reports whether a reader would type the block.
 func (b Block) HasCommands() bool {
 	switch {

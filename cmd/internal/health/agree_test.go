@@ -97,8 +97,8 @@ var states = []inState{
 		"error process h (a): not ready: another installation answers", "not ready: another installation answers"},
 	{"restored register", func(r *worker.Report) {
 		r.Stopped, r.Degraded = "the register regressed: 7 instead of 9", "the register regressed: 7 instead of 9"
-	}, nil, 1, "error process h (a): grants nothing: the register regressed: 7 instead of 9; run idworker restore DIR, or without a backup idworker tag raise --all",
-		"ready, but grants nothing: the register regressed: 7 instead of 9; run idworker restore DIR, or without a backup idworker tag raise --all"},
+	}, nil, 1, "error process h (a): grants nothing: the register regressed: 7 instead of 9; run idworker restore DIR --raise-anyway, or without a backup idworker tag raise --all",
+		"ready, but grants nothing: the register regressed: 7 instead of 9; run idworker restore DIR --raise-anyway, or without a backup idworker tag raise --all"},
 }
 
 // working is the report of a process without a problem.

@@ -142,7 +142,7 @@ func (i *Installation) judgeProcess(r worker.Report, outage string) (all []Diagn
 	case r.RaiseBy > 0:
 		add(Error, "grants nothing", "grants nothing: %s; the latest raise was too small by %s; raise all tags again: %s", r.Stopped, format.Of(r.RaiseBy, "ID"), raiseAll)
 	case r.Stopped != "":
-		add(Error, "grants nothing", "grants nothing: %s; run idworker restore DIR, or without a backup %s", r.Stopped, raiseAll)
+		add(Error, "grants nothing", "grants nothing: %s; run idworker restore DIR --raise-anyway, or without a backup %s", r.Stopped, raiseAll)
 	}
 	if r.Overloads != nil && r.Overloads.Now {
 		add(Error, "overloaded", "overloaded, and off the queue groups until its backlog clears; start more workers")

@@ -66,7 +66,7 @@ func TestProcesses(t *testing.T) {
 		{[]worker.Report{degraded, l}, []string{"error worker w: no loader answers"}},
 		{[]worker.Report{w, failing}, []string{"error loader l: store jetstream has failed for 60 s (refused); no tag that is buffered is in use"}},
 		{[]worker.Report{busy, failing}, []string{"(refused); no IDs for 1 strict tag in use, buffers run out first for b, in 80 s"}},
-		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker restore DIR, or without a backup idworker tag raise --all"}},
+		{[]worker.Report{stopped}, []string{"error process h (b): grants nothing: the register regressed; run idworker restore DIR --raise-anyway, or without a backup idworker tag raise --all"}},
 		{[]worker.Report{short}, []string{"error process h (b): grants nothing: the register regressed; the latest raise was too small by 1,180 IDs; raise all tags again: idworker tag raise --all"}},
 		{[]worker.Report{overloaded, l}, []string{"error worker w: overloaded, and off"}},
 		{[]worker.Report{unnamed, l}, []string{"error worker w: not ready: starting", "warning worker w: no worker ID for snowflake requests: all are taken"}},

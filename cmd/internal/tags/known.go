@@ -123,7 +123,7 @@ func Differ(a time.Time, of string, b time.Time, of2 string) string {
 }
 
 // ErrRaiseFirst means that only a raise of all tags may decide.
-var ErrRaiseFirst = problem.New(problem.Regressed, "the list has a floor, which needs a decision, but all tags must be raised first")
+var ErrRaiseFirst = problem.New(problem.MustRaise, "the list has a floor, which needs a decision, but all tags must be raised first")
 
 // checkWhole returns an error if the register may lack grants: a decision would
 // let loaders go on without a raise of all tags.

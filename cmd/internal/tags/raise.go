@@ -50,7 +50,7 @@ var (
 	ErrReadable = problem.New(problem.Invalid, "the register can be read; --replace is for one that cannot be opened")
 
 	// ErrNotRaised means that loaders were granted more than the raise skipped.
-	ErrNotRaised = problem.New(problem.Regressed, "not raised enough")
+	ErrNotRaised = problem.New(problem.MustRaise, "not raised enough")
 
 	// ErrBehind means that workers may still hand out what was granted before the
 	// raise.

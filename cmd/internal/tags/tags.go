@@ -200,7 +200,7 @@ func (t *Tags) CreateLowest(ctx context.Context, tag store.Tag) (store.Tag, erro
 	}
 }
 
-var errUnfinished = problem.New(problem.Regressed, "a restore may be unfinished, so no name counts as unused")
+var errUnfinished = problem.New(problem.MustRaise, "a restore may be unfinished, so no name counts as unused")
 
 // CheckUnused returns an error if the register is being raised, or a process
 // reports that it regressed. heard is false if processes may be connected, but
