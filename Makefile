@@ -16,7 +16,8 @@ help: ## List the targets
 SETTINGS = @sh docs/deploy/local.sh $@ '$(strip $(PORT_OFFSET))'
 port = $$(($(1) + $(PORT_OFFSET)))
 
-# They replace variables that the Makefile of 0.2.0 had: with those ignored, a folder in use would be left aside.
+# LISTEN, DATA and PORT moved a port or named a folder in 0.2.0. If they were ignored, another
+# folder would be served, with IDs from 1.
 $(foreach v,LISTEN DATA PORT,$(if $(filter command%,$(origin $v)),$(error $v= is gone: move all ports with PORT_OFFSET=, or name a folder with IDWORKER_DATA)))
 
 run: build ## Serve IDs on 127.0.0.1:4222 until Ctrl-C (PORT_OFFSET=)

@@ -24,7 +24,8 @@ import (
 )
 
 // cli is the command line. A flag has the environment variable IDWORKER_ and its
-// name, unless its tag env is another or "-". Help, the manual page and completion are generated from it.
+// name, unless its tag env is another or "-". Help, the manual page and completion
+// are generated from it.
 type cli struct {
 	Serve serveCmd `cmd:"" help:"Serve IDs, and load segments."`
 	Get   getCmd   `cmd:"" help:"Get IDs of a tag, or snowflake IDs."`

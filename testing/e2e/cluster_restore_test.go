@@ -68,7 +68,7 @@ func TestClusterLosesAllServers(t *testing.T) {
 	strict.more(20)
 	processes[0] = serve("loader")
 	processes[0].serving()
-	wait, err := time.ParseDuration(stopFor.FindStringSubmatch(said)[1])
+	wait, err := time.ParseDuration(waitFor.FindStringSubmatch(said)[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,8 @@ func TestClusterLosesAllServers(t *testing.T) {
 	}
 }
 
-// stopFor is how long a restore orders to wait.
-var stopFor = regexp.MustCompile(`(\d+s), then delete key `)
+// waitFor is how long a restore orders to wait.
+var waitFor = regexp.MustCompile(`(\d+s), then delete key `)
 
 // typing types blocks of docs/backup-restore.md that testing/pages leaves out,
 // in a terminal of a folder in which the cluster of docs/getting-started.md

@@ -86,22 +86,42 @@ func TestMakeNats(t *testing.T) {
 	}
 }
 
-// TestPortOffset: a number that moves no port, or moves one beyond the last, is
-// refused before anything is written.
-func TestPortOffset(t *testing.T) {
+// TestLocalSettingsRefused: a number that moves no port, or moves one beyond the
+// last, and the terminal of a server, which has hashes in the place of passwords,
+// are refused before anything is written.
+func TestLocalSettingsRefused(t *testing.T) {
 	t.Parallel()
-	for _, offset := range []string{"x", "-1", "1.5", "0100", "56446", "99999999999999999999"} {
-		cmd := exec.CommandContext(t.Context(), "sh", "docs/deploy/local.sh", "run", offset)
-		cmd.Dir = t.TempDir()
+	refused := func(env, want string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"docs/deploy/local.sh"}, args...)...)
+		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), env)
 		if err := os.CopyFS(filepath.Join(cmd.Dir, "docs/deploy"), os.DirFS("../../docs/deploy")); err != nil {
 			t.Fatal(err)
 		}
 		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "PORT_OFFSET="+offset+": allowed are 0 to 56445") {
-			t.Errorf("%s: %v\n%s", offset, err, out)
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v, want %q\n%s", args, err, want, out)
 		}
 		if _, err := os.Stat(filepath.Join(cmd.Dir, "nats-data")); err == nil {
-			t.Errorf("%s: nats-data was written", offset)
+			t.Errorf("%q: nats-data was written", args)
+		}
+	}
+	for _, offset := range []string{"x", "-1", "1.5", "0100", "56446", "99999999999999999999"} {
+		refused("", "PORT_OFFSET="+offset+": allowed are 0 to 56445", "run", offset)
+	}
+	for _, target := range []string{"run", "nats", "cluster"} {
+		refused("IDS_CALLER_PASSWORD=$2a$04$hash", "this terminal has the settings of a server", target)
+	}
+}
+
+// TestOldVariablesOfMake: variables that moved a port or named a folder in 0.2.0
+// are refused, because without them another folder would be served.
+func TestOldVariablesOfMake(t *testing.T) {
+	t.Parallel()
+	for _, old := range []string{"LISTEN", "DATA", "PORT"} {
+		out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "-n", "run", old+"=x").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), old+"= is gone") {
+			t.Errorf("%s: %v\n%s", old, err, out)
 		}
 	}
 }
