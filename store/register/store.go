@@ -44,7 +44,9 @@ type Config struct {
 // reconnect.
 var ErrReconnectBuffer = errors.New("the register needs a connection without a reconnect buffer")
 
-// Register is the register: the store.Store that decides which ranges are granted.
+// Register is the register, which decides which ranges are granted. It
+// implements [store.Reserver] for loaders; its other methods are for
+// administrators.
 type Register struct {
 	cfg    Config
 	bucket string
@@ -79,7 +81,7 @@ type Register struct {
 	figures  store.Figures
 }
 
-var _ store.Store = (*Register)(nil)
+var _ store.Reserver = (*Register)(nil)
 
 // Open opens the register, which has to exist. It fails with a
 // [*store.RegressionError] if the register regressed. Other errors:

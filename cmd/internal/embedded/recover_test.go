@@ -72,7 +72,7 @@ func raise(t *testing.T, cfg Config, by int64) {
 // below.
 type handedOut map[string]int64
 
-func (h handedOut) reserve(t *testing.T, s store.Store, tag string, times int) {
+func (h handedOut) reserve(t *testing.T, s *register.Register, tag string, times int) {
 	t.Helper()
 	for range times {
 		segment, err := storetest.Reserve(t.Context(), s, tag, 10)
@@ -91,7 +91,7 @@ func (h handedOut) add(t *testing.T, tag string, segment store.Segment) {
 	h[tag] = segment.End
 }
 
-func create(t *testing.T, s store.Store, tag string) {
+func create(t *testing.T, s *register.Register, tag string) {
 	t.Helper()
 	if err := s.CreateTag(t.Context(), store.Tag{Name: tag, Step: 10, Next: 1}); err != nil {
 		t.Fatal(err)
