@@ -47,11 +47,14 @@ type Reserver interface {
 	// its entry.
 	Known(tag string) bool
 
-	// Names calls see with the name of each tag that exists or was removed,
-	// then current once, and then see for every tag that is written, all from
-	// the same goroutine. A name may be repeated. It returns when ctx ends, or
-	// with the error that interrupted it.
-	Names(ctx context.Context, see func(tag string), current func()) error
+	// HasEntry reports whether this process has read an entry of the tag, which
+	// a removed tag has, too.
+	HasEntry(tag string) bool
+
+	// Count returns the number of tags, removed ones included, whose names match
+	// one of the patterns, which must not overlap. The server counts: no names
+	// are transferred. It may lack what was written lately.
+	Count(ctx context.Context, patterns ...string) (int64, error)
 
 	// Figures returns counts since the store was opened.
 	Figures() Figures

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
@@ -285,24 +284,10 @@ func (s *Register) tags(ctx context.Context) (tags, removed, others []store.Tag,
 	return tags, removed, others, errors.Join(errs...)
 }
 
-// Names implements [store.Reserver].
-func (s *Register) Names(ctx context.Context, see func(tag string), current func()) error {
-	feed, err := kv.Follow(ctx, s.cfg.JetStream, s.bucket)
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", s.bucket, err)
-	}
-	defer feed.Close()
-	for reported := false; ; {
-		if feed.CaughtUp() && !reported {
-			reported = true
-			current()
-		}
-		e, err := feed.Next(ctx)
-		if err != nil {
-			return err
-		}
-		if !e.Deleted {
-			see(strings.Clone(e.Key))
-		}
-	}
+// HasEntry implements [store.Reserver].
+func (s *Register) HasEntry(tag string) bool { return s.cached(tag).exists() }
+
+// Count implements [store.Reserver].
+func (s *Register) Count(ctx context.Context, patterns ...string) (int64, error) {
+	return kv.Count(ctx, s.cfg.JetStream, s.bucket, patterns...)
 }

@@ -575,33 +575,29 @@ func TestConnectionWithoutReconnectBuffer(t *testing.T) {
 	}
 }
 
-// TestNames follows all names, those of removed tags among them.
-func TestNames(t *testing.T) {
+// TestCount: removed tags count, and are those whose entries a process has read
+// although the tags do not exist.
+func TestCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	h := handle(t, connect(t, s.srv))
-	for _, tag := range []string{"a", "b"} {
+	for _, tag := range []string{"chat.a", "chat.b", "chat.x.a", "chat", "order.a"} {
 		s.create(h, tag)
 	}
-	if err := h.RemoveTag(t.Context(), "b"); err != nil {
+	if err := h.RemoveTag(t.Context(), "chat.b"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	seen := make(map[string]bool)
-	err := h.Names(ctx, func(tag string) {
-		seen[tag] = true
-		if tag == "c" {
-			cancel()
+	for want, patterns := range map[int64][]string{2: {"chat.*"}, 3: {"chat.>"}, 5: {">"}, 4: {"chat.>", "order.*"}, 0: {"none.*"}} {
+		if n, err := h.Count(t.Context(), patterns...); err != nil || n != want {
+			t.Errorf("%v: %d tags, %v, want %d", patterns, n, err, want)
 		}
-	}, func() {
-		if !seen["a"] || !seen["b"] {
-			t.Errorf("current with %v", seen)
+	}
+	fresh := handle(t, connect(t, s.srv))
+	for tag, want := range map[string]bool{"chat.a": true, "chat.b": true, "chat.c": false} {
+		_, _ = storetest.Reserve(t.Context(), fresh, tag, 1)
+		if fresh.HasEntry(tag) != want || fresh.Known(tag) != (tag == "chat.a") {
+			t.Errorf("%s: has an entry: %t, known: %t", tag, fresh.HasEntry(tag), fresh.Known(tag))
 		}
-		s.create(h, "c")
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
 	}
 }
 

@@ -86,15 +86,15 @@ func New(cfg Config) *Loader {
 }
 
 func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loader {
-	serving := goroutines.New()
+	serving, background := goroutines.New(), goroutines.New()
 	return &Loader{
 		cfg:        cfg,
-		lookup:     newLookup(cfg.Store, templates),
+		lookup:     newLookup(cfg.Store, templates, background),
 		grants:     grants,
 		schedule:   newSchedule(cfg, serving.Context()),
 		serving:    serving,
 		stream:     goroutines.New(),
-		background: goroutines.New(),
+		background: background,
 		counts:     callCounts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}, "strict": {}},
 		endings:    newEndings(cfg.Log),
 		failures:   newFailures(cfg.Log),
@@ -114,7 +114,6 @@ func (l *Loader) Start(context.Context) error {
 // run starts the goroutines that serve load events from any source.
 func (l *Loader) run() {
 	l.background.Start(l.cfg.Store.Run)
-	l.background.Start(func(ctx context.Context) { l.lookup.run(ctx, l.cfg.Log) })
 	l.background.Start(l.probe)
 	l.background.Start(func(ctx context.Context) {
 		for {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/goroutines"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/templates"
@@ -28,7 +28,7 @@ import (
 type lookup struct {
 	store     store.Reserver
 	templates *templateList
-	census    *census
+	limits    limits
 	misses    *rate.Limiter
 }
 
@@ -39,9 +39,6 @@ const (
 
 	// templatesAge bounds the age of a loader's list of templates.
 	templatesAge = time.Second
-
-	// namesAgain is the pause before names are read again.
-	namesAgain = 500 * time.Millisecond
 )
 
 var (
@@ -56,9 +53,11 @@ var (
 	errNotRead = errors.New("not read yet")
 )
 
-func newLookup(from store.Reserver, source templateSource) *lookup {
+// newLookup returns a lookup that counts tags in goroutines of a group.
+func newLookup(from store.Reserver, source templateSource, counting *goroutines.Group) *lookup {
 	return &lookup{
-		store: from, templates: newTemplateList(source), census: newCensus(),
+		store: from, templates: newTemplateList(source),
+		limits: limits{store: from, counting: counting, counts: make(map[string]*count)},
 		misses: rate.NewLimiter(missesPerSecond, missesBurst),
 	}
 }
@@ -93,10 +92,11 @@ func (l *lookup) create(ctx context.Context, name string, wants []store.Want) (g
 		return granted, store.ErrNoTag
 	}
 	if template.MaxTags > 0 || template.NewPerSecond > 0 {
-		if err := l.census.admit(ctx, name, template, list); err != nil {
-			return granted, err
+		settle, refused := l.limits.admit(ctx, name, template, list)
+		if refused != nil {
+			return granted, refused
 		}
-		defer func() { l.census.settle(name, err == nil) }()
+		defer func() { settle(err == nil) }()
 	}
 	tag := store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order, Earliest: template.Earliest(name)}
 	granted, err = l.store.ReserveFirst(ctx, tag, wants)
@@ -108,25 +108,6 @@ func (l *lookup) create(ctx context.Context, name string, wants []store.Want) (g
 		err = fmt.Errorf("%w: %w", errNoNewTag, err)
 	}
 	return granted, err
-}
-
-// run reads tag names until ctx ends, once a template needs them.
-func (l *lookup) run(ctx context.Context, log *zap.Logger) {
-	select {
-	case <-ctx.Done():
-	case <-l.census.needed:
-	}
-	var once sync.Once
-	for failing := false; ctx.Err() == nil; failing = true {
-		err := l.store.Names(ctx, l.census.see, func() {
-			once.Do(func() { close(l.census.read) })
-			failing = false
-		})
-		if ctx.Err() == nil && !failing {
-			log.Warn("cannot follow tag names, retrying", zap.Error(err))
-		}
-		pause.For(ctx, namesAgain)
-	}
 }
 
 // templateSource reads templates.
@@ -181,118 +162,148 @@ func (t *templateList) get(ctx context.Context) (templates.List, error) {
 	return t.list, t.err
 }
 
-// census counts the tags of templates that have a limit. The names come from
-// the register, which a loader follows once there is such a template. It counts
-// its own new tags at once, and those of other loaders when their names arrive.
-// So concurrent loaders may exceed a template's limit by the tags they create
-// in that time. Removed tags count.
-type census struct {
-	follow sync.Once
-	needed chan struct{} // closed by follow, when a template has a limit
-	read   chan struct{} // closed when all names have been read
+// limits keeps the limits of templates. The server of the register counts the tags
+// of a template, and the loader adds those that it creates itself. A count is
+// used for a second, so concurrent loaders may exceed a template's limit by the
+// tags that they create in that time. Removed tags count.
+type limits struct {
+	store    store.Reserver
+	counting *goroutines.Group
 
 	mu     sync.Mutex
-	names  map[string]bool   // false while the tag is being created
 	list   templates.List    // that counts is based on
 	counts map[string]*count // by pattern
 }
 
 // count has the tags of a template.
 type count struct {
-	tags int64
+	pattern string
+	others  []string // the largest patterns within; their tags are not the template's
+
+	tags    int64 // by the latest count
+	made    int64 // by this loader, since that count began
+	making  int64 // by this loader at present
+	err     error // nil if the latest count succeeded
+	at      time.Time
+	running chan struct{} // closed at the end of the present count; nil if there is none
+
 	rate *rate.Limiter // of new tags
 }
 
-// firstRead is the time that the first tag of a template waits until the names
-// are read. If that takes longer, the worker retries.
-const firstRead = 100 * time.Millisecond
+const (
+	// countAge is the time for which a count is used, and the pause after one
+	// that failed.
+	countAge = time.Second
+
+	// firstRead is the time that a new tag waits for a count. If the count takes
+	// longer, the previous one is used; if there is none, the worker retries.
+	firstRead = 100 * time.Millisecond
+)
 
 var errUncounted = fmt.Errorf("still counting the template's tags: %w", errNotRead)
 
-func newCensus() *census {
-	return &census{
-		needed: make(chan struct{}), read: make(chan struct{}),
-		names: make(map[string]bool), counts: make(map[string]*count),
-	}
-}
-
-// see counts a name of the register, once.
-func (c *census) see(tag string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, counts := c.names[tag]; !counts {
-		c.add(tag, 1)
-	}
-	c.names[tag] = true
-}
-
-// add adds to the count of a tag's template, if any. The caller holds mu.
-func (c *census) add(tag string, n int64) {
-	if template := c.list.Find(tag); template != nil {
-		if count := c.counts[template.Pattern]; count != nil {
-			count.tags += n
-		}
-	}
-}
-
 // admit counts a new tag of a template, or returns an error if the template's
 // limits do not allow it. A removed tag counts already. The caller must call
-// settle afterwards.
-func (c *census) admit(ctx context.Context, name string, template *templates.Template, list templates.List) error {
-	c.follow.Do(func() { close(c.needed) })
-	select {
-	case <-c.read:
-	case <-time.After(firstRead):
-		return errUncounted
-	case <-ctx.Done():
-		return errUncounted
+// settle afterwards, and report whether the tag was created. If that is unknown,
+// the next count finds out.
+func (l *limits) admit(ctx context.Context, name string, template *templates.Template, list templates.List) (settle func(made bool), err error) {
+	n, most, more := l.of(template, list), template.MaxTags, int64(0)
+	if most > 0 && !l.store.HasEntry(name) {
+		more = 1
+		l.recount(ctx, n)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.of(template, list)
-	_, counts := c.names[name]
-	if most := template.MaxTags; most > 0 && !counts && n.tags >= most {
-		return fmt.Errorf("template %s is full with %d of %d tags: %w", template.Pattern, n.tags, most, errNoNewTag)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tags := n.tags + n.made + n.making
+	switch {
+	case more > 0 && n.err != nil:
+		return nil, n.err
+	case more > 0 && tags >= most:
+		return nil, fmt.Errorf("template %s is full with %d of %d tags: %w", template.Pattern, tags, most, errNoNewTag)
+	case template.NewPerSecond > 0 && !n.rate.Allow():
+		return nil, fmt.Errorf("template %s reached its new tags a second, %d: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
 	}
-	if template.NewPerSecond > 0 && !n.rate.Allow() {
-		return fmt.Errorf("template %s reached its new tags a second, %d: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
-	}
-	if !counts {
-		c.names[name] = false
-		n.tags++
-	}
-	return nil
-}
-
-// settle records whether an admitted tag was created. If not, it does not
-// count, unless it was seen during that time.
-func (c *census) settle(tag string, made bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if made {
-		c.names[tag] = true
-	} else if !c.names[tag] {
-		delete(c.names, tag)
-		c.add(tag, -1)
-	}
-}
-
-// of returns the count of a template. If it is missing or templates have
-// changed, of counts the names again. The caller holds mu.
-func (c *census) of(template *templates.Template, list templates.List) *count {
-	if !slices.Equal(list, c.list) {
-		c.list = list
-		clear(c.counts)
-	}
-	if n := c.counts[template.Pattern]; n != nil {
-		return n
-	}
-	n := &count{rate: rate.NewLimiter(rate.Limit(template.NewPerSecond), int(template.NewPerSecond))}
-	for tag := range c.names {
-		if of := list.Find(tag); of != nil && of.Pattern == template.Pattern {
-			n.tags++
+	n.making += more
+	return func(made bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		n.making -= more
+		if made {
+			n.made += more
 		}
+	}, nil
+}
+
+// of returns the count of a template, a new one if templates have changed.
+func (l *limits) of(template *templates.Template, list templates.List) *count {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(list, l.list) {
+		l.list = list
+		clear(l.counts)
 	}
-	c.counts[template.Pattern] = n
+	n := l.counts[template.Pattern]
+	if n == nil {
+		n = &count{
+			pattern: template.Pattern, err: errUncounted,
+			rate: rate.NewLimiter(rate.Limit(template.NewPerSecond), int(template.NewPerSecond)),
+		}
+		for _, other := range slices.Backward(list) { // the largest first
+			covers := func(pattern string) bool { return subject.Covers(pattern, other.Pattern) }
+			if other.Pattern != n.pattern && covers(n.pattern) && !slices.ContainsFunc(n.others, covers) {
+				n.others = append(n.others, other.Pattern)
+			}
+		}
+		l.counts[template.Pattern] = n
+	}
 	return n
+}
+
+// recount begins a count if the latest one is too old, and waits for the one
+// that is running.
+func (l *limits) recount(ctx context.Context, n *count) {
+	l.mu.Lock()
+	if n.running == nil && time.Since(n.at) >= countAge {
+		n.running = make(chan struct{})
+		l.counting.Start(func(ctx context.Context) { l.count(ctx, n) })
+	}
+	running := n.running
+	l.mu.Unlock()
+	if running == nil {
+		return
+	}
+	select {
+	case <-running:
+	case <-time.After(firstRead):
+	case <-ctx.Done():
+	}
+}
+
+// count counts the tags of a template. Those that this loader creates meanwhile
+// are added, whether or not the server has counted them.
+func (l *limits) count(ctx context.Context, n *count) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	l.mu.Lock()
+	before := n.made
+	l.mu.Unlock()
+	var others int64
+	var err error
+	if len(n.others) > 0 {
+		others, err = l.store.Count(ctx, n.others...)
+	}
+	var all int64
+	if err == nil {
+		all, err = l.store.Count(ctx, n.pattern)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		n.tags, n.made, n.err = all-others, n.made-before, nil
+	} else {
+		n.err = fmt.Errorf("tags of template %s: %w: %w", n.pattern, errNotRead, err)
+	}
+	n.at = time.Now()
+	close(n.running)
+	n.running = nil
 }

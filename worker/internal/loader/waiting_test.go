@@ -186,18 +186,18 @@ func TestTooManyMadeUpNames(t *testing.T) {
 	})
 }
 
-// slowNames is a store whose tag names are read late.
-type slowNames struct {
+// slowCount is a store that takes some time to count tags.
+type slowCount struct {
 	*fakeStore
 	after time.Duration
 }
 
-func (s slowNames) Names(ctx context.Context, see func(string), current func()) error {
+func (s slowCount) Count(ctx context.Context, patterns ...string) (int64, error) {
 	select {
 	case <-time.After(s.after):
-		return s.fakeStore.Names(ctx, see, current)
+		return s.fakeStore.Count(ctx, patterns...)
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 }
 
@@ -227,7 +227,7 @@ func TestFirstTagWaitsForTheCount(t *testing.T) {
 		{99 * time.Millisecond, 109 * time.Millisecond, "grant"}, // with the call
 		{time.Minute, 100 * time.Millisecond, "tag"},
 	} {
-		testLimited(t, slowNames{newFakeStore(), c.counted}, func(t *testing.T, w *fakeWorker) {
+		testLimited(t, slowCount{newFakeStore(), c.counted}, func(t *testing.T, w *fakeWorker) {
 			w.l.take(load("M.1", 1, 0))
 			time.Sleep(c.answered - time.Millisecond)
 			if n := w.answered(); len(n) > 0 {
