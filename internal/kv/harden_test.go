@@ -12,14 +12,16 @@ import (
 
 // TestLastingBucketKeepsEntries: the server refuses to purge an entry of a
 // bucket whose entries must last, or to replace all of them by a roll-up. A
-// bucket of version 0.1.0 is corrected, but not while its settings are held.
+// bucket that allows that, as after a restore by hand, is corrected, but not
+// while its settings are held.
 func TestLastingBucketKeepsEntries(t *testing.T) {
 	t.Parallel()
 	for _, old := range []bool{false, true} {
 		js := openJetStream(t)
 		config := jetstream.KeyValueConfig{Bucket: "b", Metadata: map[string]string{"made": "by us"}}
 		held := errors.New("held")
-		lasting := kv.LastingBucket(config)
+		settings := kv.Lasting{Bucket: config.Bucket, Metadata: config.Metadata}
+		lasting := kv.LastingBucket(settings)
 		if old {
 			if _, err := js.CreateKeyValue(t.Context(), config); err != nil {
 				t.Fatal(err)
@@ -27,7 +29,8 @@ func TestLastingBucketKeepsEntries(t *testing.T) {
 			if found, err := lasting.Look(t.Context(), js); err != nil || !strings.Contains(found.Difference, "purges denied") {
 				t.Errorf("an old bucket: %+v, %v", found, err)
 			}
-			if _, err := kv.Holds(lasting, func(jetstream.StreamConfig) error { return held }).Apply(t.Context(), js); !errors.Is(err, held) {
+			settings.Hold = func(jetstream.StreamConfig) error { return held }
+			if _, err := kv.LastingBucket(settings).Apply(t.Context(), js); !errors.Is(err, held) {
 				t.Errorf("changed although held: %v", err)
 			}
 		}

@@ -33,9 +33,10 @@ func Bucket(p messages.Prefix, replicas int) kv.Resource {
 }
 
 func bucket(p messages.Prefix, replicas int, first uint64, meta map[string]string, older ...kv.Evidence) kv.Resource {
-	return kv.LeaveRoom(kv.Holds(kv.LastingBucketFrom(first, jetstream.KeyValueConfig{
+	return kv.LastingBucket(kv.Lasting{
 		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas, Metadata: meta,
-	}, older...), whileRaised))
+		First: first, Older: older, Hold: whileRaised, LeaveRoom: true,
+	})
 }
 
 // ErrRaising means that the settings of the register's stream cannot be changed,
@@ -57,7 +58,7 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if err := kv.Ensure(ctx, js, kv.Birth(agreement.Bucket(p, replicas, kv.HasEntries(BucketName(p)))), Bucket(p, replicas)); err != nil {
+	if err := kv.Ensure(ctx, js, agreement.NewBucket(p, replicas, kv.HasEntries(BucketName(p))), Bucket(p, replicas)); err != nil {
 		return err
 	}
 	return Record(ctx, js, p)

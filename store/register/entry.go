@@ -120,6 +120,7 @@ type remote interface {
 type bucketOf struct {
 	js jetstream.JetStream
 	*kv.Bucket
+	lists kv.Way
 }
 
 func (b bucketOf) poll(ctx context.Context) (poll, error) { return pollLeader(ctx, b.js, b.Name()) }
@@ -150,7 +151,7 @@ func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
 
 // each reads all entries, see [kv.ListAll].
 func (b bucketOf) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
-	err := kv.ListAll(ctx, b.js, b.Name(), func(e kv.Entry) bool { return visit(e.Key, decodeListed(e), e.Created) })
+	err := kv.ListAll(ctx, b.js, b.Name(), b.lists, func(e kv.Entry) bool { return visit(e.Key, decodeListed(e), e.Created) })
 	if err != nil {
 		err = fmt.Errorf("bucket %s: list: %w", b.Name(), err)
 	}

@@ -84,7 +84,7 @@ func (s site) raise(by int64) {
 	}
 }
 
-// createOld creates the bucket as version 0.1.0 did. Its server allows purges.
+// createOld creates the bucket as a restore by hand may. Its server allows purges.
 func (s site) createOld() {
 	s.Helper()
 	_, err := s.js.CreateKeyValue(s.Context(), jetstream.KeyValueConfig{

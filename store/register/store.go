@@ -37,6 +37,10 @@ type Config struct {
 	Witness *Witness
 	Beside  []string
 
+	// Lists is how entries are listed: a user without the right to create
+	// consumers lists them by requests.
+	Lists kv.Way
+
 	Log *zap.Logger
 }
 
@@ -126,7 +130,7 @@ func open(ctx context.Context, cfg Config) (*Register, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(cfg, bucketOf{cfg.JetStream, bucket})
+	s := newStore(cfg, bucketOf{cfg.JetStream, bucket, cfg.Lists})
 	s.now = boottime.Clock()
 	return s, nil
 }

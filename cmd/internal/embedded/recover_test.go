@@ -175,7 +175,7 @@ func TestClockBehindADecision(t *testing.T) {
 	cfg.Beside = []string{"ids_clock"}
 	clock := func(js jetstream.JetStream, entries int) {
 		t.Helper()
-		if err := kv.Ensure(t.Context(), js, kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "ids_clock"})); err != nil {
+		if err := kv.Ensure(t.Context(), js, kv.LastingBucket(kv.Lasting{Bucket: "ids_clock"})); err != nil {
 			t.Fatal(err)
 		}
 		bucket, err := js.KeyValue(t.Context(), "ids_clock")
