@@ -164,8 +164,9 @@ func (t *templateList) get(ctx context.Context) (templates.List, error) {
 
 // limits keeps the limits of templates. The server of the register counts the tags
 // of a template, and the loader adds those that it creates itself. A count is
-// used for a second, so concurrent loaders may exceed a template's limit by the
-// tags that they create in that time. Removed tags count.
+// used for a second, and a lagging replica may have made it, so loaders may exceed
+// a template's limit by the tags that they create in that time. Removed tags
+// count.
 type limits struct {
 	store    store.Reserver
 	counting *goroutines.Group
