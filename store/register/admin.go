@@ -265,9 +265,9 @@ func (s *Register) tags(ctx context.Context) (tags, removed, others []store.Tag,
 
 // Names implements [store.Reserver].
 func (s *Register) Names(ctx context.Context, see func(tag string), current func()) error {
-	feed, err := kv.Follow(ctx, s.cfg.JetStream, s.bucket)
+	feed, err := kv.Follow(ctx, s.cfg.JetStream, BucketName(s.cfg.Prefix))
 	if err != nil {
-		return fmt.Errorf("bucket %s: %w", s.bucket, err)
+		return fmt.Errorf("bucket %s: %w", BucketName(s.cfg.Prefix), err)
 	}
 	defer feed.Close()
 	for reported := false; ; {
