@@ -129,18 +129,19 @@ func newStore(cfg Config, r remote) *Register {
 func (s *Register) judge(ask func(*guard.Guard)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.guard.Stopped()
 	ask(s.guard)
-	switch after := s.guard.Stopped(); {
-	case before != nil && after == nil:
-		s.cfg.Log.Info("register complete again; granting resumed")
-	case before != nil || after == nil:
-	case after.Reason == guard.BeingRaised:
-		s.cfg.Log.Warn("granting paused while tags are raised")
-	default:
-		s.regressions++
-		s.cfg.Log.Error("register regressed; granting stopped", zap.Error(after))
+	for _, wrong := range s.guard.News {
+		switch {
+		case wrong == nil:
+			s.cfg.Log.Info("register complete again; granting resumed")
+		case wrong.Reason == guard.BeingRaised:
+			s.cfg.Log.Warn("granting paused while tags are raised")
+		default:
+			s.regressions++
+			s.cfg.Log.Error("register regressed; granting stopped", zap.Error(wrong))
+		}
 	}
+	s.guard.News = nil
 }
 
 // moment returns the present. Suspend counts.

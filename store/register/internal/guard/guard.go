@@ -49,6 +49,10 @@ var (
 // Guard judges whether a loader may grant. [New] makes one. It is not safe for
 // concurrent use.
 type Guard struct {
+	// News is for the log: why granting has stopped, and nil where it has
+	// resumed, in that order. The caller empties it.
+	News []*store.RegressionError
+
 	bucket   string
 	record   Record
 	polled   Permit // of the last good poll
@@ -196,6 +200,9 @@ func (g *Guard) prove(epoch int, wrong *store.RegressionError) error {
 // stop ends granting.
 func (g *Guard) stop(wrong *store.RegressionError, proven bool) error {
 	g.overtake()
+	if g.stopped == nil {
+		g.News = append(g.News, wrong)
+	}
 	if g.stopped == nil || !g.proven || proven {
 		g.stopped, g.proven = wrong, proven
 	}
@@ -286,6 +293,9 @@ func (g *Guard) adopt(sent Permit, found Poll) error {
 
 // resume ends a stop.
 func (g *Guard) resume() {
+	if g.stopped != nil {
+		g.News = append(g.News, nil)
+	}
 	g.suspect = time.Time{}
 	g.stopped, g.proven, g.short = nil, false, 0
 }
