@@ -38,13 +38,7 @@
 // A million entries are no reason: both take 2 to 3 s, a pull with half of the
 // memory.
 //
-// # Still the same, and not older
-//
-// A [Position] is the identity of a bucket and its highest sequence. Register,
-// witness and leases compare positions by [Position.Judge], and the answers to
-// writes by [Position.Confirms]; what follows is their own decision.
-//
 // Files: resource.go (the interface, and the three kinds), older.go (evidence),
-// position.go, cell.go (single keys), bulk.go (many keys), list.go and
-// feed.go (whole buckets), retry.go, version.go (the oldest server).
+// cell.go (single keys), bulk.go (many keys), list.go and feed.go (whole
+// buckets), retry.go, version.go (the oldest server).
 package kv

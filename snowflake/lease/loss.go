@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/agreement"
@@ -318,7 +319,7 @@ func checkIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.
 			found = string(r.value)
 		}
 	}
-	if (kv.Position{ID: installed}).Judge(kv.Position{ID: found}) == kv.Same {
+	if (position.Position{ID: installed}).Judge(position.Position{ID: found}) == position.Same {
 		return nil
 	}
 	wait, _, err := lossWaits(ctx, js, prefix, way)

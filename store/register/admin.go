@@ -284,10 +284,7 @@ func (s *Register) tags(ctx context.Context) (tags, removed, others []store.Tag,
 	return tags, removed, others, errors.Join(errs...)
 }
 
-// HasEntry implements [store.Reserver].
-func (s *Register) HasEntry(tag string) bool { return s.cached(tag).exists() }
-
 // Count implements [store.Reserver].
 func (s *Register) Count(ctx context.Context, patterns ...string) (int64, error) {
-	return kv.Count(ctx, s.cfg.JetStream, s.bucket, patterns...)
+	return kv.Count(ctx, s.cfg.JetStream, BucketName(s.cfg.Prefix), patterns...)
 }

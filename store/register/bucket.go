@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -79,18 +78,6 @@ func Record(ctx context.Context, js jetstream.JetStream, p messages.Prefix) erro
 		_, err = agreed.Agree(ctx, ConfigKey, found.ID)
 	}
 	return err
-}
-
-// pollLeader polls the stream of a bucket. Its leader answers.
-func pollLeader(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
-	stream, err := js.Stream(ctx, kv.StreamName(bucket))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return poll{missing: true}, nil
-	}
-	if err != nil {
-		return poll{}, fmt.Errorf("bucket %s: %w", bucket, err)
-	}
-	return pollOf(stream.CachedInfo()), nil
 }
 
 // Rights are the rights that a role needs for the register.
