@@ -86,15 +86,15 @@ func New(cfg Config) *Loader {
 }
 
 func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loader {
-	serving, background := goroutines.New(), goroutines.New()
+	serving := goroutines.New()
 	return &Loader{
 		cfg:        cfg,
-		lookup:     newLookup(cfg.Store, templates, background),
+		lookup:     newLookup(cfg.Store, templates),
 		grants:     grants,
 		schedule:   newSchedule(cfg, serving.Context()),
 		serving:    serving,
 		stream:     goroutines.New(),
-		background: background,
+		background: goroutines.New(),
 		counts:     callCounts{"ok": {}, "no_tag": {}, "exhausted": {}, "failed": {}, "no_new_tag": {}, "strict": {}},
 		endings:    newEndings(cfg.Log),
 		failures:   newFailures(cfg.Log),

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
-	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -53,11 +53,10 @@ var (
 	errNotRead = errors.New("not read yet")
 )
 
-// newLookup returns a lookup that counts tags in goroutines of a group.
-func newLookup(from store.Reserver, source templateSource, counting *goroutines.Group) *lookup {
+func newLookup(from store.Reserver, source templateSource) *lookup {
 	return &lookup{
 		store: from, templates: newTemplateList(source),
-		limits: limits{store: from, counting: counting, counts: make(map[string]*count)},
+		limits: limits{store: from, counts: make(map[string]*count)},
 		misses: rate.NewLimiter(missesPerSecond, missesBurst),
 	}
 }
@@ -92,11 +91,11 @@ func (l *lookup) create(ctx context.Context, name string, wants []store.Want) (g
 		return granted, store.ErrNoTag
 	}
 	if template.MaxTags > 0 || template.NewPerSecond > 0 {
-		settle, refused := l.limits.admit(ctx, name, template, list)
-		if refused != nil {
-			return granted, refused
+		made, err := l.limits.admit(ctx, name, template, list)
+		if err != nil {
+			return granted, err
 		}
-		defer func() { settle(err == nil) }()
+		defer made()
 	}
 	tag := store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order, Earliest: template.Earliest(name)}
 	granted, err = l.store.ReserveFirst(ctx, tag, wants)
@@ -166,10 +165,9 @@ func (t *templateList) get(ctx context.Context) (templates.List, error) {
 // of a template, and the loader adds those that it creates itself. A count is
 // used for a second, and a lagging replica may have made it, so loaders may exceed
 // a template's limit by the tags that they create in that time. Removed tags
-// count.
+// count, and a tag that could not be created counts until the next count.
 type limits struct {
-	store    store.Reserver
-	counting *goroutines.Group
+	store store.Reserver
 
 	mu     sync.Mutex
 	list   templates.List    // that counts is based on
@@ -179,60 +177,39 @@ type limits struct {
 // count has the tags of a template.
 type count struct {
 	pattern string
-	others  []string // the largest patterns within; their tags are not the template's
+	others  []string      // the largest patterns within; their tags are not the template's
+	rate    *rate.Limiter // of new tags
+	making  atomic.Int64  // tags that this loader is creating
 
-	tags    int64 // by the latest count
-	made    int64 // by this loader, since that count began
-	making  int64 // by this loader at present
-	err     error // nil if the latest count succeeded
-	at      time.Time
-	running chan struct{} // closed at the end of the present count; nil if there is none
-
-	rate *rate.Limiter // of new tags
+	// capacity 1; holds a token while a caller uses the fields below
+	lock chan struct{}
+	tags int64
+	err  error // of the latest count
+	at   time.Time
 }
 
-const (
-	// countAge is the time for which a count is used, and the pause after one
-	// that failed.
-	countAge = time.Second
-
-	// firstRead is the time that a new tag waits for a count. If the count takes
-	// longer, the previous one is used; if there is none, the worker retries.
-	firstRead = 100 * time.Millisecond
-)
-
-var errUncounted = fmt.Errorf("still counting the template's tags: %w", errNotRead)
+// countAge is the time for which a count is used, and the pause after one that
+// failed.
+const countAge = time.Second
 
 // admit counts a new tag of a template, or returns an error if the template's
-// limits do not allow it. A removed tag counts already. The caller must call
-// settle afterwards, and report whether the tag was created. If that is unknown,
-// the next count finds out.
-func (l *limits) admit(ctx context.Context, name string, template *templates.Template, list templates.List) (settle func(made bool), err error) {
-	n, most, more := l.of(template, list), template.MaxTags, int64(0)
-	if most > 0 && !l.store.HasEntry(name) {
-		more = 1
-		l.recount(ctx, n)
+// limits do not allow it. A removed tag counts already. The caller calls made
+// once it has created the tag, or has failed to.
+func (l *limits) admit(ctx context.Context, name string, template *templates.Template, list templates.List) (made func(), err error) {
+	n := l.of(template, list)
+	if template.MaxTags > 0 && !l.store.HasEntry(name) {
+		if err := l.add(ctx, n, template.MaxTags); err != nil {
+			return nil, err
+		}
+		made = func() { n.making.Add(-1) }
+	} else {
+		made = func() {}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	tags := n.tags + n.made + n.making
-	switch {
-	case more > 0 && n.err != nil:
-		return nil, n.err
-	case more > 0 && tags >= most:
-		return nil, fmt.Errorf("template %s is full with %d of %d tags: %w", template.Pattern, tags, most, errNoNewTag)
-	case template.NewPerSecond > 0 && !n.rate.Allow():
+	if template.NewPerSecond > 0 && !n.rate.Allow() {
+		made()
 		return nil, fmt.Errorf("template %s reached its new tags a second, %d: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
 	}
-	n.making += more
-	return func(made bool) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		n.making -= more
-		if made {
-			n.made += more
-		}
-	}, nil
+	return made, nil
 }
 
 // of returns the count of a template, a new one if templates have changed.
@@ -246,7 +223,7 @@ func (l *limits) of(template *templates.Template, list templates.List) *count {
 	n := l.counts[template.Pattern]
 	if n == nil {
 		n = &count{
-			pattern: template.Pattern, err: errUncounted,
+			pattern: template.Pattern, lock: make(chan struct{}, 1),
 			rate: rate.NewLimiter(rate.Limit(template.NewPerSecond), int(template.NewPerSecond)),
 		}
 		for _, other := range slices.Backward(list) { // the largest first
@@ -260,51 +237,40 @@ func (l *limits) of(template *templates.Template, list templates.List) *count {
 	return n
 }
 
-// recount begins a count if the latest one is too old, and waits for the one
-// that is running.
-func (l *limits) recount(ctx context.Context, n *count) {
-	l.mu.Lock()
-	if n.running == nil && time.Since(n.at) >= countAge {
-		n.running = make(chan struct{})
-		l.counting.Start(func(ctx context.Context) { l.count(ctx, n) })
-	}
-	running := n.running
-	l.mu.Unlock()
-	if running == nil {
-		return
-	}
+// add adds a tag to a count, after a new count if the latest is too old. A single
+// caller counts at a time, and others wait for that.
+func (l *limits) add(ctx context.Context, n *count, most int64) error {
 	select {
-	case <-running:
-	case <-time.After(firstRead):
+	case n.lock <- struct{}{}:
+		defer func() { <-n.lock }()
 	case <-ctx.Done():
+		return fmt.Errorf("tags of template %s: %w: %w", n.pattern, errNotRead, ctx.Err())
 	}
+	if time.Since(n.at) >= countAge {
+		making := n.making.Load() // the server may not count them yet
+		n.tags, n.err = l.count(ctx, n)
+		n.tags, n.at = n.tags+making, time.Now()
+	}
+	switch {
+	case n.err != nil:
+		return n.err
+	case n.tags >= most:
+		return fmt.Errorf("template %s is full with %d of %d tags: %w", n.pattern, n.tags, most, errNoNewTag)
+	}
+	n.tags++
+	n.making.Add(1)
+	return nil
 }
 
-// count counts the tags of a template. Those that this loader creates meanwhile
-// are added, whether or not the server has counted them.
-func (l *limits) count(ctx context.Context, n *count) {
-	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
-	defer cancel()
-	l.mu.Lock()
-	before := n.made
-	l.mu.Unlock()
-	var others int64
-	var err error
-	if len(n.others) > 0 {
+// count counts the tags of a template.
+func (l *limits) count(ctx context.Context, n *count) (tags int64, err error) {
+	if tags, err = l.store.Count(ctx, n.pattern); err == nil && len(n.others) > 0 {
+		var others int64
 		others, err = l.store.Count(ctx, n.others...)
+		tags -= others
 	}
-	var all int64
-	if err == nil {
-		all, err = l.store.Count(ctx, n.pattern)
+	if err != nil {
+		return 0, fmt.Errorf("tags of template %s: %w: %w", n.pattern, errNotRead, err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil {
-		n.tags, n.made, n.err = all-others, n.made-before, nil
-	} else {
-		n.err = fmt.Errorf("tags of template %s: %w: %w", n.pattern, errNotRead, err)
-	}
-	n.at = time.Now()
-	close(n.running)
-	n.running = nil
+	return tags, nil
 }

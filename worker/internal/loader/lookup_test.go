@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register"
@@ -40,19 +39,17 @@ func (l *lookup) request(t *testing.T, name string, n int) (granted int) {
 }
 
 // newTestLookup has a store without tags, and these templates.
-func newTestLookup(t *testing.T, all ...templates.Template) (*lookup, *fakeStore, *fakeTemplates) {
+func newTestLookup(all ...templates.Template) (*lookup, *fakeStore, *fakeTemplates) {
 	s, list := newFakeStore(), &fakeTemplates{list: all}
 	s.missing, s.delay = "abceino", 0
-	counting := goroutines.New()
-	t.Cleanup(counting.Stop)
-	return newLookup(s, list, counting), s, list
+	return newLookup(s, list), s, list
 }
 
 // TestNewPerSecond: a second's worth at once, and then that many a second.
 // Existing tags cost nothing.
 func TestNewPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _, _ := newTestLookup(t, templates.Template{Pattern: "*", Step: 10, NewPerSecond: 100})
+		l, _, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, NewPerSecond: 100})
 		if n := l.request(t, "a", 500); n != 100 {
 			t.Errorf("%d tags were created at once, want 100", n)
 		}
@@ -72,7 +69,7 @@ func TestNewPerSecond(t *testing.T) {
 // existing ones are counted. Those are served.
 func TestMaxTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s, list := newTestLookup(t, templates.Template{Pattern: "*", Step: 10, MaxTags: 30})
+		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 30})
 		s.next["had"], s.uncounted = 1, errAway
 		if _, err := l.reserve(t.Context(), "new", ten); !errors.Is(err, errNotRead) || len(s.next) != 1 {
 			t.Errorf("a new tag before the tags are counted: %v", err)
@@ -104,7 +101,7 @@ func TestMaxTags(t *testing.T) {
 // alone.
 func TestMaxTagsOfNestedTemplates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s, _ := newTestLookup(t,
+		l, s, _ := newTestLookup(
 			templates.Template{Pattern: "a.b.*", Step: 10, MaxTags: 40}, templates.Template{Pattern: "a.*.*", Step: 10, MaxTags: 3},
 			templates.Template{Pattern: "a.*", Step: 10, MaxTags: 20}, templates.Template{Pattern: "a.>", Step: 10, MaxTags: 5},
 		)
@@ -130,7 +127,7 @@ func TestMaxTagsOfNestedTemplates(t *testing.T) {
 func TestCountsAreBounded(t *testing.T) {
 	for what, uncounted := range map[string]error{"full": nil, "cannot be counted": errAway} {
 		synctest.Test(t, func(t *testing.T) {
-			l, s, _ := newTestLookup(t, templates.Template{Pattern: "*", Step: 10, MaxTags: 1})
+			l, s, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 1})
 			s.next["had"], s.uncounted = 1, uncounted
 			const seconds = 10
 			for n := range 10_000 {
@@ -146,62 +143,32 @@ func TestCountsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTagsBeingMadeCount: tags count as soon as they are being created. A tag
-// whose creation failed counts if it exists all the same.
+// TestTagsBeingMadeCount: tags count as soon as they are being created, also if
+// the server does not count them yet. One that could not be created counts until
+// the next count.
 func TestTagsBeingMadeCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s, list := newTestLookup(t, templates.Template{Pattern: "*", Step: 10, MaxTags: 2})
-		admit := func(name string, want error) (settle func(made bool)) {
+		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 2})
+		admit := func(name string, want error) (made func()) {
 			t.Helper()
-			settle, err := l.limits.admit(t.Context(), name, &list.list[0], list.list)
+			made, err := l.limits.admit(t.Context(), name, &list.list[0], list.list)
 			if !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
-			return settle
+			return made
 		}
 		a, b := admit("a", nil), admit("b", nil)
 		admit("c", errNoNewTag)
-		a(false)
-		c := admit("c", nil)
-		s.next["b"], s.next["c"] = 1, 1
-		b(true)
-		c(false)
+		a() // not created
+		s.next["b"] = 1
+		b()
+		admit("c", errNoNewTag)
+		time.Sleep(countAge)
+		admit("c", nil)
+		admit("d", errNoNewTag)
 		time.Sleep(countAge)
 		admit("d", errNoNewTag)
 	})
-}
-
-// TestTagsMadeDuringACountCount: a count may lack the tags that the loader
-// creates while the server counts.
-func TestTagsMadeDuringACountCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, s, _ := newTestLookup(t, templates.Template{Pattern: "*", Step: 10, MaxTags: 20})
-		late := &lateCount{fakeStore: s}
-		l.limits.store = late
-		if n := l.request(t, "a", 5); n != 5 {
-			t.Fatalf("%d tags were created, want 5", n)
-		}
-		time.Sleep(countAge)
-		late.after = 2 * firstRead
-		if n := l.request(t, "b", 5); n != 5 {
-			t.Fatalf("%d tags were created during a count, want 5", n)
-		}
-		time.Sleep(late.after)
-		if n := l.request(t, "c", 20); n != 10 {
-			t.Errorf("%d tags were created after that count, want the 10 that are left", n)
-		}
-	})
-}
-
-// lateCount is a store whose counts arrive late.
-type lateCount struct {
-	*fakeStore
-	after time.Duration
-}
-
-func (s *lateCount) Count(ctx context.Context, patterns ...string) (int64, error) {
-	defer time.Sleep(s.after)
-	return s.fakeStore.Count(ctx, patterns...)
 }
 
 // TestRefusedPrefetchesAreMisses: a prefetch of a name that a template would make
@@ -209,7 +176,7 @@ func (s *lateCount) Count(ctx context.Context, patterns ...string) (int64, error
 // without a limit.
 func TestRefusedPrefetchesAreMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s, _ := newTestLookup(t, templates.Template{Pattern: "*", Step: 10, Order: store.Strict})
+		l, s, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, Order: store.Strict})
 		s.refusal = store.ErrStrict
 		for n := range 5 * missesBurst {
 			if _, err := l.reserve(t.Context(), fmt.Sprint("evil", n), ten); !errors.Is(err, store.ErrStrict) && !errors.Is(err, errTooManyMisses) {
@@ -227,7 +194,7 @@ func TestRefusedPrefetchesAreMisses(t *testing.T) {
 // an unknown name is looked up again.
 func TestMissesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, s, list := newTestLookup(t, templates.Template{Pattern: "none"})
+		_, s, list := newTestLookup(templates.Template{Pattern: "none"})
 		s.next["order"] = 1
 		l := newFakeWorker(Config{Store: s, Prefix: "ids", MaxStep: 10, Timeout: DefaultTimeout, Log: zap.NewNop()}, list).l
 		reserve := func(tag string, unknown bool) error {
@@ -264,7 +231,7 @@ func TestMissesAreBounded(t *testing.T) {
 // missing; later, the previous list counts.
 func TestTemplatesThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _, list := newTestLookup(t, templates.Template{})
+		l, _, list := newTestLookup(templates.Template{})
 		list.err = errAway
 		if _, err := l.reserve(t.Context(), "a", ten); !errors.Is(err, errNotRead) {
 			t.Errorf("before they were read: %v", err)
@@ -321,7 +288,7 @@ func TestDatedTags(t *testing.T) {
 		l := newLookup(s, &fakeTemplates{list: templates.List{
 			{Pattern: "day.*", Step: 10, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}},
 			{Pattern: "id.*", Step: 10},
-		}}, goroutines.New())
+		}})
 		for range 3 {
 			for tag, want := range map[string]time.Time{
 				"day.20000103": time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC),
@@ -369,7 +336,7 @@ func TestDatedTagsAfterADecision(t *testing.T) {
 	l := newLookup(s, &fakeTemplates{list: templates.List{
 		{Pattern: "day.*", Step: 10, First: 3, Order: store.Strict, Dates: templates.Dates{Dated: "yyyyMMdd", Ahead: 86400}},
 		{Pattern: "plain.*", Step: 10},
-	}}, goroutines.New())
+	}})
 	for days, want := range map[int]int64{-365: 5001, -1: 5001, 0: 5001, 1: 5001, 2: 3, 3: 3, 365: 3} {
 		date := decided.AddDate(0, 0, days).Format("20060102")
 		for tag, want := range map[string]int64{"day." + date: want, "plain." + date: 5001} {

@@ -217,15 +217,15 @@ func testLimited(t *testing.T, of store.Reserver, f func(t *testing.T, w *fakeWo
 }
 
 // TestFirstTagWaitsForTheCount: the first tag of a template with a limit waits
-// for the count of the existing tags for 100 ms at most. Then the worker has to
-// try again.
+// for the count of the existing tags as long as a call may take. Then the worker
+// has to try again.
 func TestFirstTagWaitsForTheCount(t *testing.T) {
 	for _, c := range []struct {
 		counted, answered time.Duration
 		want              string
 	}{
 		{99 * time.Millisecond, 109 * time.Millisecond, "grant"}, // with the call
-		{time.Minute, 100 * time.Millisecond, "tag"},
+		{time.Minute, DefaultTimeout, "tag"},
 	} {
 		testLimited(t, slowCount{newFakeStore(), c.counted}, func(t *testing.T, w *fakeWorker) {
 			w.l.take(load("M.1", 1, 0))
