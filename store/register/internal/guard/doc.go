@@ -20,7 +20,7 @@
 //   - A write counts only if its reply is above all that was seen when it was
 //     sent, came in time, and granting has not stopped, compared or accepted
 //     since its permit.
-//   - What was seen only rises, except by a decision. What contradicts it stops
+//   - What was seen only rises, except by a decision. A contradiction stops
 //     granting until a decision, or until it proves to be a replica's delay.
 //   - A decision counts once, if it raised the floor above the one that was seen
 //     and every entry above the one that was cached.

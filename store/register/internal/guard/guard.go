@@ -249,12 +249,13 @@ func (g *Guard) Polled(sent Permit, found Poll, now Moment) (*Comparison, error)
 	if g.proven && !decided && wrong == nil {
 		wrong = g.stopped
 	}
+	resumes := g.stopped != nil // others may have lifted the sequence since it stopped
 	switch {
 	case decided && wrong != nil:
 		return nil, g.refuse(found, wrong)
 	case wrong != nil:
 		return nil, g.stop(wrong, !found.Missing && found.Mark == "" && g.isProof(now.Time))
-	case decided, g.stopped != nil: // others may have lifted the sequence since it stopped
+	case decided, resumes:
 		return g.compare(sent, found, decided), nil
 	}
 	return nil, g.adopt(sent, found)

@@ -49,19 +49,19 @@ func happens(do func(*loader)) step { return func(l *loader) error { do(l); retu
 // The steps of a loader.
 var (
 	asks    = happens(func(l *loader) { l.asked = l.Stamp(l.now) })
-	replies = step(func(l *loader) error { // the leader's to a poll; the loader compares and accepts
+	replies = func(l *loader) error { // the leader's to a poll; the loader compares and accepts
 		err := begins(l)
 		if l.found != nil {
 			err = ends(l)
 		}
 		return err
-	})
-	polls  = step(func(l *loader) error { return errors.Join(asks(l), replies(l)) })
-	begins = step(func(l *loader) (err error) { // a comparison, if there is one to make
+	}
+	polls  = func(l *loader) error { return errors.Join(asks(l), replies(l)) }
+	begins = func(l *loader) (err error) { // a comparison, if there is one to make
 		l.found, err = l.Polled(l.asked, l.leader, l.now)
 		return err
-	})
-	ends = step(func(l *loader) error { // the comparison
+	}
+	ends = func(l *loader) error { // the comparison
 		for tag, had := range l.cache {
 			next, there := l.tags[tag]
 			if !there {
@@ -74,9 +74,9 @@ var (
 		}
 		clear(l.cache)
 		return l.Accept(l.found)
-	})
-	permits = step(func(l *loader) error { _, err := l.Permit(l.now, false); return err })
-	sends   = step(func(l *loader) error { // a write, after polls if it needs some
+	}
+	permits = func(l *loader) error { _, err := l.Permit(l.now, false); return err }
+	sends   = func(l *loader) error { // a write, after polls if it needs some
 		for polled := false; ; polled = true {
 			p, err := l.Permit(l.now, polled)
 			if errors.Is(err, ErrUnpolled) {
@@ -89,14 +89,14 @@ var (
 			l.inFlight = append(l.inFlight, p)
 			return err
 		}
-	})
-	lands = step(func(l *loader) error { // the first write that is in flight, and its reply
+	}
+	lands = func(l *loader) error { // the first write that is in flight, and its reply
 		p := l.inFlight[0]
 		l.inFlight = l.inFlight[1:]
 		l.leader.Last++
 		return l.Wrote(p, l.leader.Last, l.now)
-	})
-	grants = step(func(l *loader) error { // 10 IDs of a
+	}
+	grants = func(l *loader) error { // 10 IDs of a
 		l.inFlight = nil
 		err := sends(l)
 		if err == nil {
@@ -107,7 +107,7 @@ var (
 			l.cache["a"] = l.tags["a"]
 		}
 		return err
-	})
+	}
 	doubts = happens(func(l *loader) { l.Doubt() })
 	looks  = happens(func(l *loader) { l.epoch = l.Epoch() })
 )
