@@ -12,20 +12,21 @@ import (
 
 // TestLastingBucketKeepsEntries: the server refuses to purge an entry of a
 // bucket whose entries must last, or to replace all of them by a roll-up. A
-// bucket of version 0.1.0 is corrected, but not while its settings are held.
+// bucket that was made by other means is corrected, but not while its settings
+// are held.
 func TestLastingBucketKeepsEntries(t *testing.T) {
 	t.Parallel()
-	for _, old := range []bool{false, true} {
+	for _, other := range []bool{false, true} {
 		js := openJetStream(t)
 		config := jetstream.KeyValueConfig{Bucket: "b", Metadata: map[string]string{"made": "by us"}}
 		held := errors.New("held")
 		lasting := kv.LastingBucket(config)
-		if old {
+		if other {
 			if _, err := js.CreateKeyValue(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
 			if found, err := lasting.Look(t.Context(), js); err != nil || !strings.Contains(found.Difference, "purges denied") {
-				t.Errorf("an old bucket: %+v, %v", found, err)
+				t.Errorf("a bucket made by other means: %+v, %v", found, err)
 			}
 			if _, err := kv.Holds(lasting, func(jetstream.StreamConfig) error { return held }).Apply(t.Context(), js); !errors.Is(err, held) {
 				t.Errorf("changed although held: %v", err)
@@ -60,7 +61,7 @@ func TestLastingBucketKeepsEntries(t *testing.T) {
 			"roll-up":           bucket.Purge(t.Context(), "x"),
 		} {
 			if err == nil {
-				t.Errorf("old %v: %s is allowed", old, what)
+				t.Errorf("made by other means %v: %s is allowed", other, what)
 			}
 		}
 		if err := bucket.Delete(t.Context(), "x"); err != nil { // leaves a marker

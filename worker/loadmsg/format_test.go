@@ -6,9 +6,9 @@ import (
 	"github.com/idworker/idworker/worker/loadmsg"
 )
 
-// TestFormatOf010: load events and grants of version 0.1.0 are read, and
+// TestFormatOf020: load events and grants of version 0.2.0 are read, and
 // written the same.
-func TestFormatOf010(t *testing.T) {
+func TestFormatOf020(t *testing.T) {
 	const event = `{"instance":"W1","tag":"order","step":100,"unknown":true,"want":5,"seq":7,"runway_ms":900,"installation":"a"}`
 	if e, err := loadmsg.DecodeEvent([]byte(event), 1000); err != nil || string(e.Encode()) != event {
 		t.Errorf("event written as %s, %v, want %s", e.Encode(), err, event)
