@@ -15,9 +15,9 @@ func TestFormatOf020(t *testing.T) {
 	}
 	for _, grant := range []string{
 		`{"instance":"W1","tag":"order","seq":7,"first":1,"end":101,"step":100,"order":"trend","installation":"a"}`,
-		`{"instance":"W1","tag":"order","seq":7,"refused":404}`,
-		`{"instance":"W1","tag":"order","seq":7,"refused":429,"reason":"busy","pause_ms":500}`,
-		`{"instance":"W1","tag":"order","seq":7,"not_now":"store","reason":"down"}`,
+		`{"instance":"W1","tag":"order","seq":7,"installation":"a","refused":404}`,
+		`{"instance":"W1","tag":"order","seq":7,"installation":"a","refused":429,"reason":"busy","pause_ms":500}`,
+		`{"instance":"W1","tag":"order","seq":7,"installation":"a","not_now":"store","reason":"down"}`,
 	} {
 		if g, err := loadmsg.DecodeGrant([]byte(grant)); err != nil || string(g.Encode()) != grant {
 			t.Errorf("grant written as %s, %v, want %s", g.Encode(), err, grant)
