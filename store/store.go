@@ -2,16 +2,10 @@ package store
 
 import "context"
 
-// Store counts the IDs of each tag. All methods are safe for concurrent use by
-// many goroutines and processes, and return when ctx ends, if not earlier. A
-// write in flight at that moment may or may not happen; callers rely on
-// neither.
-type Store interface {
-	Reserver
-	Admin
-}
-
-// Reserver is the part of a store that a process needs to load segments.
+// Reserver is the part of the register that a process needs to load segments. All
+// methods are safe for concurrent use by many goroutines and processes, and
+// return when ctx ends, if not earlier. A write in flight at that moment may or
+// may not happen; callers rely on neither.
 type Reserver interface {
 	// Run watches the store until ctx ends. Every process that reserves calls
 	// it once.
@@ -40,8 +34,8 @@ type Reserver interface {
 	// for Reserve; after an unknown outcome the tag may exist.
 	//
 	// Errors: ErrTagExists, if nothing was reserved and the caller should call
-	// Reserve; ErrNoRoom; and the errors of CreateTag, except ErrBelow, and of
-	// Reserve.
+	// Reserve; ErrNoRoom; ErrOrder, if a removed tag of that name had the other
+	// order; and the errors of Reserve.
 	ReserveFirst(ctx context.Context, tag Tag, wants []Want) (Reservation, error)
 
 	// Probe returns why the store does not answer, or nil. With write it also
@@ -53,11 +47,14 @@ type Reserver interface {
 	// its entry.
 	Known(tag string) bool
 
-	// Names calls see with the name of each tag that exists or was removed,
-	// then current once, and then see for every tag that is written, all from
-	// the same goroutine. A name may be repeated. It returns when ctx ends, or
-	// with the error that interrupted it.
-	Names(ctx context.Context, see func(tag string), current func()) error
+	// HasEntry reports whether this process has read an entry of the tag, which
+	// a removed tag has, too.
+	HasEntry(tag string) bool
+
+	// Count returns the number of tags, removed ones included, whose names match
+	// one of the patterns, which must not overlap. The server counts: no names
+	// are transferred. It may lack what was written lately.
+	Count(ctx context.Context, patterns ...string) (int64, error)
 
 	// Figures returns counts since the store was opened.
 	Figures() Figures
@@ -74,53 +71,6 @@ type Reserver interface {
 	// tags were raised. A raise that this process has not adopted yet does not
 	// count.
 	Lowest() int64
-}
-
-// Admin is the part of a store for administrators.
-type Admin interface {
-	// Lookup returns the step and the order of a tag; Next is 0. They may come
-	// from this process's cache: a step may be a minute old, or as old as the
-	// last grant.
-	//
-	// Errors: ErrNoTag, also for a removed tag; ErrCorrupt, ErrSetup,
-	// ErrRegressed, and ErrBadTag for a malformed tag.
-	Lookup(ctx context.Context, tag string) (Tag, error)
-
-	// Tags lists every tag, in no particular order, as of a moment after the
-	// call began. Next is not below the last grant. Unreadable entries are left
-	// out: Tags then returns both the readable tags and an error that wraps
-	// ErrCorrupt, with an EntryError for each unreadable entry that has a name.
-	Tags(ctx context.Context) ([]Tag, error)
-
-	// Removed lists names that may be created again: of removed tags, and of
-	// tags without a row. Next is the lowest first ID that such a tag may have,
-	// Step is 0.
-	Removed(ctx context.Context) ([]Tag, error)
-
-	// CreateTag adds a tag. Errors: ErrTagExists, ErrBadTag, ErrSetup,
-	// ErrRegressed; ErrOrder, if a tag of that name had the other order; and
-	// ErrBelow, if a tag of that name was removed, or may have been lost
-	// (see Tag.Earliest), and issued more.
-	CreateTag(ctx context.Context, tag Tag) error
-
-	// SetStep changes the configured step of a tag. Issued IDs are not
-	// affected. Errors: ErrNoTag, ErrBadTag, ErrCorrupt, ErrSetup.
-	SetStep(ctx context.Context, tag string, step int64) error
-
-	// Raise makes next the first unissued ID, if the tag's is lower, and
-	// otherwise changes nothing: a tag is never lowered. Errors: ErrNoTag,
-	// ErrBadTag for a next below 1, ErrCorrupt, ErrSetup.
-	Raise(ctx context.Context, tag string, next int64) error
-
-	// RaiseRemoved makes next the lowest first ID of a removed tag, if that is
-	// lower. Errors: ErrNoTag if no such removed tag is stored; the others of
-	// Raise.
-	RaiseRemoved(ctx context.Context, tag string, next int64) error
-
-	// RemoveTag removes a tag, also if its row is missing. Its order and its
-	// next ID stay stored, see CreateTag. Errors: ErrNoTag, ErrBadTag,
-	// ErrCorrupt, ErrSetup.
-	RemoveTag(ctx context.Context, tag string) error
 }
 
 // Figures count the ranges of a store since it was opened.

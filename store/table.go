@@ -27,14 +27,20 @@ type Table interface {
 	Find(ctx context.Context, tag string) (Tag, error)
 
 	// Tags lists all rows unchecked, in bounds or not. A row whose name is not
-	// that of a tag may have any numbers. Errors are those of [Admin].
+	// that of a tag may have any numbers. Unreadable rows are left out: Tags then
+	// returns both the readable rows and an error that wraps ErrCorrupt, with an
+	// EntryError for each unreadable row that has a name.
 	Tags(ctx context.Context) ([]Tag, error)
 
 	// CreateTag inserts a row. Errors: ErrTagExists, ErrBadTag, ErrSetup.
 	CreateTag(ctx context.Context, tag Tag) error
 
-	// SetStep and Raise change a row as in [Admin].
+	// SetStep changes the step of a row, which affects no number. Errors:
+	// ErrNoTag, ErrBadTag, ErrCorrupt, ErrSetup.
 	SetStep(ctx context.Context, tag string, step int64) error
+
+	// Raise raises the value of a row to next, if it is lower. Errors: ErrNoTag,
+	// ErrBadTag for a next below 1, ErrCorrupt, ErrSetup.
 	Raise(ctx context.Context, tag string, next int64) error
 
 	// RemoveTag deletes a row whose value is at most next, and the table keeps

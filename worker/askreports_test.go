@@ -98,7 +98,7 @@ func TestReports(t *testing.T) {
 }
 
 // lowRaise is a store that was not raised enough.
-type lowRaise struct{ store.Store }
+type lowRaise struct{ store.Reserver }
 
 func (lowRaise) Stopped() error { return &store.RegressionError{Bucket: "ids_register", Short: 180} }
 

@@ -77,7 +77,7 @@ type Config struct {
 
 	// Store supplies the segments. StoreName is its name in INFO and in the
 	// config bucket, which keeps processes from counting in different stores.
-	Store     store.Store
+	Store     store.Reserver
 	StoreName string
 
 	// Replicas is the number of replicas of new streams and buckets, 1 to 5.

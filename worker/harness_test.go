@@ -136,18 +136,18 @@ func stop(t testing.TB, w *worker.Process) {
 }
 
 // createTags creates trend tags.
-func createTags(t testing.TB, s store.Store, step int64, names ...string) {
+func createTags(t testing.TB, s *register.Register, step int64, names ...string) {
 	t.Helper()
 	createOrdered(t, s, store.Trend, step, names...)
 }
 
 // createStrict creates strict tags.
-func createStrict(t testing.TB, s store.Store, step int64, names ...string) {
+func createStrict(t testing.TB, s *register.Register, step int64, names ...string) {
 	t.Helper()
 	createOrdered(t, s, store.Strict, step, names...)
 }
 
-func createOrdered(t testing.TB, s store.Store, order store.Order, step int64, names ...string) {
+func createOrdered(t testing.TB, s *register.Register, order store.Order, step int64, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: 1, Order: order}); err != nil {
@@ -222,7 +222,7 @@ func (c client) must(tag string) (id int64) {
 
 // gate is a store that can hang for some tags, and counts its calls.
 type gate struct {
-	store.Store
+	*register.Register
 	calls atomic.Int64
 
 	mu   sync.Mutex
@@ -259,5 +259,5 @@ func (g *gate) Reserve(ctx context.Context, tag string, wants []store.Want) (sto
 			return store.Reservation{}, ctx.Err()
 		}
 	}
-	return g.Store.Reserve(ctx, tag, wants)
+	return g.Register.Reserve(ctx, tag, wants)
 }

@@ -22,9 +22,9 @@ import (
 func TestStopAnswersWhatIsParked(t *testing.T) {
 	t.Parallel()
 	net := worker.NewAccount(t)
-	s := &gate{Store: newStore(t, net, 1)}
+	s := &gate{Register: newStore(t, net, 1)}
 	w := startWorker(t, net, worker.Config{Store: s, Wait: time.Minute})
-	createTags(t, s, 10, "order")
+	createTags(t, s.Register, 10, "order")
 	c := newClient(t, net)
 	open := s.close("order")
 	defer open()
@@ -56,9 +56,9 @@ func TestStopWaitsForAnswers(t *testing.T) {
 	t.Parallel()
 	const requests = 2000
 	net := worker.NewAccount(t)
-	s := &gate{Store: newStore(t, net, 1)}
+	s := &gate{Register: newStore(t, net, 1)}
 	startWorker(t, net, worker.Config{Role: worker.RoleLoader, Store: s})
-	createTags(t, s, requests, "order")
+	createTags(t, s.Register, requests, "order")
 	c := newClient(t, net)
 	for range 2 {
 		cfg := configure(t, net, worker.Config{Role: worker.RoleWorker, Wait: 400 * time.Millisecond})

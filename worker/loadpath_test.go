@@ -45,10 +45,11 @@ func TestSmallerMaxStep(t *testing.T) {
 	for _, c := range []struct{ loader, worker worker.Config }{{loader: small}, {worker: small}} {
 		net := worker.NewAccount(t)
 		c.loader.Role, c.worker.Role = worker.RoleLoader, worker.RoleWorker
-		c.loader.Store = newStore(t, net, 1)
+		s := newStore(t, net, 1)
+		c.loader.Store = s
 		startWorker(t, net, c.loader)
 		startWorker(t, net, c.worker)
-		createTags(t, c.loader.Store, 10, "order")
+		createTags(t, s, 10, "order")
 		client := newClient(t, net)
 		client.use("order", 50, client.must("order"))
 		if c.worker.MaxBatch == 0 {

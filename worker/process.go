@@ -103,8 +103,8 @@ func Provision(ctx context.Context, cfg Config) error {
 	if cfg.Role != RoleSnowflake {
 		needs = append(needs, loader.Stream(cfg.Prefix, cfg.Replicas))
 	}
-	needs = append(needs, kv.Birth(agreement.Bucket(cfg.Prefix, cfg.Replicas,
-		kv.HasEntries(register.BucketName(cfg.Prefix)), kv.HasEntries(lease.ClockBucketName(cfg.Prefix)))))
+	needs = append(needs, agreement.NewBucket(cfg.Prefix, cfg.Replicas,
+		kv.HasEntries(register.BucketName(cfg.Prefix)), kv.HasEntries(lease.ClockBucketName(cfg.Prefix))))
 	if cfg.Role.Loads() {
 		needs = append(needs, register.Bucket(cfg.Prefix, cfg.Replicas))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
@@ -59,7 +60,7 @@ func (c client) eventuallySnowflake() (id int64) {
 // holdings are the worker IDs that are leased.
 func holdings(t testing.TB, js jetstream.JetStream) []lease.Holding {
 	t.Helper()
-	all, _, err := lease.List(t.Context(), js, messages.DefaultPrefix)
+	all, _, err := lease.List(t.Context(), js, messages.DefaultPrefix, kv.ByConsumer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestSnowflakeStopReleases(t *testing.T) {
 	id := snowflake.ID(c.eventuallySnowflake())
 	stop(t, w)
 	js := newJetStream(t, net)
-	all, layout, err := lease.List(t.Context(), js, messages.DefaultPrefix)
+	all, layout, err := lease.List(t.Context(), js, messages.DefaultPrefix, kv.ByConsumer)
 	if err != nil || len(all) != 1 || all[0].Held() {
 		t.Fatalf("worker IDs %+v, %v, want one that is free", all, err)
 	}

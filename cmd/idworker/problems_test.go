@@ -48,7 +48,7 @@ var remedies = []struct {
 	err    error
 	remedy string
 }{
-	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})}, "ask an administrator to run: idworker provision"},
+	{&natsconn.DeniedError{What: `Publish to "a"`, Missing: kv.LastingBucket(kv.Lasting{Bucket: "b"})}, "ask an administrator to run: idworker provision"},
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
 	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "idworker rights prints those of each role"},
 	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "idworker tag import --switch-store with the new one"},

@@ -15,12 +15,9 @@ import (
 	"github.com/idworker/idworker/cmd/internal/format"
 	"github.com/idworker/idworker/cmd/internal/progress"
 	"github.com/idworker/idworker/cmd/internal/tags"
-	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
-	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
-	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/store/templates"
 )
 
@@ -226,10 +223,16 @@ func (l *tagLsCmd) Run(ctx context.Context, out output) error {
 			return err
 		}
 	}
-	return l.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {
-		if !tags.Allowed(ctx, t.JetStream, register.Rights(t.Prefix, rights.Backup)) {
-			ctx = kv.WithoutConsumers(ctx) // a monitor may not create any
+	source, err := l.backend()
+	if err != nil {
+		return err
+	}
+	return l.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		t, err := tags.OpenToList(ctx, js, l.Prefix, source)
+		if err != nil {
+			return err
 		}
+		defer t.Close()
 		found, made, err := t.List(ctx, l.Pattern)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrCorrupt):

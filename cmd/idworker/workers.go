@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/health"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/snowflake/lease"
 )
@@ -29,14 +30,14 @@ func (c *workersCmd) Run(ctx context.Context, out output) error {
 }
 
 func (c *workersCmd) list(ctx context.Context, js jetstream.JetStream, out output) error {
-	holdings, layout, err := lease.List(ctx, js, c.Prefix)
+	holdings, layout, err := lease.List(ctx, js, c.Prefix, kv.ByConsumer)
 	if holdings == nil && err != nil {
 		return err
 	}
 	var lost lease.Lost
 	if !layout.IsZero() {
 		var lostErr error
-		lost, lostErr = lease.Waits(ctx, js, c.Prefix)
+		lost, lostErr = lease.Waits(ctx, js, c.Prefix, kv.ByConsumer)
 		err = errors.Join(err, lostErr)
 	}
 	return errors.Join(out.Print(workerIDsAt(time.Now(), holdings, layout, lost)), err)

@@ -1,5 +1,21 @@
 /* Register: is any number of a tag granted twice? (package store/register)
- * docs/proofs/register.md has the argument.
+ * docs/proofs/register.md has the argument. What a loader concludes is one
+ * package, store/register/internal/guard, and can be read beside this file:
+ *
+ *   here                        there (methods of Guard, unless noted)
+ *   seen, first, set, file      Record: Position, First, Decisions; the witness
+ *   ok, stop                    a permit that is fresh; stopped and proven
+ *   MAYSEND, p, pw, was         Permit, Sending; Stamp
+ *   poll, its reply: judge      Stamp; Polled, Compared, Accept
+ *   LESS                        Record.check
+ *   NEW, TAKES                  Record.decided
+ *   answer: TOOLOW, SAW         Wrote
+ *   read, its reply: SHRANK     Epoch; Read
+ *   unknown                     Doubt
+ *   PROOF                       prove, and stop
+ *   overtake                    overtake
+ *   putBack                     Renew, Renewed, and Register.putBack
+ *   start                       Begin
  *
  * A tag's entry is {next}. Its revision is its sequence in the one stream that
  * holds all entries. A loader takes these steps:

@@ -21,15 +21,16 @@
 // draws conclusions from an unknown outcome: the register burns the range, a
 // lease rereads its nonce, the rest edits again.
 //
-// [Follow] reads a whole bucket in the order of its revisions, then every
-// change. [List] stops at the end and needs no leader; [ListAll] compares its
-// end with the leader. [WithRetry] repeats a call while a stream has no leader.
+// [List] reads a whole bucket and needs no leader; [ListAll] compares its end
+// with the leader. [Count] has the server count keys. [WithRetry] repeats a call
+// while a stream has no leader.
 //
-// A feed is pushed by the server, and limited by flow control. Package
-// streamread pulls instead, and does not read buckets, for two reasons:
+// A consumer's entries are pushed by the server, and limited by flow control.
+// Package streamread pulls instead, and reads no bucket by a consumer, for two
+// reasons:
 //
 //   - Rights. Users of buckets may answer flow control ($JS.FC), but not request
-//     messages (CONSUMER.MSG.NEXT). The nats.conf of version 0.1.0 must suffice.
+//     messages (CONSUMER.MSG.NEXT). The nats.conf of version 0.2.0 must suffice.
 //   - Leases. A worker claims a worker ID although the bucket's leader has just
 //     died: any replica's list took 1 ms. A reader that confirms its end with the
 //     leader waited for 5 s.
@@ -37,13 +38,7 @@
 // A million entries are no reason: both take 2 to 3 s, a pull with half of the
 // memory.
 //
-// # Still the same, and not older
-//
-// A [Position] is the identity of a bucket and its highest sequence. Register,
-// witness and leases compare positions by [Position.Judge], and the answers to
-// writes by [Position.Confirms]; what follows is their own decision.
-//
 // Files: resource.go (the interface, and the three kinds), older.go (evidence),
-// position.go, cell.go (single keys), bulk.go (many keys), feed.go and
-// requests.go (whole buckets), retry.go, version.go (the oldest server).
+// cell.go (single keys), bulk.go (many keys), list.go and feed.go (whole
+// buckets), retry.go, version.go (the oldest server).
 package kv

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,13 +12,13 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Feed reads the entries of a bucket in the order of their revisions, and then
-// every change. An entry that is written again before its turn is read in its
-// new place only. A single goroutine may use a Feed.
+// feed reads the entries of a bucket in the order of their revisions, and then
+// what is written after them. An entry that is written again before its turn is
+// read in its new place only. A single goroutine may use a feed.
 //
 // Unlike nats.go's watcher it does not restart: a restarted feed could read
 // another bucket unnoticed.
-type Feed struct {
+type feed struct {
 	conn  *nats.Conn
 	inbox *nats.Subscription
 	msgs  chan *nats.Msg
@@ -54,120 +52,15 @@ const bigFeed = 20_000
 
 var turn = make(chan struct{}, 1)
 
-// ErrFeedEnded means that a feed broke off, for instance because the connection
+// errFeedEnded means that a feed broke off, for instance because the connection
 // was closed or the server fell silent.
-var ErrFeedEnded = errors.New("feed of the bucket ended")
+var errFeedEnded = errors.New("feed of the bucket ended")
 
-var errSilent = fmt.Errorf("%w: server is silent", ErrFeedEnded)
+var errSilent = fmt.Errorf("%w: server is silent", errFeedEnded)
 
-// List passes all entries of a bucket to visit, in the order of their
-// revisions. It needs no leader: a lagging replica and concurrent writes may
-// hide some. It lasts while entries arrive. Errors: those of [Follow] and
-// [Feed.Next].
-func List(ctx context.Context, js jetstream.JetStream, bucket string, visit func(Entry)) error {
-	if ctx.Value(withoutConsumers{}) != nil {
-		return listByRequests(ctx, js, bucket, func(e Entry) bool { visit(e); return true })
-	}
-	feed, err := Follow(ctx, js, bucket)
-	if err != nil {
-		return err
-	}
-	defer feed.Close()
-	for !feed.CaughtUp() {
-		entry, err := feed.Next(ctx)
-		if err != nil {
-			return err
-		}
-		visit(entry)
-	}
-	return nil
-}
-
-// lagPatience bounds the wait of ListAll for entries that its server lacks, and
-// the time that it reads what others write. lagLook is the pause between looks
-// at the leader.
-const (
-	lagPatience = 5 * time.Second
-	lagLook     = 250 * time.Millisecond
-)
-
-var errLags = errors.New("the replica lags behind its leader")
-
-// ListAll passes all entries of a bucket to visit, also those that others write
-// at the same time, until visit returns false. An entry that is written again
-// may be passed twice, the later one last. Entries come from a replica, which
-// may lag behind.
-//
-// A server's count of the entries to come leaves out one that is being written
-// again. The list is complete once it has as many different keys as the leader
-// then has entries, none of which is ever deleted without a marker.
-func ListAll(ctx context.Context, js jetstream.JetStream, bucket string, visit func(Entry) bool) error {
-	if ctx.Value(withoutConsumers{}) != nil {
-		return listByRequests(ctx, js, bucket, visit)
-	}
-	feed, err := Follow(ctx, js, bucket)
-	if err != nil {
-		return err
-	}
-	defer feed.Close()
-	seed, keys := maphash.MakeSeed(), make(map[uint64]struct{})
-	latest, caughtUp := time.Now(), time.Time{}
-	for {
-		wait := maxSilence
-		if feed.CaughtUp() {
-			stream, err := js.Stream(ctx, StreamName(bucket))
-			if err != nil || uint64(len(keys)) >= stream.CachedInfo().State.Msgs {
-				return err
-			}
-			if caughtUp.IsZero() {
-				caughtUp = time.Now()
-			}
-			switch {
-			case time.Since(latest) > lagPatience:
-				return errLags
-			case time.Since(caughtUp) > lagPatience: // new keys are made all the time
-				return nil
-			}
-			wait = lagLook
-		}
-		switch e, err := feed.next(ctx, wait); {
-		case err == nil:
-			latest = time.Now()
-			keys[maphash.String(seed, e.Key)] = struct{}{}
-			if !visit(e) {
-				return nil
-			}
-		case wait == maxSilence, !errors.Is(err, errSilent):
-			return err
-		}
-	}
-}
-
-// Latest returns the latest entry of each key, as [ListAll] finds them.
-func Latest(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]Entry, error) {
-	all := make(map[string]Entry)
-	err := ListAll(ctx, js, bucket, func(e Entry) bool {
-		all[strings.Clone(e.Key)] = e
-		return true
-	})
-	return all, err
-}
-
-// Values returns the values of a bucket by key, as [ListAll] finds them.
-func Values(ctx context.Context, js jetstream.JetStream, bucket string) (map[string]string, error) {
-	found, err := Latest(ctx, js, bucket)
-	values := make(map[string]string, len(found))
-	for key, e := range found {
-		if !e.Deleted {
-			values[key] = string(e.Value)
-		}
-	}
-	return values, err
-}
-
-// Follow begins to read a bucket. Errors: jetstream.ErrStreamNotFound.
-func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed, err error) {
-	f := &Feed{
+// openFeed begins to read a bucket. Errors: jetstream.ErrStreamNotFound.
+func openFeed(ctx context.Context, js jetstream.JetStream, bucket string) (_ *feed, err error) {
+	f := &feed{
 		conn: js.Conn(), msgs: make(chan *nats.Msg, buffered), silence: time.NewTimer(maxSilence),
 		prefix: len("$KV." + bucket + "."),
 	}
@@ -177,7 +70,7 @@ func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
+			f.close()
 		}
 	}()
 	f.inbox.SetClosedHandler(func(string) { f.end() })
@@ -203,7 +96,7 @@ func Follow(ctx context.Context, js jetstream.JetStream, bucket string) (_ *Feed
 }
 
 // passTurn admits the next big feed.
-func (f *Feed) passTurn() {
+func (f *feed) passTurn() {
 	if f.hasTurn {
 		f.hasTurn = false
 		<-turn
@@ -212,23 +105,20 @@ func (f *Feed) passTurn() {
 
 // receive passes a message to the reader. It runs on the subscription's
 // goroutine.
-func (f *Feed) receive(m *nats.Msg) {
+func (f *feed) receive(m *nats.Msg) {
 	select {
 	case f.msgs <- m:
 	case <-f.open.Done():
 	}
 }
 
-// CaughtUp reports whether all entries have been read that existed when the
+// caughtUp reports whether all entries have been read that existed when the
 // server sent the latest entry.
-func (f *Feed) CaughtUp() bool { return f.pending == 0 }
+func (f *feed) caughtUp() bool { return f.pending == 0 }
 
-// Next returns the next entry. The error is [ErrFeedEnded], or ctx.Err() when
-// ctx ends.
-func (f *Feed) Next(ctx context.Context) (Entry, error) { return f.next(ctx, maxSilence) }
-
-// next is Next with a bound on the silence.
-func (f *Feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
+// next returns the next entry. The error is errFeedEnded if the feed broke off,
+// errSilent if nothing came for so long, or ctx.Err() when ctx ends.
+func (f *feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
 	for {
 		f.silence.Reset(wait)
 		select {
@@ -244,7 +134,7 @@ func (f *Feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
 		case <-f.silence.C:
 			return Entry{}, errSilent
 		case <-f.open.Done():
-			return Entry{}, ErrFeedEnded
+			return Entry{}, errFeedEnded
 		case <-ctx.Done():
 			return Entry{}, ctx.Err()
 		}
@@ -254,10 +144,10 @@ func (f *Feed) next(ctx context.Context, wait time.Duration) (Entry, error) {
 // control answers the server's flow control. It detects messages that were lost
 // before a heartbeat, and entries that the server counted and does not send:
 // they may have expired since, so only another feed can be complete.
-func (f *Feed) control(m *nats.Msg) error {
+func (f *feed) control(m *nats.Msg) error {
 	last := m.Header.Get("Nats-Last-Consumer")
 	if last != "" && last != strconv.FormatUint(f.delivered, 10) {
-		return ErrFeedEnded
+		return errFeedEnded
 	}
 	reply := m.Header.Get("Nats-Consumer-Stalled")
 	if m.Reply != "" {
@@ -267,14 +157,14 @@ func (f *Feed) control(m *nats.Msg) error {
 	case reply != "":
 		return f.conn.Publish(reply, nil)
 	case last != "" && f.pending > 0: // idle
-		return ErrFeedEnded
+		return errFeedEnded
 	}
 	return nil
 }
 
-func (f *Feed) decode(m *nats.Msg, about *nats.MsgMetadata) (Entry, error) {
+func (f *feed) decode(m *nats.Msg, about *nats.MsgMetadata) (Entry, error) {
 	if f.delivered++; about.Sequence.Consumer != f.delivered || len(m.Subject) <= f.prefix {
-		return Entry{}, ErrFeedEnded
+		return Entry{}, errFeedEnded
 	}
 	if f.pending = about.NumPending; f.pending == 0 {
 		f.passTurn()
@@ -282,8 +172,8 @@ func (f *Feed) decode(m *nats.Msg, about *nats.MsgMetadata) (Entry, error) {
 	return Entry{m.Subject[f.prefix:], m.Data, isDeletion(m.Header), about.Sequence.Stream, about.Timestamp}, nil
 }
 
-// Close ends the feed. The server removes its consumer after some time.
-func (f *Feed) Close() {
+// close ends the feed. The server removes its consumer after some time.
+func (f *feed) close() {
 	f.passTurn()
 	f.end()
 	_ = f.inbox.Unsubscribe() // or the connection is closed

@@ -1,4 +1,4 @@
-package kv_test
+package kv
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -24,7 +23,7 @@ type feeds struct {
 }
 
 func newFeeds(t *testing.T) feeds {
-	f := feeds{T: t, js: openJetStream(t)}
+	f := feeds{T: t, js: natstest.JetStream(t, natstest.Start(t).Connect(t))}
 	f.make()
 	return f
 }
@@ -47,22 +46,22 @@ func (f *feeds) put(keys ...string) {
 	}
 }
 
-func (f *feeds) open() *kv.Feed {
+func (f *feeds) open() *feed {
 	f.Helper()
-	feed, err := kv.Follow(f.Context(), f.js, "b")
+	feed, err := openFeed(f.Context(), f.js, "b")
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(feed.Close)
+	f.Cleanup(feed.close)
 	return feed
 }
 
 // expect reads entries.
-func (f *feeds) expect(feed *kv.Feed, want ...string) {
+func (f *feeds) expect(feed *feed, want ...string) {
 	f.Helper()
 	for i, key := range want {
 		ctx, cancel := context.WithTimeout(f.Context(), natstest.Patience)
-		entry, err := feed.Next(ctx)
+		entry, err := feed.next(ctx, maxSilence)
 		cancel()
 		got := entry.Key
 		if entry.Deleted {
@@ -72,16 +71,16 @@ func (f *feeds) expect(feed *kv.Feed, want ...string) {
 			f.Fatalf("entry %d is %s, %v; want %s", i, got, err, key)
 		}
 	}
-	if !feed.CaughtUp() {
+	if !feed.caughtUp() {
 		f.Fatal("has not caught up after the last entry")
 	}
 }
 
-// TestFeed: all entries, and then every change.
+// TestFeed: all entries, and then those that are written.
 func TestFeed(t *testing.T) {
 	t.Parallel()
 	f := newFeeds(t)
-	if !f.open().CaughtUp() {
+	if !f.open().caughtUp() {
 		t.Error("an empty bucket has more to come")
 	}
 	f.put("a", "b", "c", "b")
@@ -122,8 +121,8 @@ func TestFeedEnds(t *testing.T) {
 	}
 	f.make()
 	f.put("a", "b")
-	if entry, err := feed.Next(t.Context()); !errors.Is(err, kv.ErrFeedEnded) {
-		t.Fatalf("got %v, %v, want ErrFeedEnded", entry, err)
+	if entry, err := feed.next(t.Context(), maxSilence); !errors.Is(err, errFeedEnded) {
+		t.Fatalf("got %v, %v, want errFeedEnded", entry, err)
 	}
 }
 
@@ -146,8 +145,8 @@ func TestFeedOutlivesManyEntries(t *testing.T) {
 	second := make(chan struct{})
 	go func() {
 		defer close(second)
-		if other, err := kv.Follow(f.Context(), f.js, "b"); err == nil {
-			other.Close()
+		if other, err := openFeed(f.Context(), f.js, "b"); err == nil {
+			other.close()
 		}
 	}()
 	for i := range n {
@@ -156,7 +155,7 @@ func TestFeedOutlivesManyEntries(t *testing.T) {
 			t.Fatalf("a second reader began after %d entries of the first", i)
 		default:
 		}
-		entry, err := feed.Next(t.Context())
+		entry, err := feed.next(t.Context(), maxSilence)
 		if err != nil || entry.Key != fmt.Sprintf("%05d", i) {
 			t.Fatalf("entry %d is %s, %v", i, entry.Key, err)
 		}
@@ -195,7 +194,7 @@ func TestListAllWhileOthersWrite(t *testing.T) {
 	}
 	for range lists {
 		found := make(map[string]bool)
-		err := kv.ListAll(t.Context(), f.js, "b", func(e kv.Entry) bool {
+		err := ListAll(t.Context(), f.js, "b", ByConsumer, func(e Entry) bool {
 			found[strings.Clone(e.Key)] = true
 			return true
 		})

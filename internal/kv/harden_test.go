@@ -12,23 +12,25 @@ import (
 
 // TestLastingBucketKeepsEntries: the server refuses to purge an entry of a
 // bucket whose entries must last, or to replace all of them by a roll-up. A
-// bucket that was made by other means is corrected, but not while its settings
-// are held.
+// bucket that allows that, as after a restore by hand, is corrected, but not
+// while its settings are held.
 func TestLastingBucketKeepsEntries(t *testing.T) {
 	t.Parallel()
-	for _, other := range []bool{false, true} {
+	for _, old := range []bool{false, true} {
 		js := openJetStream(t)
 		config := jetstream.KeyValueConfig{Bucket: "b", Metadata: map[string]string{"made": "by us"}}
 		held := errors.New("held")
-		lasting := kv.LastingBucket(config)
-		if other {
+		settings := kv.Lasting{Bucket: config.Bucket, Metadata: config.Metadata}
+		lasting := kv.LastingBucket(settings)
+		if old {
 			if _, err := js.CreateKeyValue(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
 			if found, err := lasting.Look(t.Context(), js); err != nil || !strings.Contains(found.Difference, "purges denied") {
-				t.Errorf("a bucket made by other means: %+v, %v", found, err)
+				t.Errorf("an old bucket: %+v, %v", found, err)
 			}
-			if _, err := kv.Holds(lasting, func(jetstream.StreamConfig) error { return held }).Apply(t.Context(), js); !errors.Is(err, held) {
+			settings.Hold = func(jetstream.StreamConfig) error { return held }
+			if _, err := kv.LastingBucket(settings).Apply(t.Context(), js); !errors.Is(err, held) {
 				t.Errorf("changed although held: %v", err)
 			}
 		}
@@ -61,7 +63,7 @@ func TestLastingBucketKeepsEntries(t *testing.T) {
 			"roll-up":           bucket.Purge(t.Context(), "x"),
 		} {
 			if err == nil {
-				t.Errorf("made by other means %v: %s is allowed", other, what)
+				t.Errorf("old %v: %s is allowed", old, what)
 			}
 		}
 		if err := bucket.Delete(t.Context(), "x"); err != nil { // leaves a marker

@@ -69,7 +69,7 @@ func (s stream) find(ctx context.Context, js jetstream.JetStream) (jetstream.Str
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return found, err
 	}
-	for _, evidence := range s.older {
+	for _, evidence := range s.lasting.Older {
 		what, failed := evidence(ctx, js)
 		if failed != nil {
 			return nil, missing(s, fmt.Errorf("cannot determine whether it was in use before: %w", failed))

@@ -85,31 +85,52 @@ func Ensure(ctx context.Context, js jetstream.JetStream, all ...Resource) error 
 // StreamName is the name of the stream beneath a bucket.
 func StreamName(bucket string) string { return "KV_" + bucket }
 
-// LastingBucket is a KV bucket whose entries must last. An existing bucket must
-// pass [durability.CheckStream]. Its history is always 1, its storage always
-// file, and its entries do not expire. A missing bucket is not created if there
-// is evidence of an earlier one; the error is an [*OlderError] then.
-//
-// The server denies purges and roll-ups, which leave no trace of an entry, and
-// it allows atomic batches, see [Bucket.UpdateMany]. Buckets of version 0.1.0
-// lack that until Apply corrects them.
-func LastingBucket(config jetstream.KeyValueConfig, older ...Evidence) Resource {
-	return LastingBucketFrom(0, config, older...)
+// Lasting describes a bucket whose entries must last. The settings that it does
+// not have are the same for all such buckets.
+type Lasting struct {
+	Bucket, Description string
+	Replicas            int // see [Stream]
+	Metadata            map[string]string
+	First               uint64 // revision
+
+	// Older is the evidence that the bucket existed before. A missing bucket is
+	// not created if there is some; the error is an [*OlderError] then.
+	Older []Evidence
+
+	// Birth makes its creation the birth of an installation, which is refused
+	// while a server has a version that loses streams. An installation that
+	// exists goes on there, because a refusal would turn an upgrade of idworker
+	// into an outage, and so does the restore of one that was lost.
+	Birth bool
+
+	// Hold, if set, refuses a change of the present settings.
+	Hold func(jetstream.StreamConfig) error
+
+	// LeaveRoom makes Apply bound the bucket to three quarters of the account's
+	// storage, if that is limited: a bucket that callers can fill must not take
+	// the room of the others. The server reserves the bytes, so storage that
+	// others have reserved does not count. A limit that is set already stays.
+	LeaveRoom bool
 }
 
-// LastingBucketFrom is [LastingBucket] whose revisions begin at first.
-func LastingBucketFrom(first uint64, config jetstream.KeyValueConfig, older ...Evidence) Resource {
-	config.TTL = 0
-	s := bucket(config, durability.CheckStream, false, older...)
-	s.lasts = true
+// LastingBucket is a KV bucket whose entries must last. An existing bucket must
+// pass [durability.CheckStream]. Its history is always 1, its storage always
+// file, and its entries do not expire.
+//
+// The server denies purges and roll-ups, which leave no trace of an entry, and
+// it allows atomic batches, see [Bucket.UpdateMany]. Apply corrects a bucket that
+// lacks that because it was edited or restored by hand.
+func LastingBucket(l Lasting) Resource {
+	s := bucket(l.Bucket, l.Replicas, 0)
+	s.check, s.lasts, s.lasting = durability.CheckStream, true, l
 	s.create = func(ctx context.Context, js jetstream.JetStream) error {
 		// As nats.go's CreateKeyValue, but for what Harden changes: an update
 		// afterwards would leave a moment without it.
 		c := jetstream.StreamConfig{
-			Name: s.config.Name, Description: config.Description, Metadata: config.Metadata, Subjects: []string{"$KV." + config.Bucket + ".>"},
-			Storage: jetstream.FileStorage, Replicas: max(1, config.Replicas),
+			Name: s.config.Name, Description: l.Description, Metadata: l.Metadata, Subjects: []string{"$KV." + l.Bucket + ".>"},
+			Storage: jetstream.FileStorage, Replicas: max(1, l.Replicas),
 			MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1, Duplicates: 2 * time.Minute,
-			DenyDelete: true, AllowDirect: true, Discard: jetstream.DiscardNew, FirstSeq: first,
+			DenyDelete: true, AllowDirect: true, Discard: jetstream.DiscardNew, FirstSeq: l.First,
 		}
 		Harden(&c, js.Conn())
 		_, err := js.CreateStream(ctx, c)
@@ -118,23 +139,11 @@ func LastingBucketFrom(first uint64, config jetstream.KeyValueConfig, older ...E
 	return s
 }
 
-// LeaveRoom makes Apply bound a bucket to three quarters of the account's
-// storage, if that is limited: a bucket that callers can fill must not take the
-// room of the others. The server reserves the bytes, so storage that others have
-// reserved does not count. A limit that is set already stays.
-func LeaveRoom(r Resource) Resource {
-	if s, ok := r.(stream); ok {
-		s.leavesRoom = true
-		return s
-	}
-	return r
-}
-
 // mostBytes returns the limit that LeaveRoom sets, or 0: if there is one, the
 // account has none, the user may not see it, others have reserved more than
 // half, or the bucket is too large already.
 func (s stream) mostBytes(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo) int64 {
-	if !s.leavesRoom || info.Config.MaxBytes > 0 {
+	if !s.lasting.LeaveRoom || info.Config.MaxBytes > 0 {
 		return 0
 	}
 	account, err := js.AccountInfo(ctx)
@@ -163,38 +172,24 @@ func Harden(c *jetstream.StreamConfig, conn *nats.Conn) {
 	c.AllowAtomicPublish = c.AllowAtomicPublish || atomicBatches(conn)
 }
 
-// Holds makes a resource that hold refuses to have its settings changed. It is
-// passed the present settings.
-func Holds(r Resource, hold func(jetstream.StreamConfig) error) Resource {
-	if s, ok := r.(stream); ok {
-		s.hold = hold
-		return s
-	}
-	return r
-}
-
 // LeaseBucket is a KV bucket whose entries expire after config.TTL, which must
 // not be 0, unless they are written again. An existing bucket must have a TTL,
 // but may have another.
 func LeaseBucket(config jetstream.KeyValueConfig) Resource {
-	return bucket(config, checkExpires, true)
+	s := bucket(config.Bucket, config.Replicas, config.TTL)
+	s.check, s.repairs = checkExpires, true
+	s.create = func(ctx context.Context, js jetstream.JetStream) error {
+		config.History, config.Storage = 1, jetstream.FileStorage
+		_, err := js.CreateKeyValue(ctx, config)
+		return err
+	}
+	return s
 }
 
-func bucket(config jetstream.KeyValueConfig, check func(jetstream.StreamConfig) error, repairs bool, older ...Evidence) stream {
-	config.History, config.Storage = 1, jetstream.FileStorage
+func bucket(name string, replicas int, ttl time.Duration) stream {
 	return stream{
-		name:   "bucket " + config.Bucket,
-		bucket: config.Bucket,
-		config: jetstream.StreamConfig{
-			Name: StreamName(config.Bucket), Storage: config.Storage, Replicas: config.Replicas, MaxAge: config.TTL,
-		},
-		create: func(ctx context.Context, js jetstream.JetStream) error {
-			_, err := js.CreateKeyValue(ctx, config)
-			return err
-		},
-		check:   check,
-		repairs: repairs,
-		older:   older,
+		name: "bucket " + name, bucket: name,
+		config: jetstream.StreamConfig{Name: StreamName(name), Storage: jetstream.FileStorage, Replicas: replicas, MaxAge: ttl},
 	}
 }
 
@@ -218,14 +213,9 @@ type stream struct {
 	check  func(jetstream.StreamConfig) error // of an existing stream
 	// Apply corrects settings that check refuses.
 	repairs bool
-	// Its settings are those of Harden.
-	lasts      bool
-	leavesRoom bool // see LeaveRoom
-	birth      bool // see Birth
-	// Refuses a change of the present settings; may be nil.
-	hold func(jetstream.StreamConfig) error
-	// That it existed before, if it is missing.
-	older []Evidence
+	// Its settings are those of Harden, and of lasting, which is zero otherwise.
+	lasts   bool
+	lasting Lasting
 }
 
 // Stream is a stream with that configuration. 0 replicas create a single copy,
@@ -363,8 +353,8 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 		}
 		return did, err
 	}
-	if s.hold != nil {
-		if err := s.hold(have); err != nil {
+	if s.lasting.Hold != nil {
+		if err := s.lasting.Hold(have); err != nil {
 			return "", err
 		}
 	}
@@ -377,7 +367,7 @@ func (s stream) Apply(ctx context.Context, js jetstream.JetStream) (did string, 
 	}
 	_, err = js.UpdateStream(ctx, have)
 	if refused := new(jetstream.APIError); errors.As(err, &refused) && have.MaxBytes != info.Config.MaxBytes {
-		s.leavesRoom = false // the server cannot reserve as much
+		s.lasting.LeaveRoom = false // the server cannot reserve as much
 		again, err := s.Apply(ctx, js)
 		return cmp.Or(did, again), err
 	}

@@ -127,7 +127,7 @@ func TestCannotBe(t *testing.T) {
 	if _, err := bucket(time.Minute).Apply(t.Context(), js); err == nil || !strings.Contains(err.Error(), "storage is Memory, must be File") {
 		t.Errorf("a bucket in memory: %v", err)
 	}
-	counters := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b", Replicas: 1})
+	counters := kv.LastingBucket(kv.Lasting{Bucket: "b", Replicas: 1})
 	if _, err := counters.Apply(t.Context(), js); !errors.Is(err, durability.ErrUnsafe) {
 		t.Errorf("a bucket of counters in memory: %v", err)
 	}
@@ -145,7 +145,7 @@ func TestCannotBe(t *testing.T) {
 func TestMissing(t *testing.T) {
 	js := openJetStream(t)
 	// On one server.
-	five := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b", Replicas: 5})
+	five := kv.LastingBucket(kv.Lasting{Bucket: "b", Replicas: 5})
 	var missing *kv.MissingError
 	ensure := func(ctx context.Context, js jetstream.JetStream) error { return kv.Ensure(ctx, js, five) }
 	for _, try := range []func(context.Context, jetstream.JetStream) error{

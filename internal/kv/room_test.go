@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/testing/natstest"
@@ -19,17 +18,17 @@ func TestLeaveRoom(t *testing.T) {
 	const storage = 4 << 20
 	srv := natstest.Start(t)
 	js := natstest.JetStream(t, srv.Connect(t))
-	lasting := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "counts", Replicas: 1})
-	apply(t, js, kv.LeaveRoom(lasting), "created")
-	apply(t, js, kv.LeaveRoom(lasting), "as it should be") // the account has no limit
+	counts := kv.LastingBucket(kv.Lasting{Bucket: "counts", Replicas: 1, LeaveRoom: true})
+	apply(t, js, counts, "created")
+	apply(t, js, counts, "as it should be") // the account has no limit
 	limits := map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: storage, MaxStreams: -1, MaxConsumers: -1}}
 	if err := srv.Running().GlobalAccount().UpdateJetStreamLimits(limits); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, js, kv.LeaveRoom(lasting), "changed: at most 3 MB")
-	apply(t, js, kv.LeaveRoom(lasting), "as it should be")
-	other := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "others", Replicas: 1})
-	apply(t, js, kv.LeaveRoom(other), "created") // although most of the account is reserved
+	apply(t, js, counts, "changed: at most 3 MB")
+	apply(t, js, counts, "as it should be")
+	other := kv.LastingBucket(kv.Lasting{Bucket: "others", Replicas: 1, LeaveRoom: true})
+	apply(t, js, other, "created") // although most of the account is reserved
 	apply(t, js, bucket(time.Hour), "created")
 	var full error
 	for n := 0; full == nil && n < 2*storage; n += 64 << 10 {
@@ -55,8 +54,8 @@ func TestLeaveRoomAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 16 {
 		all.Go(func() {
-			lasting := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: fmt.Sprint("counts", n), Replicas: 1})
-			if did, err := kv.LeaveRoom(lasting).Apply(t.Context(), js); err != nil {
+			lasting := kv.LastingBucket(kv.Lasting{Bucket: fmt.Sprint("counts", n), Replicas: 1, LeaveRoom: true})
+			if did, err := lasting.Apply(t.Context(), js); err != nil {
 				t.Error(did, err)
 			}
 		})

@@ -17,17 +17,17 @@ import (
 // has caught up changes nothing.
 func TestFeedWithoutItsLastEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &Feed{msgs: make(chan *nats.Msg, 3), open: t.Context(), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), delivered: 3}
+		f := &feed{msgs: make(chan *nats.Msg, 3), open: t.Context(), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), delivered: 3}
 		idle := &nats.Msg{Header: nats.Header{"Status": {"100"}, "Nats-Last-Consumer": {"3"}}}
 		f.msgs <- idle
 		f.msgs <- &nats.Msg{Subject: "$KV.b.x", Sub: &nats.Subscription{}, Reply: "$JS.ACK.KV_b.c.1.4.4.0.2"}
-		if entry, err := f.Next(t.Context()); err != nil || entry.Key != "x" {
+		if entry, err := f.next(t.Context(), maxSilence); err != nil || entry.Key != "x" {
 			t.Fatalf("%v, %v", entry, err)
 		}
 		idle.Header.Set("Nats-Last-Consumer", "4")
 		f.msgs <- idle
 		began := time.Now()
-		if _, err := f.Next(t.Context()); !errors.Is(err, ErrFeedEnded) || time.Since(began) > 0 {
+		if _, err := f.next(t.Context(), maxSilence); !errors.Is(err, errFeedEnded) || time.Since(began) > 0 {
 			t.Errorf("two entries are missing: %v after %v", err, time.Since(began))
 		}
 	})
@@ -38,7 +38,7 @@ func TestFeedWithoutItsLastEntries(t *testing.T) {
 func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 100
-		f := &Feed{msgs: make(chan *nats.Msg), open: t.Context(), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), pending: entries}
+		f := &feed{msgs: make(chan *nats.Msg), open: t.Context(), silence: time.NewTimer(maxSilence), prefix: len("$KV.b."), pending: entries}
 		ctx, cancel := context.WithCancel(t.Context())
 		var sender sync.WaitGroup
 		defer sender.Wait()
@@ -57,19 +57,19 @@ func TestFeedTakesAsLongAsEntriesArrive(t *testing.T) {
 			}
 		})
 		for i := range entries {
-			if f.CaughtUp() {
+			if f.caughtUp() {
 				t.Fatalf("caught up after %d entries", i)
 			}
-			if entry, err := f.Next(t.Context()); err != nil || entry.Key != "x" {
+			if entry, err := f.next(t.Context(), maxSilence); err != nil || entry.Key != "x" {
 				t.Fatalf("entry %d: %v, %v", i, entry, err)
 			}
 		}
 		began := time.Now()
-		if _, err := f.Next(t.Context()); !f.CaughtUp() || !errors.Is(err, ErrFeedEnded) || time.Since(began) != maxSilence {
+		if _, err := f.next(t.Context(), maxSilence); !f.caughtUp() || !errors.Is(err, errFeedEnded) || time.Since(began) != maxSilence {
 			t.Errorf("%v after %v of silence, want an end after %v", err, time.Since(began), maxSilence)
 		}
 		for _, delivery := range []uint64{entries, entries + 2} { // twice; one is lost
-			if _, err := f.decode(&nats.Msg{Subject: "$KV.b.x"}, &nats.MsgMetadata{Sequence: nats.SequencePair{Consumer: delivery}}); !errors.Is(err, ErrFeedEnded) {
+			if _, err := f.decode(&nats.Msg{Subject: "$KV.b.x"}, &nats.MsgMetadata{Sequence: nats.SequencePair{Consumer: delivery}}); !errors.Is(err, errFeedEnded) {
 				t.Errorf("delivery %d after %d: %v", delivery, entries, err)
 			}
 			f.delivered = entries

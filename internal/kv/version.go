@@ -36,21 +36,9 @@ func tooOld(version string) bool {
 	return n == 2 && (major < 2 || major == 2 && minor < oldestMinor)
 }
 
-// Birth makes the creation of a resource the birth of an installation, which is
-// refused while a server has a version that loses streams. An installation that
-// exists goes on there, because a refusal would turn an upgrade of idworker into
-// an outage, and so does the restore of one that was lost.
-func Birth(r Resource) Resource {
-	if s, ok := r.(stream); ok {
-		s.birth = true
-		return s
-	}
-	return r
-}
-
 // admitBirth refuses a birth on servers that lose streams.
 func (s stream) admitBirth(ctx context.Context, conn *nats.Conn) error {
-	if !s.birth {
+	if !s.lasting.Birth {
 		return nil
 	}
 	servers, _, err := durability.Versions(ctx, conn, func(subject string) bool {

@@ -60,7 +60,7 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	if _, err := kv.Open(ctx, js, bucket); err != nil {
 		return nil, err
 	}
-	found, err := kv.Latest(ctx, js, bucket)
+	found, err := kv.Latest(ctx, js, bucket, kv.ByConsumer)
 	if err != nil {
 		return nil, err
 	}

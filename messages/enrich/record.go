@@ -183,7 +183,7 @@ func BucketName(p messages.Prefix) string { return string(p) + "_enrich" }
 
 // Bucket is the bucket of records, with 1 to 5 replicas, an odd number.
 func Bucket(prefix messages.Prefix, replicas int) kv.Resource {
-	return kv.LastingBucket(jetstream.KeyValueConfig{
+	return kv.LastingBucket(kv.Lasting{
 		Bucket: BucketName(prefix), Description: "idworker: how far each enrichment is", Replicas: replicas,
 	})
 }

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/position"
 )
 
 // The keys of the config bucket.
@@ -23,7 +23,7 @@ type admission struct {
 	read   reading // of the clock
 	ids    idTable
 	leases []bucketEntry
-	clocks kv.Position // of the clock bucket
+	clocks position.Position // of the clock bucket
 }
 
 // admit checks everything that has to be right before a worker ID is claimed.
@@ -85,7 +85,7 @@ func (m *Manager) admit(ctx context.Context, clock *ownClock) (admission, error)
 	}
 	lost = lost.join(again)
 	last, back := m.known.unexplained(lost)
-	clocks, err := clock.checkBucket(ctx, m.clocks, kv.Position{ID: installed, Last: last}, read.last)
+	clocks, err := clock.checkBucket(ctx, m.clocks, position.Position{ID: installed, Last: last}, read.last)
 	if err == nil && back {
 		err = &ClockBackError{Last: read.last, Known: last}
 	}
@@ -238,19 +238,19 @@ func (m *Manager) decideIdentity(ctx context.Context, read reading, isNew bool) 
 // regressed: a recreated bucket would show all time as free. Last is a sequence
 // of its stream. It returns how far the bucket is known to have come. The error
 // is a *ClockLostError or *ClockBackError.
-func (c *ownClock) checkBucket(ctx context.Context, clocks bucket, known kv.Position, last uint64) (kv.Position, error) {
+func (c *ownClock) checkBucket(ctx context.Context, clocks bucket, known position.Position, last uint64) (position.Position, error) {
 	identity, err := readIdentity(ctx, clocks)
 	if err != nil {
 		return known, err
 	}
-	return c.checkForward(ctx, known, kv.Position{ID: identity, Last: last})
+	return c.checkForward(ctx, known, position.Position{ID: identity, Last: last})
 }
 
 // checkForward is checkBucket for a position that was found. An identity that is
 // unknown cannot be confirmed.
-func (c *ownClock) checkForward(ctx context.Context, known, found kv.Position) (kv.Position, error) {
+func (c *ownClock) checkForward(ctx context.Context, known, found position.Position) (position.Position, error) {
 	relation := known.Judge(found)
-	if relation == kv.WentBack { // known may be newer than the answer
+	if relation == position.WentBack { // known may be newer than the answer
 		again, err := c.readServer(ctx)
 		if err != nil {
 			return known, err
@@ -259,10 +259,10 @@ func (c *ownClock) checkForward(ctx context.Context, known, found kv.Position) (
 		relation = known.Judge(found)
 	}
 	switch {
-	case relation == kv.Another, known.ID == "":
+	case relation == position.Another, known.ID == "":
 		wait, _ := c.lossWaits()
 		return known, clockLostError(c.cfg.Prefix, found.ID, known.ID, wait)
-	case relation == kv.WentBack:
+	case relation == position.WentBack:
 		return known, &ClockBackError{Last: found.Last, Known: known.Last}
 	}
 	known.Last = max(known.Last, found.Last)

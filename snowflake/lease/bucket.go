@@ -67,8 +67,8 @@ func (b kvBucket) list(ctx context.Context) (all []bucketEntry, err error) {
 
 // listBucket reads all of a bucket, however it is configured, and needs its
 // leader: entries that are being written again are not missing.
-func listBucket(ctx context.Context, js jetstream.JetStream, name string) (all []bucketEntry, err error) {
-	found, err := kv.Latest(ctx, js, name)
+func listBucket(ctx context.Context, js jetstream.JetStream, name string, way kv.Way) (all []bucketEntry, err error) {
+	found, err := kv.Latest(ctx, js, name, way)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, bucketError(err))
 	}
@@ -205,7 +205,7 @@ func WorkersBucketName(p messages.Prefix) string { return string(p) + "_workers"
 // bucket, and entries of the clock bucket prove the config bucket.
 func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Resource {
 	return []kv.Resource{
-		kv.Birth(agreement.Bucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix)))),
+		agreement.NewBucket(prefix, replicas, kv.HasEntries(ClockBucketName(prefix))),
 		clockBucket(prefix, replicas, agreement.HasKey(prefix, ClockIDKey)),
 		kv.LeaseBucket(jetstream.KeyValueConfig{
 			Bucket: WorkersBucketName(prefix), Description: "idworker: leases of worker IDs", Replicas: replicas, TTL: ttl,
@@ -214,9 +214,9 @@ func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Res
 }
 
 func clockBucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
-	return kv.LastingBucket(jetstream.KeyValueConfig{
-		Bucket: ClockBucketName(prefix), Description: "idworker: end of the reserved time of each worker ID", Replicas: replicas,
-	}, older...)
+	return kv.LastingBucket(kv.Lasting{
+		Bucket: ClockBucketName(prefix), Description: "idworker: end of the reserved time of each worker ID", Replicas: replicas, Older: older,
+	})
 }
 
 // Create creates the missing buckets, see [Resources]. It does not change

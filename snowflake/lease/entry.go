@@ -11,7 +11,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/position"
 )
 
 // ownEntry is a key of a bucket as seen by the hold that writes it. A hold has
@@ -36,7 +36,7 @@ type ownEntry struct {
 
 	// known is how far the bucket is known to have come. An accepted write is
 	// above it, unless the stream regressed.
-	known kv.Position
+	known position.Position
 }
 
 const maxSent = 1000

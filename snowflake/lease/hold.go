@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/snowflake"
 )
 
@@ -389,7 +389,7 @@ func (h *holder) checkSameBucket(ctx context.Context) error {
 
 // checkForward makes sure that the clock bucket has not regressed.
 func (h *holder) checkForward(ctx context.Context, read reading) (err error) {
-	h.fence.known, err = h.clock.checkForward(ctx, h.fence.known, kv.Position{ID: h.fence.known.ID, Last: read.last})
+	h.fence.known, err = h.clock.checkForward(ctx, h.fence.known, position.Position{ID: h.fence.known.ID, Last: read.last})
 	return err
 }
 

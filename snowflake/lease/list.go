@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/agreement"
@@ -39,7 +40,7 @@ func (h Holding) Held() bool { return !h.Heartbeat.IsZero() }
 // List returns all worker IDs that are leased or have been, in order, and their
 // layout, which is zero if there has been no worker yet. Unreadable entries do
 // not hide the others: List returns these with an error.
-func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) ([]Holding, snowflake.Layout, error) {
+func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, way kv.Way) ([]Holding, snowflake.Layout, error) {
 	text, err := InstalledLayout(ctx, js, prefix)
 	if text == "" || err != nil {
 		return nil, snowflake.Layout{}, err
@@ -48,11 +49,11 @@ func List(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	if err != nil {
 		return nil, snowflake.Layout{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	leases, err := listBucket(ctx, js, WorkersBucketName(prefix))
+	leases, err := listBucket(ctx, js, WorkersBucketName(prefix), way)
 	if err != nil {
 		return nil, layout, err
 	}
-	clocks, err := listBucket(ctx, js, ClockBucketName(prefix))
+	clocks, err := listBucket(ctx, js, ClockBucketName(prefix), way)
 	if err != nil {
 		return nil, layout, err
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/agreement"
@@ -242,11 +243,11 @@ func RestoreClock(ctx context.Context, js jetstream.JetStream, prefix messages.P
 	if err := clockBucket(prefix, replicas).Ensure(ctx, js); err != nil {
 		return err
 	}
-	clocks, err := listBucket(ctx, js, ClockBucketName(prefix)) // an administrator has no right to read a single key
+	clocks, err := listBucket(ctx, js, ClockBucketName(prefix), kv.ByConsumer) // an administrator has no right to read a single key
 	if err != nil {
 		return err
 	}
-	return checkIdentity(ctx, js, prefix, clocks)
+	return checkIdentity(ctx, js, prefix, kv.ByConsumer, clocks)
 }
 
 // ClockLost reports whether the clock bucket is missing.
@@ -263,7 +264,7 @@ func ClockLost(ctx context.Context, js jetstream.JetStream, prefix messages.Pref
 // have reserved is past. It creates a missing bucket, unless that was agreed on:
 // workers refuse it then.
 func ReserveLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int, noted time.Time) error {
-	lower, upper, err := lossWaits(ctx, js, prefix)
+	lower, upper, err := lossWaits(ctx, js, prefix, kv.ByConsumer)
 	if err != nil {
 		return err
 	}
@@ -296,18 +297,18 @@ func ReserveLost(ctx context.Context, js jetstream.JetStream, prefix messages.Pr
 // Waits returns until when holders whose entries were lost may use their worker
 // IDs. The error is a [*ClockLostError] if the bucket is not that of the
 // installation's config.
-func Waits(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Lost, error) {
-	clocks, err := listBucket(ctx, js, ClockBucketName(prefix))
+func Waits(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, way kv.Way) (Lost, error) {
+	clocks, err := listBucket(ctx, js, ClockBucketName(prefix), way)
 	if err != nil {
 		return Lost{}, err
 	}
 	lost, _, err := lostOf(clocks)
-	return lost, errors.Join(err, checkIdentity(ctx, js, prefix, clocks))
+	return lost, errors.Join(err, checkIdentity(ctx, js, prefix, way, clocks))
 }
 
 // checkIdentity compares the identity among the clock bucket's entries with the
 // installation's.
-func checkIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, clocks []bucketEntry) error {
+func checkIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, way kv.Way, clocks []bucketEntry) error {
 	installed, known, err := agreement.Lookup(ctx, js, prefix, ClockIDKey)
 	if err != nil || !known {
 		return err
@@ -318,10 +319,10 @@ func checkIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.
 			found = string(r.value)
 		}
 	}
-	if (kv.Position{ID: installed}).Judge(kv.Position{ID: found}) == kv.Same {
+	if (position.Position{ID: installed}).Judge(position.Position{ID: found}) == position.Same {
 		return nil
 	}
-	wait, _, err := lossWaits(ctx, js, prefix)
+	wait, _, err := lossWaits(ctx, js, prefix, way)
 	if err != nil {
 		return err
 	}
@@ -330,7 +331,7 @@ func checkIdentity(ctx context.Context, js jetstream.JetStream, prefix messages.
 
 // lossWaits is [Manager.lossWaits] for workers with the default --max-ahead and
 // --max-clock-skew.
-func lossWaits(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (lower, upper time.Duration, err error) {
+func lossWaits(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, way kv.Way) (lower, upper time.Duration, err error) {
 	m := Manager{cfg: Config{}.withDefaults()}
 	if text, known, err := agreement.Lookup(ctx, js, prefix, LayoutKey); err != nil {
 		return 0, 0, err
@@ -349,7 +350,7 @@ func lossWaits(ctx context.Context, js jetstream.JetStream, prefix messages.Pref
 		return 0, 0, err
 	}
 	if err == nil {
-		leases, err := listBucket(ctx, js, WorkersBucketName(prefix))
+		leases, err := listBucket(ctx, js, WorkersBucketName(prefix), way)
 		if err != nil {
 			return 0, 0, err
 		}

@@ -30,13 +30,12 @@ func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	return rights.Rights{}
 }
 
-// ListByRequestsRights are the rights that [List] needs with
-// kv.WithoutConsumers.
+// ListByRequestsRights are the rights that [List] needs with kv.ByRequests.
 func ListByRequestsRights(p messages.Prefix) rights.Rights {
 	return rights.Join(rights.ReadBucket(WorkersBucketName(p)), rights.ReadBucket(ClockBucketName(p)), rights.ReadBucket(agreement.BucketName(p)))
 }
 
-// ListRights are the rights that [List] needs.
+// ListRights are the rights that [List] needs with kv.ByConsumer.
 func ListRights(p messages.Prefix) rights.Rights {
 	return rights.Join(rights.WatchBucket(WorkersBucketName(p)), rights.WatchBucket(ClockBucketName(p)), rights.ReadBucket(agreement.BucketName(p)))
 }

@@ -102,7 +102,7 @@ func TestList(t *testing.T) {
 	if err := Create(t.Context(), js, prefix, maxTTL, 1); err != nil {
 		t.Fatal(err)
 	}
-	if list, layout, err := List(t.Context(), js, prefix); err != nil || len(list) != 0 || !layout.IsZero() {
+	if list, layout, err := List(t.Context(), js, prefix, kv.ByConsumer); err != nil || len(list) != 0 || !layout.IsZero() {
 		t.Fatal(list, layout, err)
 	}
 	cfg := config(js)
@@ -113,7 +113,7 @@ func TestList(t *testing.T) {
 	if id := mustNext(t, s.Generator); cfg.Layout.Datacenter(id) != 3 || cfg.Layout.WorkerID(id) != s.Worker {
 		t.Fatal(id)
 	}
-	list, layout, err := List(t.Context(), js, prefix)
+	list, layout, err := List(t.Context(), js, prefix, kv.ByConsumer)
 	if err != nil || len(list) != 1 || layout != cfg.Layout {
 		t.Fatal(list, layout, err)
 	}
@@ -123,7 +123,7 @@ func TestList(t *testing.T) {
 		t.Fatalf("%+v", h)
 	}
 	r.end()
-	list, _, err = List(t.Context(), js, prefix)
+	list, _, err = List(t.Context(), js, prefix, kv.ByConsumer)
 	if err != nil || len(list) != 1 || list[0].Held() || list[0].Reserved.IsZero() {
 		t.Fatal(list, err)
 	}
@@ -181,7 +181,7 @@ func TestClockBucketDeleted(t *testing.T) {
 		})
 	}
 	natstest.Eventually(t, "the lease is gone, and the identity is no worker ID", func() bool {
-		list, _, err := List(t.Context(), js, prefix)
+		list, _, err := List(t.Context(), js, prefix, kv.ByConsumer)
 		return err == nil && len(list) == 0
 	})
 }

@@ -29,12 +29,22 @@ import (
 // BucketName is the name of the bucket.
 func BucketName(p messages.Prefix) string { return string(p) + "_config" }
 
-// Bucket is the bucket, with replicas copies, 1 to 5, odd. Packages that use it
-// pass the evidence that it existed before.
-func Bucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
-	return kv.LastingBucket(jetstream.KeyValueConfig{
-		Bucket: BucketName(prefix), Description: "idworker: settings that all processes share", Replicas: replicas,
-	}, older...)
+// Bucket is the bucket of an installation that exists or is restored, with
+// replicas copies, 1 to 5, odd.
+func Bucket(prefix messages.Prefix, replicas int) kv.Resource {
+	return kv.LastingBucket(bucket(prefix, replicas))
+}
+
+// NewBucket is the bucket whose creation begins an installation, see
+// [kv.Lasting]. Packages that use it pass the evidence that it existed before.
+func NewBucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
+	b := bucket(prefix, replicas)
+	b.Birth, b.Older = true, older
+	return kv.LastingBucket(b)
+}
+
+func bucket(prefix messages.Prefix, replicas int) kv.Lasting {
+	return kv.Lasting{Bucket: BucketName(prefix), Description: "idworker: settings that all processes share", Replicas: replicas}
 }
 
 // HasKey is the evidence that a key was agreed on, for a bucket that must have

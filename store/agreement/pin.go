@@ -91,7 +91,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, 
 	if id == "" {
 		id = nuid.Next()
 	}
-	if err := kv.Ensure(ctx, js, kv.Birth(Bucket(prefix, replicas))); err != nil {
+	if err := kv.Ensure(ctx, js, NewBucket(prefix, replicas)); err != nil {
 		return err
 	}
 	a, err := Open(ctx, js, prefix)

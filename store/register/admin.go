@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
@@ -37,7 +36,12 @@ func (s *Register) replace(ctx context.Context, tag string, change func(storedEn
 	}
 }
 
-// Lookup implements [store.Admin]. A row without an entry is trend.
+// Lookup returns the step and the order of a tag; Next is 0. They may come from
+// this process's cache: a step may be a minute old, or as old as the last grant.
+// A row without an entry is trend.
+//
+// Errors: store.ErrNoTag, also for a removed tag; store.ErrCorrupt,
+// store.ErrSetup, store.ErrRegressed, and store.ErrBadTag for a malformed tag.
 func (s *Register) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	if err := checkName(tag); err != nil {
 		return store.Tag{}, err
@@ -58,9 +62,14 @@ func (s *Register) Lookup(ctx context.Context, tag string) (store.Tag, error) {
 	return store.Tag{Name: tag, Step: step, Order: r.order()}, nil
 }
 
-// CreateTag implements [store.Admin]. In front of a table, it writes the entry
-// first, then the row, then clears the removed mark. After a lost reply a
-// second call may find the tag of the first, hence ErrTagExists.
+// CreateTag adds a tag. In front of a table, it writes the entry first, then the
+// row, then clears the removed mark.
+//
+// Errors: store.ErrTagExists, also from a second call after a lost reply, if the
+// first one created the tag; store.ErrBadTag, store.ErrSetup,
+// store.ErrRegressed; store.ErrOrder, if a tag of that name had the other order;
+// and store.ErrBelow, if a tag of that name was removed, or may have been lost
+// (see [store.Tag].Earliest), and issued more.
 func (s *Register) CreateTag(ctx context.Context, tag store.Tag) error {
 	if err := errors.Join(checkName(tag.Name), tag.Check()); err != nil {
 		return err
@@ -114,7 +123,8 @@ func (s *Register) checkCreate(tag store.Tag, r storedEntry) error {
 	return nil
 }
 
-// SetStep implements [store.Admin].
+// SetStep changes the configured step of a tag. Issued IDs are not affected.
+// Errors: store.ErrNoTag, store.ErrBadTag, store.ErrCorrupt, store.ErrSetup.
 func (s *Register) SetStep(ctx context.Context, tag string, step int64) error {
 	if step < 1 {
 		return fmt.Errorf("%w: step %d, allowed is 1 or more", store.ErrBadTag, step)
@@ -132,9 +142,11 @@ func (s *Register) SetStep(ctx context.Context, tag string, step int64) error {
 	})
 }
 
-// Raise implements [store.Admin]: the register first, then the table. Once the
-// register is raised, a lower range that a loader has reserved but not granted
-// is discarded.
+// Raise makes next the first unissued ID, if the tag's is lower, and otherwise
+// changes nothing: a tag is never lowered. The register is raised before the
+// table. From then on, a lower range that a loader has reserved but not granted
+// is discarded. Errors: store.ErrNoTag, store.ErrBadTag for a next below 1,
+// store.ErrCorrupt, store.ErrSetup.
 func (s *Register) Raise(ctx context.Context, tag string, next int64) error {
 	if next < 1 {
 		return fmt.Errorf("%w: first ID %d, allowed is 1 or more", store.ErrBadTag, next)
@@ -158,7 +170,8 @@ func (s *Register) Raise(ctx context.Context, tag string, next int64) error {
 	return err
 }
 
-// RaiseRemoved implements [store.Admin].
+// RaiseRemoved makes next the lowest first ID of a removed tag, if that is lower.
+// Errors: store.ErrNoTag if no such removed tag is stored; the others of Raise.
 func (s *Register) RaiseRemoved(ctx context.Context, tag string, next int64) error {
 	return s.update(ctx, tag, func(r storedEntry) (entry, error) {
 		if !r.exists() || s.cfg.Table == nil && s.live(r) {
@@ -169,10 +182,13 @@ func (s *Register) RaiseRemoved(ctx context.Context, tag string, next int64) err
 	})
 }
 
-// RemoveTag implements [store.Admin]. The row's max_id goes into the register
+// RemoveTag removes a tag, also if its row is missing. Its order and its next ID
+// stay stored, see [Register.CreateTag]. The row's max_id goes into the register
 // before the row is deleted, and only a row that is not above it is deleted:
-// ranges of Leaf's servers are recorded nowhere else. After a lost reply a
-// second call may return ErrNoTag.
+// ranges of Leaf's servers are recorded nowhere else.
+//
+// Errors: store.ErrNoTag, also from a second call after a lost reply;
+// store.ErrBadTag, store.ErrCorrupt, store.ErrSetup.
 func (s *Register) RemoveTag(ctx context.Context, tag string) error {
 	var row store.Tag
 	for attempt := 0; ; attempt++ {
@@ -214,13 +230,18 @@ func (s *Register) AllTags(ctx context.Context) (tags, removed, others []store.T
 	return s.tags(ctx)
 }
 
-// Tags implements [store.Admin].
+// Tags lists every tag, in no particular order, as of a moment after the call
+// began. Next is not below the last grant. Unreadable entries are left out: Tags
+// then returns both the readable tags and an error that wraps store.ErrCorrupt,
+// with a [store.EntryError] for each unreadable entry that has a name.
 func (s *Register) Tags(ctx context.Context) ([]store.Tag, error) {
 	tags, _, _, err := s.tags(ctx)
 	return tags, err
 }
 
-// Removed implements [store.Admin]. Tags reports unreadable entries.
+// Removed lists names that may be created again: of removed tags, and of tags
+// without a row. Next is the lowest first ID that such a tag may have, Step is 0.
+// Unreadable entries are left out, and no error: Tags reports them.
 func (s *Register) Removed(ctx context.Context) ([]store.Tag, error) {
 	_, removed, _, err := s.tags(ctx)
 	if errors.Is(err, store.ErrCorrupt) {
@@ -263,24 +284,7 @@ func (s *Register) tags(ctx context.Context) (tags, removed, others []store.Tag,
 	return tags, removed, others, errors.Join(errs...)
 }
 
-// Names implements [store.Reserver].
-func (s *Register) Names(ctx context.Context, see func(tag string), current func()) error {
-	feed, err := kv.Follow(ctx, s.cfg.JetStream, s.bucket)
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", s.bucket, err)
-	}
-	defer feed.Close()
-	for reported := false; ; {
-		if feed.CaughtUp() && !reported {
-			reported = true
-			current()
-		}
-		e, err := feed.Next(ctx)
-		if err != nil {
-			return err
-		}
-		if !e.Deleted {
-			see(strings.Clone(e.Key))
-		}
-	}
+// Count implements [store.Reserver].
+func (s *Register) Count(ctx context.Context, patterns ...string) (int64, error) {
+	return kv.Count(ctx, s.cfg.JetStream, BucketName(s.cfg.Prefix), patterns...)
 }

@@ -12,90 +12,17 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/storetest"
 )
-
-// TestAnswerBelowSeen: a register is restored after the last poll, and then a
-// write lands in it. The reply has a sequence that is not above the highest
-// seen. Nothing is granted.
-func TestAnswerBelowSeen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.server.loss = 0
-		a, b := w.loader(0), w.loader(1)
-		for _, tag := range []string{"a", "b"} {
-			if _, err := storetest.Reserve(t.Context(), a, tag, 10); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.server.save()
-		if _, err := storetest.Reserve(t.Context(), b, "b", 10); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.poll(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
-		w.server.putBack(0, 0, false)
-		if seg, err := storetest.Reserve(t.Context(), a, "a", 10); !errors.Is(err, store.ErrRegressed) || a.Stopped() == nil {
-			t.Errorf("granted %v, %v", seg, err)
-		}
-	})
-}
 
 // lateServer replies to writes after a long delay.
 type lateServer struct{ *fakeServer }
 
 func (s lateServer) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
 	got, err := s.fakeServer.update(ctx, tag, value, revision)
-	time.Sleep(2 * pollAge)
+	time.Sleep(2 * guard.PollAge)
 	return got, err
-}
-
-// TestLateAnswer: the reply comes so long after the poll that preceded the
-// write that the register may have regressed in between. Nothing is granted.
-func TestLateAnswer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.server.loss = 0
-		s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, lateServer{w.server})
-		if err := s.start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, errLate) {
-			t.Errorf("granted %v, %v", seg, err)
-		}
-	})
-}
-
-// TestPollBeforeWrite: a loader that was silent for a while polls before it
-// writes, and so detects that the register was replaced, or is being raised.
-func TestPollBeforeWrite(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*poll){
-		"made again": func(p *poll) { p.ID = "another" },
-		"raised":     func(p *poll) { p.raising = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 1, 0)
-				w.server.loss = 0
-				s := w.loader(0)
-				if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(2 * pollEvery)
-				w.server.mu.Lock()
-				change(&w.server.now)
-				before := w.server.now.Last
-				w.server.mu.Unlock()
-				if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.Last != before {
-					t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.Last, before)
-				}
-			})
-		})
-	}
 }
 
 // TestRowGoesBack: a regressed row is raised at once, and the next range is
@@ -177,7 +104,7 @@ func TestProbe(t *testing.T) {
 					w.tables[0].away = is
 					w.tables[0].mu.Unlock()
 				}
-				time.Sleep(pollAge + 2*pollTimeout)
+				time.Sleep(guard.PollAge + 2*pollTimeout)
 			}
 			away(false)
 			for _, is := range []bool{false, true, false} {
@@ -212,9 +139,9 @@ func TestNearlyFull(t *testing.T) {
 		s := w.loader(0)
 		for _, full := range []bool{false, true, false} {
 			w.server.mu.Lock()
-			w.server.now.full = full
+			w.server.now.Full = full
 			w.server.mu.Unlock()
-			time.Sleep(2 * pollEvery)
+			time.Sleep(2 * guard.PollEvery)
 			if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil {
 				t.Errorf("full %v: %v", full, err)
 			}
@@ -226,41 +153,108 @@ func TestNearlyFull(t *testing.T) {
 	})
 }
 
-// TestPutBackToBeforeADecision: a register is restored, raised, and then
-// restored to another backup from before that decision. It has regressed,
-// though its sequence is higher.
-func TestPutBackToBeforeADecision(t *testing.T) {
+func (w *world) mustReserve(s *Register, tag string) {
+	w.Helper()
+	granted, err := storetest.Reserve(w.Context(), s, tag, 10)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.granted.AddSegment(tag, 10, granted.Segment)
+}
+
+// listServer calls listed after it has replied with all entries.
+type listServer struct {
+	*fakeServer
+	listed func()
+}
+
+func (s listServer) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
+	err := s.fakeServer.each(ctx, visit)
+	s.listed()
+	return err
+}
+
+// lostTag opens a loader that was granted IDs of a tag, which the register then
+// loses.
+func lostTag(t *testing.T) (w *world, s *Register, tag store.Tag) {
+	w = newWorld(t, 1, 0)
+	w.server.loss, w.ordered = 0, false
+	w.server.save()
+	s, tag = w.loader(0), store.Tag{Name: "lost", Step: 10, Next: 1}
+	w.mustCreate(s, tag)
+	w.server.putBack(0, 0, false)
+	return w, s, tag
+}
+
+func (w *world) mustCreate(s *Register, tag store.Tag) {
+	w.Helper()
+	granted, err := storetest.ReserveFirst(w.Context(), s, tag, 10)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.granted.AddSegment(tag.Name, 10, granted.Segment)
+}
+
+// TestPausedInAcceptance: a loader is paused while it accepts a decision. The
+// register is restored and raised again. The loader does not put back a tag
+// under the first decision: another loader was granted those IDs.
+func TestPausedInAcceptance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, s, tag := lostTag(t)
+		w.server.decide(1000)
+		var once sync.Once
+		s.remote = listServer{w.server, func() {
+			once.Do(func() {
+				w.mustCreate(w.loader(1), tag) // lost, too
+				w.server.putBack(0, 0, false)
+				w.server.decide(2000)
+			})
+		}}
+		if err := s.poll(t.Context(), true); !errors.Is(err, guard.ErrChanged) {
+			t.Errorf("after a second restore: %v", err)
+		}
+		if err := s.poll(t.Context(), true); err != nil {
+			t.Errorf("the second decision: %v", err)
+		}
+		w.mustReserve(w.loader(2), tag.Name)
+		w.granted.Check(t)
+	})
+}
+
+// TestLateAnswerInAcceptance: a decision is not accepted if an entry that was
+// put back may have arrived after another restore and raise.
+func TestLateAnswerInAcceptance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, s, _ := lostTag(t)
+		w.server.decide(1000)
+		s.remote = lateServer{w.server}
+		if err := s.poll(t.Context(), true); !errors.Is(err, guard.ErrLate) {
+			t.Errorf("a late answer: %v", err)
+		}
+		if err := s.poll(t.Context(), true); err != nil {
+			t.Errorf("the next poll: %v", err)
+		}
+	})
+}
+
+// TestSuspend: the time in suspend counts. After it a loader polls before it
+// writes, although the monotonic clock stood still.
+func TestSuspend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, 0)
 		w.server.loss = 0
 		s := w.loader(0)
-		reserve := func() {
-			t.Helper()
-			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err == nil {
-				w.granted.AddSegment("a", 10, seg.Segment)
-			} else {
-				t.Log(err)
-			}
+		var asleep time.Duration
+		s.now = func() time.Time { return time.Now().Add(asleep) }
+		w.mustReserve(s, "a")
+		w.server.now.ID = "another"
+		asleep = time.Hour
+		before := w.server.now.Last
+		if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) || w.server.now.Last != before {
+			t.Errorf("granted %v, %v; the register is at %d, and was at %d", seg, err, w.server.now.Last, before)
 		}
-		w.server.save() // backup 0
-		for range 20 {
-			reserve()
-		}
-		w.server.save() // backup 1
-		reserve()
-		time.Sleep(2 * pollEvery)
-		w.server.putBack(0, 0, false)
-		w.server.decide(1_000_000)
-		time.Sleep(2 * pollEvery)
-		reserve()
-		time.Sleep(2 * pollEvery)
-		w.server.putBack(1, 0, false)
-		time.Sleep(2 * pollEvery)
-		if seg, err := storetest.Reserve(t.Context(), s, "b", 10); !errors.Is(err, store.ErrRegressed) {
-			t.Errorf("granted from a state before the decision: %v, %v", seg, err)
-		}
-		reserve()
-		w.granted.Check(t)
 	})
 }

@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,9 +32,10 @@ func Bucket(p messages.Prefix, replicas int) kv.Resource {
 }
 
 func bucket(p messages.Prefix, replicas int, first uint64, meta map[string]string, older ...kv.Evidence) kv.Resource {
-	return kv.LeaveRoom(kv.Holds(kv.LastingBucketFrom(first, jetstream.KeyValueConfig{
+	return kv.LastingBucket(kv.Lasting{
 		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas, Metadata: meta,
-	}, older...), whileRaised))
+		First: first, Older: older, Hold: whileRaised, LeaveRoom: true,
+	})
 }
 
 // ErrRaising means that the settings of the register's stream cannot be changed,
@@ -57,7 +57,7 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if err := kv.Ensure(ctx, js, kv.Birth(agreement.Bucket(p, replicas, kv.HasEntries(BucketName(p)))), Bucket(p, replicas)); err != nil {
+	if err := kv.Ensure(ctx, js, agreement.NewBucket(p, replicas, kv.HasEntries(BucketName(p))), Bucket(p, replicas)); err != nil {
 		return err
 	}
 	return Record(ctx, js, p)
@@ -78,18 +78,6 @@ func Record(ctx context.Context, js jetstream.JetStream, p messages.Prefix) erro
 		_, err = agreed.Agree(ctx, ConfigKey, found.ID)
 	}
 	return err
-}
-
-// pollLeader polls the stream of a bucket. Its leader answers.
-func pollLeader(ctx context.Context, js jetstream.JetStream, bucket string) (poll, error) {
-	stream, err := js.Stream(ctx, kv.StreamName(bucket))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return poll{missing: true}, nil
-	}
-	if err != nil {
-		return poll{}, fmt.Errorf("bucket %s: %w", bucket, err)
-	}
-	return pollOf(stream.CachedInfo()), nil
 }
 
 // Rights are the rights that a role needs for the register.

@@ -50,15 +50,15 @@ func (s stale) Reserve(ctx context.Context, tag string, wants []store.Want) (sto
 // TestContract: the register alone is a store.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for name, wrap := range map[string]func(*Register) store.Store{
-		"fresh": func(s *Register) store.Store { return s },
-		"stale": func(s *Register) store.Store { return stale{s} },
+	for name, wrap := range map[string]func(*Register) storetest.Store{
+		"fresh": func(s *Register) storetest.Store { return s },
+		"stale": func(s *Register) storetest.Store { return stale{s} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend := func(t *testing.T) func() store.Store {
+			backend := func(t *testing.T) func() storetest.Store {
 				srv := natstest.Start(t)
-				return func() store.Store { return wrap(handle(t, connect(t, srv))) }
+				return func() storetest.Store { return wrap(handle(t, connect(t, srv))) }
 			}
 			storetest.Run(t, backend)
 			storetest.RunRemembers(t, backend)
@@ -67,7 +67,7 @@ func TestContract(t *testing.T) {
 }
 
 // tabled is a register in front of a table. Racing processes discard ranges.
-type tabled struct{ store.Store }
+type tabled struct{ storetest.Store }
 
 func (tabled) MayBurn() {}
 
@@ -75,15 +75,15 @@ func (tabled) MayBurn() {}
 func TestContractOfTables(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]leaftest.Dialect{"MySQL": leaftest.MySQL, "PostgreSQL": leaftest.Postgres} {
-		for cache, wrap := range map[string]func(*Register) store.Store{
-			"fresh": func(s *Register) store.Store { return s },
-			"stale": func(s *Register) store.Store { return stale{s} },
+		for cache, wrap := range map[string]func(*Register) storetest.Store{
+			"fresh": func(s *Register) storetest.Store { return s },
+			"stale": func(s *Register) storetest.Store { return stale{s} },
 		} {
 			t.Run(name+"/"+cache, func(t *testing.T) {
 				t.Parallel()
-				backend := func(t *testing.T) func() store.Store {
+				backend := func(t *testing.T) func() storetest.Store {
 					srv, open := natstest.Start(t), b.Handles(t, b.Database(t))
-					return func() store.Store {
+					return func() storetest.Store {
 						cfg := connect(t, srv)
 						cfg.Table, cfg.TableName = open(), name
 						return tabled{wrap(handle(t, cfg))}

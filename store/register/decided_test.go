@@ -2,7 +2,6 @@ package register
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/storetest"
 )
 
@@ -38,7 +38,7 @@ func TestTimeOfDecision(t *testing.T) {
 		{"a b", text, time.Time{}},
 	} {
 		info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Metadata: map[string]string{metaDecisions: c.decisions, metaDecided: c.decided}}}
-		if got := pollOf(info).decided; !got.Equal(c.want) {
+		if got := pollOf(info).Decided; !got.Equal(c.want) {
 			t.Errorf("decisions %q, decided %q: %v, want %v", c.decisions, c.decided, got, c.want)
 		}
 	}
@@ -52,10 +52,10 @@ func decidedWorld(t *testing.T, tables int, at time.Time) *world {
 	for _, table := range w.tables {
 		table.back, table.loss = 0, 0
 	}
-	w.server.now.first, w.server.now.decisions, w.server.now.decided = 1001, []string{"a"}, at
+	w.server.now.First, w.server.now.Decisions, w.server.now.Decided = 1001, []string{"a"}, at
 	w.server.now.Last++
 	w.server.keys["removed"] = storedEntry{entry{Next: 2001, Step: 10, Removed: true}, w.server.now.Last}
-	w.server.now.entries++
+	w.server.now.Entries++
 	return w
 }
 
@@ -106,26 +106,6 @@ func TestUnusedAtTheDecision(t *testing.T) {
 	}
 }
 
-// TestDecisionWithoutATime: after a decision of version 0.1.0, all tags begin
-// above it, except those that were never used.
-func TestDecisionWithoutATime(t *testing.T) {
-	t.Parallel()
-	for tables := range 2 {
-		synctest.Test(t, func(t *testing.T) {
-			s := decidedWorld(t, tables, time.Time{}).loader(0)
-			for i, c := range []struct {
-				earliest time.Time
-				want     int64
-			}{{time.Now().AddDate(7000, 0, 0), 1001}, {store.NeverUsed, 1}} {
-				tag := store.Tag{Name: fmt.Sprint("new", i), Step: 10, Next: 1, Earliest: c.earliest}
-				if granted, err := storetest.ReserveFirst(t.Context(), s, tag, 10); err != nil || granted.First != c.want {
-					t.Errorf("%d tables, used since %v: %v, %v, want IDs from %d on", tables, c.earliest, granted, err, c.want)
-				}
-			}
-		})
-	}
-}
-
 // TestDeletedIsUsed: an entry that was deleted by hand contradicts a name that
 // was never used.
 func TestDeletedIsUsed(t *testing.T) {
@@ -155,9 +135,9 @@ func TestDecisionBeforeACreation(t *testing.T) {
 			s := w.loader(0)
 			w.server.decide(1000)
 			w.server.mu.Lock()
-			w.server.now.decided = time.Now().AddDate(0, 0, 7)
+			w.server.now.Decided = time.Now().AddDate(0, 0, 7)
 			w.server.mu.Unlock()
-			time.Sleep(2 * pollEvery)
+			time.Sleep(2 * guard.PollEvery)
 			tag := store.Tag{Name: "new", Step: 10, Next: 1, Earliest: time.Now().AddDate(0, 0, 3)}
 			if granted, err := storetest.ReserveFirst(t.Context(), s, tag, 10); err != nil || granted.First != 2001 {
 				t.Errorf("%d tables: granted %v, %v, want IDs from 2001 on", tables, granted, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 // entry is the value of a key: the granted IDs of a tag.
@@ -94,7 +95,7 @@ type listed struct {
 // remote is the bucket on a server.
 type remote interface {
 	// poll reads the state of the stream from its leader.
-	poll(ctx context.Context) (poll, error)
+	poll(ctx context.Context) (guard.Poll, error)
 
 	// update writes an entry if its revision is unchanged, and returns the new
 	// revision. After jetstream.ErrKeyRevisionMismatch nothing was written;
@@ -120,9 +121,12 @@ type remote interface {
 type bucketOf struct {
 	js jetstream.JetStream
 	*kv.Bucket
+	lists kv.Way
 }
 
-func (b bucketOf) poll(ctx context.Context) (poll, error) { return pollLeader(ctx, b.js, b.Name()) }
+func (b bucketOf) poll(ctx context.Context) (guard.Poll, error) {
+	return pollLeader(ctx, b.js, b.Name())
+}
 
 func (b bucketOf) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
 	revision, err := b.Update(ctx, tag, value, revision)
@@ -150,7 +154,7 @@ func (b bucketOf) reconnects() uint64 { return b.js.Conn().Stats().Reconnects }
 
 // each reads all entries, see [kv.ListAll].
 func (b bucketOf) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
-	err := kv.ListAll(ctx, b.js, b.Name(), func(e kv.Entry) bool { return visit(e.Key, decodeListed(e), e.Created) })
+	err := kv.ListAll(ctx, b.js, b.Name(), b.lists, func(e kv.Entry) bool { return visit(e.Key, decodeListed(e), e.Created) })
 	if err != nil {
 		err = fmt.Errorf("bucket %s: list: %w", b.Name(), err)
 	}

@@ -14,7 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 // fakeServer is the register's stream in virtual time. Its network delays and
@@ -24,7 +26,7 @@ type fakeServer struct {
 	loss   float64
 
 	mu    sync.Mutex
-	now   poll
+	now   guard.Poll
 	keys  map[string]storedEntry
 	older []fakeServer // states that it may be restored to
 	away  bool
@@ -34,7 +36,7 @@ type fakeServer struct {
 func newFakeServer(seed uint64, loss float64) *fakeServer {
 	return &fakeServer{
 		random: rand.New(rand.NewPCG(seed, 1)), loss: loss,
-		now: poll{Position: kv.Position{ID: "made"}, first: 1, replicas: 1}, keys: make(map[string]storedEntry),
+		now: guard.Poll{Position: position.Position{ID: "made"}, First: 1, Replicas: 1}, keys: make(map[string]storedEntry),
 	}
 }
 
@@ -80,8 +82,8 @@ func call[T any](ctx context.Context, f *fakeServer, do func() (T, error)) (T, e
 	return answer, err
 }
 
-func (f *fakeServer) poll(ctx context.Context) (poll, error) {
-	return call(ctx, f, func() (poll, error) { return f.now, nil })
+func (f *fakeServer) poll(ctx context.Context) (guard.Poll, error) {
+	return call(ctx, f, func() (guard.Poll, error) { return f.now, nil })
 }
 
 func (f *fakeServer) update(ctx context.Context, tag string, value []byte, revision uint64) (uint64, error) {
@@ -99,7 +101,7 @@ func (f *fakeServer) write(tag string, value []byte, revision uint64) (uint64, e
 	}
 	f.now.Last++
 	f.keys[tag] = storedEntry{e, f.now.Last}
-	f.now.entries = uint64(len(f.keys))
+	f.now.Entries = uint64(len(f.keys))
 	return f.now.Last, nil
 }
 
@@ -167,7 +169,7 @@ func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
 		table.raiseAll(by)
 	}
 	f.mu.Lock()
-	f.now.raising = true
+	f.now.Mark = "raised"
 	all := slices.Sorted(maps.Keys(f.keys))
 	f.mu.Unlock()
 	for _, tag := range all {
@@ -176,9 +178,9 @@ func (f *fakeServer) decide(by int64, tables ...*fakeTable) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.decisions = append(slices.Clone(f.now.decisions), fmt.Sprint(f.random.Uint64()))
-	f.now.first += by
-	f.now.raising = false
+	f.now.Decisions = append(slices.Clone(f.now.Decisions), fmt.Sprint(f.random.Uint64()))
+	f.now.First += by
+	f.now.Mark = ""
 }
 
 // fakeTable is a table whose rows regress now and then, and that loses changes,
@@ -319,4 +321,17 @@ func (f *fakeTable) raiseAll(by int64) {
 	for tag := range f.rows {
 		f.rows[tag] += by
 	}
+}
+
+func (s *Register) cached(tag string) storedEntry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cache[tag]
+}
+
+// seen returns what the register has seen.
+func (s *Register) seen() guard.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guard.Record()
 }

@@ -98,7 +98,7 @@ func (s *Register) Import(ctx context.Context, list []store.Tag, ready func() er
 
 // importBatch merges tags, and sets them in the list to the result.
 func (s *Register) importBatch(ctx context.Context, list []store.Tag, here []imported) error {
-	p, err := s.permit(ctx)
+	p, _, err := s.permit(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 // batchesAtOnce is the number of batches of a raise in flight.
@@ -139,7 +140,7 @@ func (l *lifting) wrote(revision uint64) {
 
 // write lifts the entries of a batch.
 func (l *lifting) write(ctx context.Context, batch []lift) error {
-	p, err := l.permit(ctx)
+	p, _, err := l.permit(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 		if err == nil {
 			l.wrote(w.Revision)
 			// A late answer is no fault: this write grants nothing.
-			if err = l.confirm(p, w.Revision); errors.Is(err, errLate) {
+			if err = l.confirm(p, w.Revision); errors.Is(err, guard.ErrLate) {
 				err = nil
 			}
 		}
@@ -177,7 +178,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 				}
 				return r.entry, nil
 			})
-			if errors.Is(err, errLate) {
+			if errors.Is(err, guard.ErrLate) {
 				err = nil
 			}
 		}

@@ -19,13 +19,35 @@ const (
 	maxMovesCache = 1000
 )
 
-// moves collects the evidence of [store.Moves]. The zero value is ready for use,
-// once since is set.
+// moves collects how rows moved: backwards, and the evidence of [store.Moves]. The
+// zero value is ready for use, once since is set.
 type moves struct {
 	mu        sync.Mutex
 	since     time.Time
 	skipped   map[string][]store.Move
 	discarded []store.Move
+	back      map[string]bool // tags whose rows went back
+	backs     int64           // times that they did
+}
+
+// wentBack notes that a row proved to be below an earlier grant, and reports
+// whether it is the first time for the tag.
+func (m *moves) wentBack(tag string) (first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.back == nil {
+		m.back = make(map[string]bool)
+	}
+	first, m.back[tag] = !m.back[tag], true
+	m.backs++
+	return first
+}
+
+// rowsBack returns how often rows went back.
+func (m *moves) rowsBack() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.backs
 }
 
 // skip notes that a row was moved by a range since the latest grant.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
@@ -320,7 +321,7 @@ func TestLostTagKeepsItsOrder(t *testing.T) {
 				}
 				w.server.putBack(0, 0, false)
 				w.server.decide(1000)
-				time.Sleep(2 * pollEvery)
+				time.Sleep(2 * guard.PollEvery)
 				for _, s := range []*Register{s, w.loader(0)} {
 					if granted, err := storetest.Reserve(t.Context(), s, "strict", 10); err != nil || granted.First < 1001 || granted.Order != store.Strict {
 						t.Errorf("%+v, %v, want it strict", granted, err)

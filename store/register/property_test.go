@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/order"
 	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
@@ -125,7 +126,7 @@ func newWorld(t *testing.T, seed uint64, tables int) *world {
 		w.server.now.Last++
 		w.server.keys[tag] = storedEntry{entry{Next: 1, Step: 10}, w.server.now.Last}
 	}
-	w.server.now.entries = uint64(len(tags))
+	w.server.now.Entries = uint64(len(tags))
 	return w
 }
 
@@ -163,9 +164,7 @@ func TestRegisterGoesBack(t *testing.T) {
 						// polled since.
 						for _, s := range w.stores {
 							for polled := false; !polled; {
-								s.mu.Lock()
-								polled = s.polled.at.After(saved.Add(time.Second))
-								s.mu.Unlock()
+								s.judge(func(g *guard.Guard) { polled = g.PolledSince(saved.Add(time.Second)) })
 								time.Sleep(time.Millisecond)
 							}
 						}
@@ -180,76 +179,6 @@ func TestRegisterGoesBack(t *testing.T) {
 	}
 }
 
-// TestRaisedByTooLittle: loaders do not resume with a register that was raised
-// to less than their grants. After another, sufficient raise they do.
-func TestRaisedByTooLittle(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.ordered = false
-		w.run(2, func() {
-			w.server.save()
-			time.Sleep(time.Minute)
-			w.server.putBack(0, 2*time.Second, true)
-			time.Sleep(10 * time.Second)
-			w.server.decide(1)
-			time.Sleep(10 * time.Second)
-			before := w.granted.Len()
-			time.Sleep(time.Minute)
-			if after := w.granted.Len(); after != before {
-				t.Errorf("%d ranges were granted although it was raised by too little", after-before)
-			}
-			w.server.decide(1_000_000)
-		})
-	})
-}
-
-// TestRaisedHalfway: a raise lifts the sequence to the highest seen and above.
-// A loader that starts during the raise still detects the regression.
-func TestRaisedHalfway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.server.loss = 0
-		before := w.loader(0)
-		w.server.save()
-		seg, err := storetest.Reserve(t.Context(), before, "b", 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := func() (*Register, error) { // as with a witness
-			s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
-			s.record = before.record.clone()
-			return s, s.start(t.Context())
-		}
-		w.server.putBack(0, 0, true)
-		w.server.now.raising = true
-		w.server.raise("a", 1000)
-		after, err := again()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range []*Register{before, after} {
-			if seg, err := storetest.Reserve(t.Context(), s, "b", 10); !errors.Is(err, store.ErrRegressed) {
-				t.Errorf("granted while tags are raised: %v, %v", seg, err)
-			}
-		}
-		w.server.raise("b", 1000)
-		w.server.now.decisions, w.server.now.first, w.server.now.raising = []string{"decided"}, 1001, false
-		later, err := again()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range []*Register{before, after, later} {
-			got, err := storetest.Reserve(t.Context(), s, "b", 10)
-			if err != nil || got.First < seg.End {
-				t.Errorf("after the decision: %v, %v; %v was granted before", got, err, seg)
-			}
-			seg = got
-		}
-	})
-}
-
 // TestRowsOfLostTags: after a decision, the row of a tag that the register
 // lacks begins at the lowest first ID of new tags: a tag of that name may have
 // been lost.
@@ -261,47 +190,9 @@ func TestRowsOfLostTags(t *testing.T) {
 		s := w.loader(0)
 		w.server.decide(1000, w.tables...)
 		w.tables[0].rows["inserted"] = 1
-		time.Sleep(2 * pollEvery)
+		time.Sleep(2 * guard.PollEvery)
 		if seg, err := storetest.Reserve(t.Context(), s, "inserted", 10); err != nil || seg.First != 1001 {
 			t.Errorf("%v, %v, want IDs from 1001 on", seg, err)
-		}
-	})
-}
-
-// TestDeposedLeader: the replies of a leader that lost the other servers stop a
-// loader, and are proof only after they have persisted.
-func TestDeposedLeader(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.server.loss, w.server.now.replicas = 0, 3
-		s := w.loader(0)
-		w.server.save()
-		seg, err := storetest.Reserve(t.Context(), s, "a", 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); s.Run(ctx) }()
-		defer func() { cancel(); <-done }()
-		w.server.save() // the state of the other servers
-		w.server.putBack(0, 0, false)
-		time.Sleep(suspicion / 2)
-		if got, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, store.ErrRegressed) {
-			t.Errorf("granted from a leader that shows less: %v, %v", got, err)
-		}
-		w.server.putBack(1, 0, false)
-		time.Sleep(2 * pollEvery)
-		if got, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || got.First < seg.End {
-			t.Errorf("when the others answer: %v, %v; %v was granted before", got, err, seg)
-		}
-		w.server.putBack(0, 0, false)
-		time.Sleep(suspicion + 10*pollEvery)
-		w.server.putBack(1, 0, false)
-		time.Sleep(2 * pollEvery)
-		if s.Stopped() == nil {
-			t.Error("what stays so is no proof")
 		}
 	})
 }
@@ -318,7 +209,7 @@ func TestStopsInTime(t *testing.T) {
 			w.server.save()
 			time.Sleep(10 * time.Second)
 			w.server.putBack(0, 2*time.Second, false)
-			time.Sleep(pollEvery + pollTimeout)
+			time.Sleep(guard.PollEvery + pollTimeout)
 			before := w.granted.Len()
 			time.Sleep(time.Minute)
 			if n := w.granted.Len() - before; n > 0 {
@@ -353,67 +244,15 @@ func TestStaleAfterDecision(t *testing.T) {
 		}
 		w.server.putBack(0, 0, false)
 		w.server.decide(1000)
-		time.Sleep(2 * pollEvery)
+		time.Sleep(2 * guard.PollEvery)
 		if seg, err := storetest.ReserveFirst(t.Context(), a, store.Tag{Name: "new", Step: 10, Next: 1}, 10); err != nil || seg.First < 1001 {
 			t.Errorf("a tag that was lost: %v, %v", seg, err)
 		}
 		w.server.decide(1000)
-		time.Sleep(2 * pollEvery)
+		time.Sleep(2 * guard.PollEvery)
 		for _, s := range []*Register{a, b, w.loader(2)} {
 			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || seg.First < 1011 {
 				t.Errorf("a tag that was cached: %v, %v", seg, err)
-			}
-		}
-	})
-}
-
-// TestLowestFirstIDOnlyRises: a register restored to before a decision does not
-// become good again when new tags begin as high as by that decision.
-func TestLowestFirstIDOnlyRises(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.server.loss = 0
-		s := w.loader(0)
-		reserve := func(want error) {
-			t.Helper()
-			time.Sleep(2 * pollEvery)
-			_ = s.poll(t.Context(), true) // as Run does
-			if seg, err := storetest.Reserve(t.Context(), s, "a", 10); !errors.Is(err, want) {
-				t.Errorf("got %v, %v; want %v", seg, err, want)
-			}
-		}
-		w.server.save()
-		reserve(nil)
-		w.server.putBack(0, 0, false)
-		w.server.decide(1000)
-		reserve(nil)
-		w.server.putBack(0, 0, false)
-		w.server.decide(1000)
-		reserve(store.ErrRegressed)
-		w.server.decide(1000)
-		reserve(nil)
-	})
-}
-
-// slowServer replies to polls slowly.
-type slowServer struct{ *fakeServer }
-
-func (s slowServer) poll(ctx context.Context) (poll, error) {
-	time.Sleep(2 * pollEvery)
-	return s.fakeServer.poll(ctx)
-}
-
-// TestSlowPolls: polls slower than the polling interval do not end granting.
-func TestSlowPolls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.server.loss = 0
-		s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, slowServer{w.server})
-		for range 3 {
-			if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil {
-				t.Error(err)
 			}
 		}
 	})

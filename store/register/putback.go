@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 // Compared is how a register, and its table, differ from a list of tags that was
@@ -171,7 +172,7 @@ func (s *Register) writeAll(ctx context.Context, changes []kv.Write) (others boo
 	batches.SetLimit(batchesAtOnce)
 	for batch := range slices.Chunk(changes, kv.MaxBatch) {
 		batches.Go(func() error {
-			p, err := s.permit(ctx)
+			p, _, err := s.permit(ctx, "")
 			if err != nil {
 				return err
 			}
@@ -183,7 +184,7 @@ func (s *Register) writeAll(ctx context.Context, changes []kv.Write) (others boo
 				switch {
 				case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 					beaten.Store(true)
-				case err != nil && !errors.Is(err, errLate): // a late answer is no fault: these writes grant nothing
+				case err != nil && !errors.Is(err, guard.ErrLate): // a late answer is no fault: these writes grant nothing
 					return s.tagError(batch[i].Key, err)
 				}
 			}

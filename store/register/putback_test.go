@@ -33,8 +33,8 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	agreed, _, err := agreement.Lookup(t.Context(), s.js, prefix, ConfigKey)
-	if err != nil || !found.raising || found.ID != agreed {
-		t.Errorf("marked %v, identity %q, want that of the installation, %q, %v", found.raising, found.ID, agreed, err)
+	if err != nil || found.Mark == "" || found.ID != agreed {
+		t.Errorf("marked %v, identity %q, want that of the installation, %q, %v", found.Mark != "", found.ID, agreed, err)
 	}
 	if seg, err := storetest.Reserve(t.Context(), loader, "a", 10); err == nil {
 		t.Errorf("granted %v from a register that is being restored", seg)

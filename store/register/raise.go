@@ -19,6 +19,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 // A raise lifts every tag, because the register may have regressed: some grants
@@ -104,9 +105,9 @@ func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
 func Decide(ctx context.Context, cfg Config, replicas int, first uint64, alone bool) (*Register, error) {
 	found, err := pollLeader(ctx, cfg.JetStream, BucketName(cfg.Prefix))
 	mark := ""
-	if err == nil && found.missing {
+	if err == nil && found.Missing {
 		if !alone {
-			pause.For(ctx, pollAge)
+			pause.For(ctx, guard.PollAge)
 		}
 		mark, err = createMarked(ctx, cfg, replicas, first)
 	}
@@ -146,13 +147,10 @@ func (s *Register) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.overtake()
-	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.record = record{}
-	s.record.adopt(found)
-	s.stopped, s.proven = nil, false
+	s.judge(func(g *guard.Guard) {
+		g.Reset(found)
+		s.cache = make(map[string]storedEntry)
+	})
 	return nil
 }
 
@@ -230,7 +228,7 @@ func (s *Register) tagOf(name string, e storedEntry, rows map[string]store.Tag) 
 // No loader grants during the raise. It lifts the sequence above the highest
 // seen, so the register would not look regressed. The decision ends that state.
 // After any error but ErrCorrupt there is no decision, and RaiseAll has to be
-// called again. It waits for pollAge. If it finds that another call raises all
+// called again. It waits for guard.PollAge. If it finds that another call raises all
 // tags, it ends with an error. If its mark disappears, it starts over.
 func (s *Register) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) (target int64, err error) {
 	var corrupt error
@@ -284,9 +282,7 @@ func (s *Register) DecideAfter(ctx context.Context, r Raise, work func(context.C
 }
 
 func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work func(context.Context, Raise) error) (target int64, err error) {
-	s.mu.Lock()
-	s.deciding = true
-	s.mu.Unlock()
+	s.judge((*guard.Guard).Raises)
 	before, err := agreement.Floor(ctx, s.cfg.JetStream, s.cfg.Prefix)
 	if err != nil {
 		return 0, err
@@ -321,23 +317,23 @@ func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work fun
 // with an earlier permit can be granted any more.
 func (s *Register) begin(ctx context.Context, r *Raise, over bool) (mark string, err error) {
 	born := false // no permit was ever valid for it
-	err = s.change(ctx, func(meta map[string]string, found poll) error {
-		born = found.raising && found.mark == s.born
-		if found.raising && !over {
+	err = s.change(ctx, func(meta map[string]string, found guard.Poll) error {
+		born = found.Mark != "" && found.Mark == s.born
+		if found.Mark != "" && !over {
 			return ErrRaising
 		}
-		if r.Target <= found.first && r.Target < math.MaxInt64 {
-			return fmt.Errorf("%w: raise to %d, but new tags begin at %d already", store.ErrBadTag, r.Target, found.first)
+		if r.Target <= found.First && r.Target < math.MaxInt64 {
+			return fmt.Errorf("%w: raise to %d, but new tags begin at %d already", store.ErrBadTag, r.Target, found.First)
 		}
-		if found.raising {
-			r.Target = max(r.Target, store.Beyond(found.target, 1))
+		if found.Mark != "" {
+			r.Target = max(r.Target, store.Beyond(found.Target, 1))
 		}
 		mark = nuid.Next() + " " + strconv.FormatInt(r.Target, 10)
 		meta[metaRaising] = mark
 		return nil
 	})
 	if err == nil && !r.Alone && !born {
-		pause.For(ctx, pollAge)
+		pause.For(ctx, guard.PollAge)
 		err = ctx.Err()
 	}
 	return mark, err
@@ -346,15 +342,15 @@ func (s *Register) begin(ctx context.Context, r *Raise, over bool) (mark string,
 // checkMark returns an error unless the mark of this raise stands.
 func (s *Register) checkMark(ctx context.Context, mark string) error {
 	found, err := s.remote.poll(ctx)
-	if err != nil || found.mark == mark {
+	if err != nil || found.Mark == mark {
 		return err
 	}
 	return unmarked(found)
 }
 
 // unmarked is the error for a poll without the own mark.
-func unmarked(found poll) error {
-	if found.raising {
+func unmarked(found guard.Poll) error {
+	if found.Mark != "" {
 		return errOther
 	}
 	return errUnmarked
@@ -377,25 +373,25 @@ func (s *Register) decide(ctx context.Context, r Raise, mark string) error {
 		now = r.Now
 	}
 	decision := nuid.Next()
-	err = s.change(ctx, func(meta map[string]string, found poll) error {
-		if found.mark != mark {
+	err = s.change(ctx, func(meta map[string]string, found guard.Poll) error {
+		if found.Mark != mark {
 			return unmarked(found)
 		}
 		if meta[metaID], err = agreed.Agree(ctx, ConfigKey, cmp.Or(found.ID, nuid.Next())); err != nil {
 			return err
 		}
 		delete(meta, metaRaising)
-		earlier := slices.DeleteFunc(slices.Clone(r.Decided), func(d string) bool { return slices.Contains(found.decisions, d) })
-		meta[metaDecisions] = strings.Join(append(append(earlier, found.decisions...), decision), " ")
+		earlier := slices.DeleteFunc(slices.Clone(r.Decided), func(d string) bool { return slices.Contains(found.Decisions, d) })
+		meta[metaDecisions] = strings.Join(append(append(earlier, found.Decisions...), decision), " ")
 		meta[metaDecided] = decision + " " + now().UTC().Format(time.RFC3339Nano)
-		meta[metaFirst] = strconv.FormatInt(max(found.first, r.Target), 10)
+		meta[metaFirst] = strconv.FormatInt(max(found.First, r.Target), 10)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	found, err := s.remote.poll(ctx)
-	if err == nil && !slices.Contains(found.decisions, decision) {
+	if err == nil && !slices.Contains(found.Decisions, decision) {
 		return unmarked(found)
 	}
 	return err
@@ -418,7 +414,7 @@ func (s *Register) checkFloor(ctx context.Context, highest int64) error {
 // command that ended between the two.
 func Announce(ctx context.Context, js jetstream.JetStream, p messages.Prefix) error {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	if err != nil || len(found.decisions) == 0 {
+	if err != nil || len(found.Decisions) == 0 {
 		return err
 	}
 	agreed, err := agreement.Open(ctx, js, p)
@@ -429,13 +425,13 @@ func Announce(ctx context.Context, js jetstream.JetStream, p messages.Prefix) er
 	if err != nil {
 		return err
 	}
-	return agreed.Announce(ctx, agreement.Decision{Floor: found.first, Installation: id})
+	return agreed.Announce(ctx, agreement.Decision{Floor: found.First, Installation: id})
 }
 
 // change changes the metadata of the stream. It also corrects settings, which
 // may be those of an old backup.
-func (s *Register) change(ctx context.Context, do func(meta map[string]string, found poll) error) error {
-	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(s.bucket))
+func (s *Register) change(ctx context.Context, do func(meta map[string]string, found guard.Poll) error) error {
+	stream, err := s.cfg.JetStream.Stream(ctx, kv.StreamName(BucketName(s.cfg.Prefix)))
 	if err != nil {
 		return err
 	}
@@ -448,7 +444,7 @@ func (s *Register) change(ctx context.Context, do func(meta map[string]string, f
 	}
 	kv.Harden(&config, s.cfg.JetStream.Conn())
 	if _, err := s.cfg.JetStream.UpdateStream(ctx, config); err != nil {
-		return fmt.Errorf("bucket %s: change its metadata: %w", s.bucket, err)
+		return fmt.Errorf("bucket %s: change its metadata: %w", BucketName(s.cfg.Prefix), err)
 	}
 	return nil
 }
@@ -473,9 +469,9 @@ func (s Summary) Knows(decisions []string) bool {
 // Look returns the state of a register. It changes nothing.
 func Look(ctx context.Context, js jetstream.JetStream, p messages.Prefix) (Summary, error) {
 	found, err := pollLeader(ctx, js, BucketName(p))
-	st := Summary{Missing: found.missing, Floor: max(1, found.first), Decided: found.decided, ID: found.ID, Decisions: found.decisions, Entries: found.entries}
-	if found.raising {
-		st.Marked = max(1, found.target)
+	st := Summary{Missing: found.Missing, Floor: max(1, found.First), Decided: found.Decided, ID: found.ID, Decisions: found.Decisions, Entries: found.Entries}
+	if found.Mark != "" {
+		st.Marked = max(1, found.Target)
 	}
 	return st, err
 }

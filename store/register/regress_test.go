@@ -15,6 +15,7 @@ import (
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
 )
@@ -64,7 +65,7 @@ func (s site) reserve(h *Register, tag string, first int64) store.Segment {
 	var err error
 	natstest.Eventually(s.T, "a write that is confirmed in time", func() bool { // a busy machine
 		seg, err = storetest.Reserve(s.Context(), h, tag, 10)
-		return !errors.Is(err, errLate)
+		return !errors.Is(err, guard.ErrLate)
 	})
 	if err != nil || seg.First < first {
 		s.Fatalf("%s: %v, %v; want IDs from %d on", tag, seg, err, first)
@@ -84,7 +85,7 @@ func (s site) raise(by int64) {
 	}
 }
 
-// createOld creates the bucket as version 0.1.0 did. Its server allows purges.
+// createOld creates the bucket as a restore by hand may. Its server allows purges.
 func (s site) createOld() {
 	s.Helper()
 	_, err := s.js.CreateKeyValue(s.Context(), jetstream.KeyValueConfig{
@@ -102,7 +103,7 @@ func raiseBy(t testing.TB, admin *Register, n int64) Raise {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Raise{Target: store.Beyond(found.first, n), By: func(string) int64 { return n }, Alone: true}
+	return Raise{Target: store.Beyond(found.First, n), By: func(string) int64 { return n }, Alone: true}
 }
 
 func (s site) delete() {
@@ -201,9 +202,7 @@ func TestRegressions(t *testing.T) {
 
 // counted reports whether a poll has seen all entries of TestRegressions.
 func (s *Register) counted() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.record.Entries >= 3
+	return s.seen().Entries >= 3
 }
 
 func (s site) put(key, value string) {
@@ -497,7 +496,7 @@ func TestRaiseAll(t *testing.T) {
 	if _, err := h.RaiseAll(t.Context(), raiseBy(t, h, 1), func(store.Tag, int64) {}); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("with an entry that cannot be read: %v", err)
 	}
-	if found, err := h.remote.poll(t.Context()); err != nil || found.first != 102 || found.raising {
+	if found, err := h.remote.poll(t.Context()); err != nil || found.First != 102 || found.Mark != "" {
 		t.Errorf("the others are not decided upon: %+v, %v", found, err)
 	}
 	if seg, err := storetest.Reserve(t.Context(), handle(t, connect(t, s.srv)), "order", 1); err != nil || seg.First != 102 {
@@ -542,7 +541,7 @@ func TestRaisedTooLittle(t *testing.T) {
 	admin := s.admin()
 	mark := func(text string) {
 		t.Helper()
-		if err := admin.change(t.Context(), func(meta map[string]string, _ poll) error { meta[metaRaising] = text; return nil }); err != nil {
+		if err := admin.change(t.Context(), func(meta map[string]string, _ guard.Poll) error { meta[metaRaising] = text; return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -575,33 +574,29 @@ func TestConnectionWithoutReconnectBuffer(t *testing.T) {
 	}
 }
 
-// TestNames follows all names, those of removed tags among them.
-func TestNames(t *testing.T) {
+// TestCount: removed tags count, and are those whose entries a process has read
+// although the tags do not exist.
+func TestCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	h := handle(t, connect(t, s.srv))
-	for _, tag := range []string{"a", "b"} {
+	for _, tag := range []string{"chat.a", "chat.b", "chat.x.a", "chat", "order.a"} {
 		s.create(h, tag)
 	}
-	if err := h.RemoveTag(t.Context(), "b"); err != nil {
+	if err := h.RemoveTag(t.Context(), "chat.b"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	seen := make(map[string]bool)
-	err := h.Names(ctx, func(tag string) {
-		seen[tag] = true
-		if tag == "c" {
-			cancel()
+	for want, patterns := range map[int64][]string{2: {"chat.*"}, 3: {"chat.>"}, 5: {">"}, 4: {"chat.>", "order.*"}, 0: {"none.*"}} {
+		if n, err := h.Count(t.Context(), patterns...); err != nil || n != want {
+			t.Errorf("%v: %d tags, %v, want %d", patterns, n, err, want)
 		}
-	}, func() {
-		if !seen["a"] || !seen["b"] {
-			t.Errorf("current with %v", seen)
+	}
+	fresh := handle(t, connect(t, s.srv))
+	for tag, want := range map[string]bool{"chat.a": true, "chat.b": true, "chat.c": false} {
+		_, _ = storetest.Reserve(t.Context(), fresh, tag, 1)
+		if fresh.HasEntry(tag) != want || fresh.Known(tag) != (tag == "chat.a") {
+			t.Errorf("%s: has an entry: %t, known: %t", tag, fresh.HasEntry(tag), fresh.Known(tag))
 		}
-		s.create(h, "c")
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
 	}
 }
 
@@ -684,10 +679,8 @@ func TestWitnessWhileAway(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); running.Run(ctx) }()
 	for _, h := range []*Register{stopped, running} {
-		h.mu.Lock()
-		seen := h.record.Last
-		h.mu.Unlock()
-		natstest.Eventually(t, "the grant is noted", func() bool { return h.cfg.Witness.record(h.bucket).Last == seen })
+		seen := h.seen().Last
+		natstest.Eventually(t, "the grant is noted", func() bool { return h.cfg.Witness.record(BucketName(prefix)).Last == seen })
 	}
 	cancel()
 	<-ended

@@ -11,6 +11,7 @@ import (
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 // A write takes between 0.05 and a few milliseconds, so a process that lost a
@@ -133,16 +134,15 @@ func (s *Register) ReserveFirst(ctx context.Context, tag store.Tag, wants []stor
 	return granted, s.tagError(tag.Name, err)
 }
 
-func (s *Register) isFull() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.full
+func (s *Register) isFull() (full bool) {
+	s.judge(func(g *guard.Guard) { full = g.Full() })
+	return full
 }
 
 // grant records numbers from the beginning of a free range as granted. It
 // writes e over the revision that was read. The sizes and the granted order are
 // those of the entry that it writes.
-func (s *Register) grant(ctx context.Context, p permit, tag string, e storedEntry, step int64, free store.Segment, wants []store.Want) (store.Reservation, error) {
+func (s *Register) grant(ctx context.Context, p guard.Permit, tag string, e storedEntry, step int64, free store.Segment, wants []store.Want) (store.Reservation, error) {
 	granted, err := free.Divide(e.order(), step, wants)
 	if err != nil {
 		return granted, err
@@ -183,17 +183,14 @@ func (s *Register) createNext(ctx context.Context, tag store.Tag, wants []store.
 // look returns a permit, and the entry of a tag read after that permit. The
 // first attempt returns the cached entry if it is good: a stale entry only
 // makes the write fail. Otherwise it reads the leader's.
-func (s *Register) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p permit, r storedEntry, err error) {
+func (s *Register) look(ctx context.Context, tag string, attempt int, good func(storedEntry) bool) (p guard.Permit, r storedEntry, err error) {
 	if attempt > 1 {
 		if err := backOff(ctx, attempt); err != nil {
 			return p, r, err
 		}
 	}
-	if p, err = s.permit(ctx); err != nil {
+	if p, r, err = s.permit(ctx, tag); err != nil || attempt == 0 && good(r) {
 		return p, r, err
-	}
-	if r = s.cached(tag); attempt == 0 && good(r) {
-		return p, r, nil
 	}
 	r, err = s.read(ctx, tag)
 	return p, r, err
@@ -225,22 +222,11 @@ var errDeleted = fmt.Errorf("%w: deleted by hand, so its last grant is unknown",
 // were raised.
 func (s *Register) Lowest() int64 { return s.lowest(store.Tag{}) }
 
-// lowest returns the lowest first ID of a tag without an entry. A tag that was
-// not used before the latest decision cannot have lost IDs in the regression
-// that the decision ended. Only the decision's time counts, and no clock of
-// this process.
-//
-// A caller that writes calls it after its permit: once this process adopts
-// another decision, the permit is void.
-func (s *Register) lowest(tag store.Tag) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	decided := s.record.Decided
-	unused := !decided.IsZero() && tag.Earliest.After(decided)
-	if unused || tag.Earliest.Equal(store.NeverUsed) {
-		return 1
-	}
-	return max(1, s.record.First)
+// lowest returns the lowest first ID of a tag without an entry, see
+// [guard.Guard.Lowest].
+func (s *Register) lowest(tag store.Tag) (first int64) {
+	s.judge(func(g *guard.Guard) { first = g.Lowest(tag.Earliest) })
+	return first
 }
 
 // Floor polls the register, and returns [Register.Lowest] and the time of the
@@ -248,7 +234,6 @@ func (s *Register) lowest(tag store.Tag) int64 {
 // raised or has regressed.
 func (s *Register) Floor(ctx context.Context) (lowest int64, decided time.Time, err error) {
 	err = s.poll(ctx, true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return max(1, s.record.First), s.record.Decided, err
+	s.judge(func(g *guard.Guard) { lowest, decided = g.Lowest(time.Time{}), g.Record().Decided })
+	return lowest, decided, err
 }

@@ -120,13 +120,8 @@ func (s *Register) claim(ctx context.Context, tag string, seg store.Segment, mad
 // raiseRow raises a row that returned seg, although all below next had been
 // granted before.
 func (s *Register) raiseRow(ctx context.Context, tag string, seg store.Segment, next int64) error {
-	s.mu.Lock()
-	s.figures.RowsBack++
-	first := !s.rowsBack[tag]
-	s.rowsBack[tag] = true
-	s.mu.Unlock()
-	if first {
-		s.log.Error("table row regressed; raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
+	if s.moves.wentBack(tag) {
+		s.cfg.Log.Error("table row regressed; raising it", zap.String("table", s.cfg.TableName), zap.String("tag", tag),
 			zap.Stringer("returned", seg), zap.Int64("granted_below", next))
 	}
 	if err := s.cfg.Table.Raise(ctx, tag, next); err != nil {
@@ -137,7 +132,11 @@ func (s *Register) raiseRow(ctx context.Context, tag string, seg store.Segment, 
 
 // createRow inserts a row whose first range is already reserved.
 func (s *Register) createRow(ctx context.Context, tag store.Tag, wants []store.Want) (store.Reservation, error) {
-	err := s.announce(ctx, tag, func(r storedEntry) error { return cmp.Or(s.mayCreate(tag, r), tag.Order.Admit(wants)) })
+	var next int64 // of a removed tag
+	err := s.announce(ctx, tag, func(r storedEntry) error {
+		next = r.Next
+		return cmp.Or(s.mayCreate(tag, r), tag.Order.Admit(wants))
+	})
 	if errors.Is(err, store.ErrTagExists) { // unless its row is missing
 		_, err = s.cfg.Table.Find(ctx, tag.Name)
 		err = cmp.Or(s.missing(ctx, tag.Name, err), store.ErrTagExists)
@@ -145,7 +144,7 @@ func (s *Register) createRow(ctx context.Context, tag store.Tag, wants []store.W
 	if err != nil {
 		return store.Reservation{}, err
 	}
-	seg := store.Segment{First: max(tag.Next, s.cached(tag.Name).Next, s.lowest(tag)), End: math.MaxInt64}
+	seg := store.Segment{First: max(tag.Next, next, s.lowest(tag)), End: math.MaxInt64}
 	planned, err := seg.Divide(tag.Order, tag.Step, wants)
 	if err != nil {
 		return planned, err

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 // countedServer counts the requests.
@@ -17,7 +18,7 @@ type countedServer struct {
 	polls, reads, updates int
 }
 
-func (c *countedServer) poll(ctx context.Context) (poll, error) {
+func (c *countedServer) poll(ctx context.Context) (guard.Poll, error) {
 	c.polls++
 	return c.fakeServer.poll(ctx)
 }
@@ -78,7 +79,7 @@ func TestRowThatTakesLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, rows := tabledWorld(t)
-		table := &hookedTable{rows, func() { time.Sleep(2 * pollAge) }}
+		table := &hookedTable{rows, func() { time.Sleep(2 * guard.PollAge) }}
 		s := newStore(Config{Prefix: prefix, Log: zap.NewNop(), Table: table}, w.server)
 		if err := s.start(t.Context()); err != nil {
 			t.Fatal(err)

@@ -10,25 +10,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
-// The register is polled at least every pollEvery. A range is granted only
-// after a poll younger than pollAge: no restore of a stream is as short. A
-// connection that is paused for longer has to start over.
-const (
-	pollEvery   = time.Second
-	pollAge     = 5 * time.Second
-	pollTimeout = 5 * time.Second
-
-	// suspicion is the time after which a fault on a replicated stream is
-	// proof. A leader that lost the other servers answers from its own state
-	// until it detects that, after at most 20 s. Nothing is granted during that
-	// time.
-	suspicion = 25 * time.Second
-)
+const pollTimeout = 5 * time.Second
 
 // Run implements [store.Reserver]: it polls the register once a second and writes
 // the witness, so that if the register regresses, this process has missed few
@@ -41,12 +29,12 @@ func (s *Register) Run(ctx context.Context) {
 		switch {
 		case err == nil || wrong || failing:
 		case errors.Is(err, ErrWitness):
-			s.log.Error("cannot write witness", zap.Error(err))
+			s.cfg.Log.Error("cannot write witness", zap.Error(err))
 		default:
-			s.log.Warn("cannot poll register", zap.Error(err))
+			s.cfg.Log.Warn("cannot poll register", zap.Error(err))
 		}
 		failing = err != nil && !wrong
-		pause.For(ctx, pollEvery)
+		pause.For(ctx, guard.PollEvery)
 	}
 }
 
@@ -61,7 +49,7 @@ func (s *Register) note(ctx context.Context) error {
 	defer s.noting.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	all := make(map[string]record)
+	all := make(map[string]guard.Record)
 	var away error
 	for _, bucket := range s.cfg.Beside {
 		found, err := pollLeader(ctx, s.cfg.JetStream, bucket)
@@ -69,40 +57,25 @@ func (s *Register) note(ctx context.Context) error {
 			away = errors.Join(away, err)
 			continue
 		}
-		all[bucket] = record{Position: kv.Position{Last: max(found.Last, s.cfg.Witness.record(bucket).Last)}}
+		all[bucket] = guard.Record{Position: position.Position{Last: max(found.Last, s.cfg.Witness.record(bucket).Last)}}
 	}
-	s.mu.Lock()
-	all[s.bucket] = s.record.clone()
-	s.mu.Unlock()
+	s.judge(func(g *guard.Guard) { all[BucketName(s.cfg.Prefix)] = g.Record() })
 	return errors.Join(s.cfg.Witness.note(all), away)
 }
 
 // checkPolled returns an error if Run has not polled the register lately.
-func (s *Register) checkPolled() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if age := s.since(s.polled.at); s.stopped == nil && age > pollAge+pollTimeout {
-		return fmt.Errorf("register not read for %v", age.Round(time.Second))
-	}
-	return nil
+func (s *Register) checkPolled() (err error) {
+	s.judge(func(g *guard.Guard) {
+		if age := g.Age(s.now()); g.Stopped() == nil && age > guard.PollAge+pollTimeout {
+			err = fmt.Errorf("register not read for %v", age.Round(time.Second))
+		}
+	})
+	return err
 }
 
-// doubt requires a poll before the next write.
-func (s *Register) doubt() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.doubts++
-}
-
-// overtake requires a poll before the next write, and discards the writes in
-// flight. The caller holds the lock.
-func (s *Register) overtake() {
-	s.doubts++
-	s.epoch++
-}
-
-// poll reads the register's state from its leader. Unless forced, it accepts a
-// poll that another caller sent after this call began.
+// poll reads the register's state from its leader, and draws the conclusion.
+// Unless forced, it accepts a poll that another caller sent after this call
+// began.
 func (s *Register) poll(ctx context.Context, force bool) error {
 	came := s.now()
 	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
@@ -113,252 +86,103 @@ func (s *Register) poll(ctx context.Context, force bool) error {
 		return pollCtx.Err()
 	}
 	defer func() { <-s.polling }()
-	s.mu.Lock()
-	p := s.sending()
-	done := s.stopped == nil && s.polled.at.After(came) && s.polled.doubts == p.doubts
-	s.mu.Unlock()
+	var sent guard.Permit
+	var done bool
+	s.judge(func(g *guard.Guard) { sent, done = g.Stamp(s.moment()), g.PolledSince(came) })
 	if done && !force {
 		return nil
 	}
-	found, err := s.ask(pollCtx)
+	found, err := s.remote.poll(pollCtx)
 	if err != nil {
 		return err
 	}
-	return s.judge(ctx, found, p)
-}
-
-// ask polls. To an administrator who raises the tags, the register is not being
-// raised.
-func (s *Register) ask(ctx context.Context) (poll, error) {
-	found, err := s.remote.poll(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found.raising = found.raising && !s.deciding
-	return found, err
-}
-
-// judge draws the conclusion from a poll. Only a decision ends a proven
-// regression.
-func (s *Register) judge(ctx context.Context, found poll, p permit) error {
-	s.mu.Lock()
-	if found.raising {
-		s.short = 0
-	}
-	s.replicas = max(1, found.replicas)
-	decided, wrong := s.record.assess(s.bucket, found, p.seen.Last)
-	if s.proven && !decided && wrong == nil {
-		wrong = s.stopped
-	}
-	resumes := s.stopped != nil
-	s.mu.Unlock()
-	switch {
-	case decided:
-		return s.accept(ctx, found, p, wrong)
-	case wrong != nil:
-		return s.stop(wrong, !found.missing && !found.raising && s.isProof())
-	case resumes: // others may have lifted the sequence since
-		if _, _, err := s.compare(ctx, 0); err != nil {
-			return err
+	var c *guard.Comparison
+	var cache map[string]storedEntry
+	s.judge(func(g *guard.Guard) {
+		if c, err = g.Polled(sent, found, s.moment()); c != nil {
+			cache = maps.Clone(s.cache)
 		}
+	})
+	if c != nil {
+		err = s.compare(ctx, c, cache)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proven { // since the poll was sent
-		return s.stopped
-	}
-	found.Last = max(found.Last, s.record.Last) // more may have been written since
-	s.record.Position, s.record.Entries = found.Position, found.entries
-	s.record.First = max(s.record.First, found.first)
-	s.polled, s.full = p, found.full
-	s.resume()
-	return nil
-}
-
-// isProof reports whether a fault is proof: at once on a stream without
-// replicas, otherwise once it has lasted for suspicion.
-func (s *Register) isProof() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.suspect.IsZero() {
-		s.suspect = s.now()
-	}
-	return s.replicas == 1 || s.since(s.suspect) >= suspicion
-}
-
-// prove stops granting because of an entry or an answer that contradicts what
-// was seen since an epoch. A state from before a decision proves nothing after
-// it.
-func (s *Register) prove(epoch int, wrong *store.RegressionError) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if epoch < s.decided {
-		return errOvertaken
-	}
-	return s.stopNow(wrong, true)
-}
-
-// stop ends granting. It logs and counts once.
-func (s *Register) stop(wrong *store.RegressionError, proven bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopNow(wrong, proven)
-}
-
-// stopNow is stop for a caller who holds the lock.
-func (s *Register) stopNow(wrong *store.RegressionError, proven bool) error {
-	s.overtake()
-	switch {
-	case s.stopped != nil:
-	case wrong.Reason == beingRaised:
-		s.log.Warn("granting paused while tags are raised")
-	default:
-		s.figures.Regressions++
-		s.log.Error("register regressed; granting stopped", zap.Error(wrong))
-	}
-	if s.stopped == nil || !s.proven || proven {
-		s.stopped, s.proven = wrong, proven
-	}
-	return s.stopped
-}
-
-// resume ends a stop. The caller holds the lock.
-func (s *Register) resume() {
-	s.suspect = time.Time{}
-	if s.stopped != nil {
-		s.stopped, s.proven, s.short = nil, false, 0
-		s.log.Info("register complete again; granting resumed")
-	}
-}
-
-// compare checks that the register holds at least the entries that this process
-// has cached: a missing entry counts as lowest. It returns the missing entries,
-// and the epoch that it begins. The error is proof, or the register is
-// unreadable.
-func (s *Register) compare(ctx context.Context, lowest int64) (missing map[string]storedEntry, epoch int, err error) {
-	s.mu.Lock()
-	s.overtake() // no write during the comparison
-	epoch = s.epoch
-	cache := maps.Clone(s.cache)
-	s.mu.Unlock()
-	entries, err := s.list(ctx)
-	if err != nil {
-		return nil, epoch, err
-	}
-	missing = make(map[string]storedEntry)
-	wrong := &store.RegressionError{Bucket: s.bucket}
-	for tag, had := range cache {
-		has, there := entries[tag]
-		if there && has.err != nil {
-			continue // it grants nothing
-		}
-		next := has.Next
-		if !there {
-			missing[tag], next = had, lowest
-		}
-		if short := had.Next - next; short > wrong.Short {
-			wrong.Reason, wrong.Short = fmt.Sprintf("has tag %s at %d, was granted up to %d", tag, next, had.Next), short
-		}
-	}
-	if wrong.Short > 0 {
-		return nil, epoch, s.stop(wrong, true)
-	}
-	return missing, epoch, nil
-}
-
-// accept resumes with a register that has a new decision, if it was raised
-// above all entries that this process has cached. Entries that it lacks are
-// written again with their order, at the lowest first ID of new tags; in front
-// of a table as removed tags, because the rows decide which tags exist. Cached
-// revisions may by now be those of other entries, so the cache is cleared even
-// if nothing was wrong.
-//
-// wrong is the fault of the decision, or nil. After an error nothing is
-// accepted, and the next poll is judged.
-func (s *Register) accept(ctx context.Context, found poll, p permit, wrong *store.RegressionError) error {
-	var missing map[string]storedEntry
-	var epoch int
-	var err error
-	if wrong != nil {
-		err = s.stop(wrong, true)
-	} else {
-		missing, epoch, err = s.compare(ctx, found.first)
-	}
-	if wrong := new(store.RegressionError); errors.As(err, &wrong) {
-		s.mu.Lock()
-		s.record.learn(found) // or a restart would take it for a new decision
-		s.short = wrong.Short
-		s.mu.Unlock()
-		s.log.Error("register was not raised enough", zap.Error(err), zap.Int64("raise_by", wrong.Short))
+	if errors.Is(err, guard.ErrRefused) {
+		s.cfg.Log.Error("register was not raised enough", zap.Error(err))
 		return errors.Join(err, s.note(ctx))
 	}
-	for tag, had := range missing {
-		if err == nil {
-			p, err = s.putBack(ctx, found, p, tag, had)
-		}
-	}
+	return err
+}
+
+// compare compares what was cached with the entries of the register, and then
+// resumes or accepts the decision. Entries that the register lacks after a
+// decision are written again with their order, at the lowest first ID of new
+// tags; in front of a table as removed tags, because the rows decide which tags
+// exist. After an error nothing is accepted, and the next poll is judged.
+func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[string]storedEntry) error {
+	entries, err := s.list(ctx)
 	if err != nil {
 		return err
+	}
+	missing := make(map[string]storedEntry)
+	for tag, had := range cache {
+		switch has, there := entries[tag]; {
+		case !there:
+			missing[tag] = had
+			c.Entry(tag, had.Next, c.Lowest())
+		case has.err == nil: // an unreadable entry grants nothing
+			c.Entry(tag, had.Next, has.Next)
+		}
+	}
+	if s.judge(func(g *guard.Guard) { err = g.Compared(c) }); err != nil || !c.Decided {
+		return err
+	}
+	for tag, had := range missing {
+		had.Next, had.Removed = c.Lowest(), had.Removed || s.cfg.Table != nil
+		if err := s.putBack(ctx, c, tag, had); err != nil {
+			return s.tagError(tag, err)
+		}
 	}
 	// A note in between would write the record of before the decision over
 	// what the witness has accepted.
 	s.noting.Lock()
 	defer s.noting.Unlock()
-	s.mu.Lock()
-	accepted := s.record.clone()
-	s.mu.Unlock()
-	accepted.adopt(found)
+	var accepted guard.Record
+	s.judge(func(g *guard.Guard) { accepted = g.Accepted(c) })
 	if err := s.acceptWitness(ctx, accepted); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.epoch != epoch { // stopped since the comparison
-		return errOvertaken
-	}
-	s.cache, s.lower = make(map[string]storedEntry), make(map[string]time.Time)
-	s.record, s.decided = accepted, epoch
-	s.polled = p
-	s.resume()
-	return nil
+	s.judge(func(g *guard.Guard) {
+		if err = g.Accept(c); err == nil {
+			s.cache = make(map[string]storedEntry)
+		}
+	})
+	return err
 }
 
 // putBack writes the entry of a tag that a raised register lacks. It needs a
 // permit as any write: a second restore and raise may have come since the
-// decision was found. It returns the permit for the next entry.
-func (s *Register) putBack(ctx context.Context, found poll, p permit, tag string, had storedEntry) (permit, error) {
+// decision was found.
+func (s *Register) putBack(ctx context.Context, c *guard.Comparison, tag string, e storedEntry) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	p, err := s.renew(ctx, found, p)
-	if err != nil {
-		return p, err
+	var sent guard.Permit
+	var fresh bool
+	s.judge(func(g *guard.Guard) { sent, fresh = g.Renew(c, s.moment()) })
+	if !fresh {
+		found, err := s.remote.poll(ctx)
+		if err != nil {
+			return err
+		}
+		if s.judge(func(g *guard.Guard) { err = g.Renewed(c, sent, found) }); err != nil {
+			return err
+		}
 	}
-	had.Next, had.Removed = found.first, had.Removed || s.cfg.Table != nil
-	switch _, err = s.remote.update(ctx, tag, had.encode(), 0); {
+	switch _, err := s.remote.update(ctx, tag, e.encode(), 0); {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // another loader was faster
-		err = nil
-	case err == nil && s.late(p):
-		err = errLate
+		return nil
+	case err == nil && c.IsLate(s.moment()):
+		return guard.ErrLate
+	default:
+		return err
 	}
-	return p, s.tagError(tag, err)
-}
-
-// errChanged reports a register that is no longer the one that was judged.
-var errChanged = errors.New("the register changed while a decision was accepted")
-
-// renew returns p if it permits a write, and polls again if not. The register
-// must still be the one that was found.
-func (s *Register) renew(ctx context.Context, found poll, p permit) (permit, error) {
-	s.mu.Lock()
-	valid, next := s.permits(p, pollAge/2), s.sending()
-	s.mu.Unlock()
-	if valid {
-		return p, nil
-	}
-	switch now, err := s.ask(ctx); {
-	case err != nil:
-		return p, err
-	case !now.follows(found):
-		return p, errChanged
-	}
-	return next, nil
 }

@@ -14,11 +14,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
 var (
@@ -42,14 +43,14 @@ type Witness struct {
 	path string
 
 	mu      sync.Mutex
-	buckets map[string]record
+	buckets map[string]guard.Record
 	exists  bool
 }
 
 // OpenWitness reads a witness. The first note creates a missing file. Errors
 // wrap [ErrWitness].
 func OpenWitness(path string) (*Witness, error) {
-	w := &Witness{path: path, buckets: make(map[string]record)}
+	w := &Witness{path: path, buckets: make(map[string]guard.Record)}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return w, nil
@@ -90,15 +91,15 @@ func (w *Witness) Floor(p messages.Prefix) (floor int64, noted time.Time, err er
 }
 
 // record returns the record about a bucket.
-func (w *Witness) record(bucket string) record {
+func (w *Witness) record(bucket string) guard.Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := w.buckets[bucket]
-	return e.clone()
+	r := w.buckets[bucket]
+	return r.Clone()
 }
 
 // note writes evidence where it has changed.
-func (w *Witness) note(all map[string]record) error {
+func (w *Witness) note(all map[string]guard.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changed := !w.exists
@@ -122,7 +123,7 @@ func (w *Witness) note(all map[string]record) error {
 func (w *Witness) Create() error { return w.note(nil) }
 
 // write replaces the file with a synced file.
-func (w *Witness) write(buckets map[string]record) error {
+func (w *Witness) write(buckets map[string]guard.Record) error {
 	data, err := json.Marshal(buckets)
 	if err != nil {
 		return err
@@ -154,10 +155,10 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 		return w.failed(ErrForeignWitness)
 	}
 	found, err := pollLeader(ctx, js, BucketName(p))
-	if err != nil || found.raising {
+	if err != nil || found.Mark != "" {
 		return err
 	}
-	switch decided, wrong := known.assess(BucketName(p), found, known.Last); {
+	switch decided, wrong := known.Assess(BucketName(p), found, known.Last); {
 	case wrong != nil:
 		return wrong
 	case decided:
@@ -175,7 +176,7 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 // decided.
 func (w *Witness) CompareBucket(ctx context.Context, js jetstream.JetStream, bucket string) error {
 	found, err := pollLeader(ctx, js, bucket)
-	if known := w.record(bucket); err == nil && known.Judge(found.Position) == kv.WentBack {
+	if known := w.record(bucket); err == nil && known.Judge(found.Position) == position.WentBack {
 		err = &store.RegressionError{Bucket: bucket, Seen: known.Last, Found: found.Last}
 	}
 	return err
@@ -199,26 +200,22 @@ func (w *Witness) Accept(ctx context.Context, js jetstream.JetStream, p messages
 	if err != nil {
 		return err
 	}
-	known.ID = "" // the witness may be that of another register
-	if known.decided(found) || found.first < known.First {
-		if wrong := known.checkFloor(BucketName(p), found); wrong != nil {
-			return wrong
-		}
+	if err := known.Accept(BucketName(p), found); err != nil {
+		return err
 	}
-	known.adopt(found)
 	return w.accept(ctx, js, BucketName(p), known, beside...)
 }
 
-// accept makes e the record about a register, and the present state of the
+// accept makes what was seen the record about a register, and the present state of the
 // buckets beside it the record about them.
-func (w *Witness) accept(ctx context.Context, js jetstream.JetStream, register string, e record, beside ...string) error {
-	all := map[string]record{register: e}
+func (w *Witness) accept(ctx context.Context, js jetstream.JetStream, register string, seen guard.Record, beside ...string) error {
+	all := map[string]guard.Record{register: seen}
 	for _, bucket := range beside {
 		found, err := pollLeader(ctx, js, bucket)
 		if err != nil {
 			return err
 		}
-		all[bucket] = record{Position: kv.Position{Last: found.Last}}
+		all[bucket] = guard.Record{Position: position.Position{Last: found.Last}}
 	}
 	return w.note(all)
 }

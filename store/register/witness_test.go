@@ -11,7 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -33,25 +35,25 @@ func TestWitnessFloor(t *testing.T) {
 	s.create(handle(t, connect(t, s.srv)), "order")
 	s.raise(5999)
 	found, err := pollLeader(t.Context(), s.js, BucketName(prefix))
-	if err != nil || found.first != 6000 {
+	if err != nil || found.First != 6000 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	for _, c := range []struct {
 		why   string
-		known record
+		known guard.Record
 		want  int64 // 0 if it is refused
 	}{
-		{"lower", record{First: 5000, Position: kv.Position{Last: 1e6}, Entries: 100}, 6000},
-		{"lower, of another register", record{Position: kv.Position{ID: "another"}, First: 5000}, 6000},
-		{"the same without the decision", record{First: 6000}, 0},
-		{"the same with the decision", record{First: 6000, Decisions: found.decisions}, 6000},
-		{"higher", record{First: 7000}, 0},
-		{"higher with the decision", record{First: 7000, Decisions: found.decisions}, 0},
-		{"higher, of another register", record{Position: kv.Position{ID: "another"}, First: 7000}, 0},
+		{"lower", guard.Record{First: 5000, Position: position.Position{Last: 1e6}, Entries: 100}, 6000},
+		{"lower, of another register", guard.Record{Position: position.Position{ID: "another"}, First: 5000}, 6000},
+		{"the same without the decision", guard.Record{First: 6000}, 0},
+		{"the same with the decision", guard.Record{First: 6000, Decisions: found.Decisions}, 6000},
+		{"higher", guard.Record{First: 7000}, 0},
+		{"higher with the decision", guard.Record{First: 7000, Decisions: found.Decisions}, 0},
+		{"higher, of another register", guard.Record{Position: position.Position{ID: "another"}, First: 7000}, 0},
 	} {
 		w := newWitness(t, "witness")
 		c.known.Decisions = append([]string{"older"}, c.known.Decisions...)
-		if err := w.note(map[string]record{BucketName(prefix): c.known}); err != nil {
+		if err := w.note(map[string]guard.Record{BucketName(prefix): c.known}); err != nil {
 			t.Fatal(err)
 		}
 		err := w.Accept(t.Context(), s.js, prefix)
@@ -61,7 +63,7 @@ func TestWitnessFloor(t *testing.T) {
 			t.Errorf("%s: accepted, and has %+v, %v", c.why, got, err)
 		case c.want > 0 && (err != nil || got.First != c.want || got.Last != found.Last || got.ID != found.ID):
 			t.Errorf("%s: has %+v, %v", c.why, got, err)
-		case c.want > 0 && !slices.Equal(got.Decisions, []string{"older", found.decisions[0]}):
+		case c.want > 0 && !slices.Equal(got.Decisions, []string{"older", found.Decisions[0]}):
 			t.Errorf("%s: has the decisions %v", c.why, got.Decisions)
 		}
 	}

@@ -116,7 +116,7 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, *natstest.Node
 	var options *server.Options
 	srv := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 8 << 30; options = o })
 	home := open(t, srv, tags+references+1)
-	s := &busyStore{Store: home.register}
+	s := &busyStore{Reserver: home.register}
 	home.cfg.Store, home.cfg.Reservations = s, turns
 	coldCheck(t, worker.Provision(t.Context(), worker.Config{JetStream: home.js}))
 	options.SyncAlways = true // from here on

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
@@ -95,7 +96,7 @@ func TestManyWorkers(t *testing.T) {
 	if writes := m.total.store; writes > 2*segments+len(tags) {
 		t.Errorf("%d writes to the store for %d pairs of worker and tag", writes, segments)
 	}
-	list, _, err := lease.List(t.Context(), s.js, s.cfg.Prefix)
+	list, _, err := lease.List(t.Context(), s.js, s.cfg.Prefix, kv.ByConsumer)
 	if err != nil || len(list) != workers {
 		t.Errorf("%d worker IDs were used by %d workers, %v", len(list), workers, err)
 	}
@@ -124,7 +125,7 @@ func atOnce(t *testing.T, all []member, do func(member) error) {
 func (s *site) awaitHolders(n int) {
 	s.t.Helper()
 	natstest.Eventually(s.t, "all have a worker ID", func() bool {
-		list, _, err := lease.List(s.t.Context(), s.js, s.cfg.Prefix)
+		list, _, err := lease.List(s.t.Context(), s.js, s.cfg.Prefix, kv.ByConsumer)
 		held := 0
 		for _, h := range list {
 			if h.Held() {

@@ -125,14 +125,14 @@ func startWorker(b *testing.B, srv connector, prefix messages.Prefix, step, maxB
 	b.Helper()
 	s := newSite(b, srv, worker.Config{Prefix: prefix, MaxBatch: maxBatch, MaxStep: step}, nil)
 	s.create(store.Tag{Name: busyTag, Step: step, Next: firstID})
-	counted := &busyStore{Store: s.register}
+	counted := &busyStore{Reserver: s.register}
 	s.cfg.Store = counted
 	return s.mustStart(worker.RoleAll), &counted.calls
 }
 
 // busyStore counts reservations and adds up their durations.
 type busyStore struct {
-	store.Store
+	store.Reserver
 	calls, busy atomic.Int64
 }
 
@@ -142,5 +142,5 @@ func (s *busyStore) Reserve(ctx context.Context, tag string, wants []store.Want)
 		s.calls.Add(1)
 		s.busy.Add(int64(time.Since(began)))
 	}()
-	return s.Store.Reserve(ctx, tag, wants)
+	return s.Reserver.Reserve(ctx, tag, wants)
 }

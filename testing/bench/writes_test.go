@@ -61,7 +61,7 @@ func runHot(t testing.TB, workers int) hot {
 	srv := natstest.Start(t)
 	s := newSite(t, srv, worker.Config{MaxStep: hotStep, MaxBatch: 1}, nil) // a step that cannot grow
 	s.create(store.Tag{Name: busyTag, Step: hotStep, Next: 1})
-	slow := &slowStore{Store: s.register}
+	slow := &slowStore{Reserver: s.register}
 	s.cfg.Store = slow
 	for range hotLoaders {
 		s.mustStart(worker.RoleLoader)
@@ -85,7 +85,7 @@ func runHot(t testing.TB, workers int) hot {
 
 // slowStore takes 20 ms longer for a write.
 type slowStore struct {
-	store.Store
+	store.Reserver
 	writes, ids atomic.Int64
 }
 
@@ -93,7 +93,7 @@ func (s *slowStore) Reserve(ctx context.Context, tag string, wants []store.Want)
 	time.Sleep(hotWrite)
 	s.writes.Add(1)
 	s.ids.Add(store.Total(wants, store.Trend, hotStep))
-	return s.Store.Reserve(ctx, tag, wants)
+	return s.Reserver.Reserve(ctx, tag, wants)
 }
 
 // count returns the figures so far.

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/natstest"
@@ -42,7 +43,7 @@ func TestRestoreUnderWorkers(t *testing.T) {
 		t.Helper()
 		js := natstest.JetStream(t, net.Connect(t))
 		natstest.Eventually(t, "worker IDs are held", func() bool {
-			all, _, err := lease.List(t.Context(), js, messages.DefaultPrefix)
+			all, _, err := lease.List(t.Context(), js, messages.DefaultPrefix, kv.ByConsumer)
 			n := 0
 			for _, h := range all {
 				if h.Held() {

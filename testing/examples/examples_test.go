@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/testing/freeport"
@@ -73,7 +74,7 @@ func TestLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, _, err := lease.List(t.Context(), js, messages.DefaultPrefix)
+	held, _, err := lease.List(t.Context(), js, messages.DefaultPrefix, kv.ByConsumer)
 	if err != nil {
 		t.Fatal(err)
 	}

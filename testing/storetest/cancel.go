@@ -14,7 +14,7 @@ import (
 	"github.com/idworker/idworker/testing/order"
 )
 
-func testCancelled(t *testing.T, open func() store.Store) {
+func testCancelled(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	ctx, cancel := context.WithCancel(patient(t))
@@ -47,7 +47,7 @@ func testCancelled(t *testing.T, open func() store.Store) {
 // segments that were returned without an error are disjoint, and the store
 // keeps working. It goes on until there are enough of both outcomes, however
 // long a call takes by then.
-func testCancelledInFlight(t *testing.T, open func() store.Store) {
+func testCancelledInFlight(t *testing.T, open func() Store) {
 	const goroutines, each, enough = 4, 100, 10
 	admin := open()
 	create(t, admin, "order", 10, 1)

@@ -12,7 +12,7 @@ import (
 
 // A strict tag gives all that a call wants or nothing, a trend tag what is left.
 // Both end with their last number.
-func testExhaustion(t *testing.T, open func() store.Store) {
+func testExhaustion(t *testing.T, open func() Store) {
 	s := open()
 	const next = math.MaxInt64 - 1500
 	create(t, s, "order", 1000, next)
@@ -56,7 +56,7 @@ func testExhaustion(t *testing.T, open func() store.Store) {
 
 // At the end, exactly the segments that fit are handed out and then the rest,
 // and no more.
-func testExhaustionConcurrent(t *testing.T, open func() store.Store) {
+func testExhaustionConcurrent(t *testing.T, open func() Store) {
 	const goroutines, each, fit = 4, 10, 25
 	create(t, open(), "order", 10, math.MaxInt64-10*(fit-1)-5)
 	var ledger order.Ledger
@@ -91,7 +91,7 @@ type MayBurn interface{ MayBurn() }
 
 // divide reserves for several wants of a tag, whose parts must have these
 // sizes, adjoin each other, and begin at a number.
-func divide(t *testing.T, s store.Store, name string, first int64, wants []store.Want, sizes ...int64) {
+func divide(t *testing.T, s Store, name string, first int64, wants []store.Want, sizes ...int64) {
 	t.Helper()
 	granted, err := s.Reserve(patient(t), name, wants)
 	if err != nil || len(granted.Parts) != len(sizes) {
@@ -110,7 +110,7 @@ func divide(t *testing.T, s store.Store, name string, first int64, wants []store
 
 // The loads of a call get a part each: of a trend tag the step at least, of a
 // strict tag the IDs that requests wait for.
-func testWants(t *testing.T, open func() store.Store) {
+func testWants(t *testing.T, open func() Store) {
 	s := open()
 	createAs(t, open(), "trend", 5, store.Trend)
 	createAs(t, open(), "strict", 5, store.Strict)
@@ -142,7 +142,7 @@ func testWants(t *testing.T, open func() store.Store) {
 
 // The last numbers of a trend tag go to the first loads. Loads of a strict tag
 // get all or nothing, and what does not fit together may fit alone.
-func testLastWants(t *testing.T, open func() store.Store) {
+func testLastWants(t *testing.T, open func() Store) {
 	s := open()
 	const next = math.MaxInt64 - 100
 	createAs(t, open(), "trend", next, store.Trend)

@@ -10,7 +10,7 @@ import (
 )
 
 // createAs adds a tag with a step of 10 and an order, or ends the test.
-func createAs(t *testing.T, s store.Store, name string, next int64, order store.Order) {
+func createAs(t *testing.T, s Store, name string, next int64, order store.Order) {
 	t.Helper()
 	if err := s.CreateTag(patient(t), store.Tag{Name: name, Step: 10, Next: next, Order: order}); err != nil {
 		t.Fatalf("CreateTag(%s) from %d on, %s: %v", name, next, order, err)
@@ -18,7 +18,7 @@ func createAs(t *testing.T, s store.Store, name string, next int64, order store.
 }
 
 // grantAs reserves an ID of a tag, whose grant must have the order.
-func grantAs(t *testing.T, s store.Store, name string, order store.Order) Part {
+func grantAs(t *testing.T, s Store, name string, order store.Order) Part {
 	t.Helper()
 	granted, err := Reserve(patient(t), s, name, 1)
 	if err != nil || granted.Order != order {
@@ -29,7 +29,7 @@ func grantAs(t *testing.T, s store.Store, name string, order store.Order) Part {
 
 // refuseOrder checks that neither call creates a tag with the other order than
 // it had.
-func refuseOrder(t *testing.T, s store.Store, name string, was store.Order) {
+func refuseOrder(t *testing.T, s Store, name string, was store.Order) {
 	t.Helper()
 	want := store.Strict
 	if was == store.Strict {
@@ -47,7 +47,7 @@ func refuseOrder(t *testing.T, s store.Store, name string, was store.Order) {
 
 // The order of a tag is in all grants and listings, whatever is done to the
 // tag.
-func testOrder(t *testing.T, open func() store.Store) {
+func testOrder(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	createAs(t, s, "strict", 1, store.Strict)
 	createAs(t, s, "trend", 1, store.Trend)
@@ -55,7 +55,7 @@ func testOrder(t *testing.T, open func() store.Store) {
 	for name, order := range map[string]store.Order{"strict": store.Strict, "trend": store.Trend, "default": store.Trend} {
 		look := func(why string) {
 			t.Helper()
-			for _, handle := range []store.Store{s, other, open()} {
+			for _, handle := range []Store{s, other, open()} {
 				grantAs(t, handle, name, order)
 				if tag, err := handle.Lookup(patient(t), name); err != nil || tag.Order != order {
 					t.Errorf("Lookup of %s %s: %+v, %v, want the order %s", name, why, tag, err, order)
@@ -82,7 +82,7 @@ func testOrder(t *testing.T, open func() store.Store) {
 	}
 }
 
-func testOrderOfFirst(t *testing.T, open func() store.Store) {
+func testOrderOfFirst(t *testing.T, open func() Store) {
 	s := open()
 	for _, order := range []store.Order{store.Strict, store.Trend} {
 		name := "chat." + string(order)
@@ -99,7 +99,7 @@ func testOrderOfFirst(t *testing.T, open func() store.Store) {
 }
 
 // A name keeps its order after the tag was removed.
-func testOrderOfRemoved(t *testing.T, open func() store.Store) {
+func testOrderOfRemoved(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	createAs(t, s, "strict", 1, store.Strict)
 	createAs(t, s, "trend", 1, store.Trend)
@@ -126,14 +126,14 @@ func testOrderOfRemoved(t *testing.T, open func() store.Store) {
 
 // Several callers create a tag with different orders: a single order wins, and
 // all grants have it.
-func testOrderRace(t *testing.T, open func() store.Store) {
+func testOrderRace(t *testing.T, open func() Store) {
 	const racers, rounds = 4, 10
 	orders := []store.Order{store.Trend, store.Strict}
 	all := handles(open, racers)
 	for round := range rounds {
 		name := fmt.Sprint("chat.", round)
 		grants := make([]Part, racers)
-		errs := race(all, func(i int, s store.Store) (err error) {
+		errs := race(all, func(i int, s Store) (err error) {
 			tag := store.Tag{Name: name, Step: 10, Next: 1, Order: orders[i%2]}
 			if i < racers/2 {
 				return s.CreateTag(patient(t), tag)
@@ -159,7 +159,7 @@ func testOrderRace(t *testing.T, open func() store.Store) {
 
 // A strict tag spends no number on what only a trend tag may have, and is not
 // created for it.
-func testTrendOnly(t *testing.T, open func() store.Store) {
+func testTrendOnly(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	only := store.Want{Step: 0, Waiting: 3, TrendOnly: 3, Most: 10}
 	some := store.Want{Step: 0, Waiting: 3, TrendOnly: 2, Most: 10}
@@ -184,7 +184,7 @@ func testTrendOnly(t *testing.T, open func() store.Store) {
 	}
 }
 
-func testLookup(t *testing.T, open func() store.Store) {
+func testLookup(t *testing.T, open func() Store) {
 	s := open()
 	for _, name := range []string{"missing", "order"} {
 		if tag, err := s.Lookup(patient(t), name); !errors.Is(err, store.ErrNoTag) {
@@ -196,7 +196,7 @@ func testLookup(t *testing.T, open func() store.Store) {
 			t.Errorf("Lookup of %q: %+v, %v, want ErrBadTag", name, tag, err)
 		}
 	}
-	found := func(s store.Store, step int64, order store.Order) {
+	found := func(s Store, step int64, order store.Order) {
 		t.Helper()
 		if tag, err := s.Lookup(patient(t), "order"); err != nil || tag != (store.Tag{Name: "order", Step: step, Order: order}) {
 			t.Errorf("Lookup: %+v, %v, want a step of %d, %s", tag, err, step, order)

@@ -13,14 +13,14 @@ import (
 )
 
 // raise raises a tag or ends the test.
-func raise(t *testing.T, s store.Store, name string, next int64) {
+func raise(t *testing.T, s Store, name string, next int64) {
 	t.Helper()
 	if err := s.Raise(patient(t), name, next); err != nil {
 		t.Fatalf("Raise(%s, %d): %v", name, next, err)
 	}
 }
 
-func testRaise(t *testing.T, open func() store.Store) {
+func testRaise(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	create(t, s, "order", 10, 1)
 	create(t, s, "Order", 7, 3)
@@ -36,7 +36,7 @@ func testRaise(t *testing.T, open func() store.Store) {
 	expect(t, s, "Order", 7, 3)
 }
 
-func testRaiseErrors(t *testing.T, open func() store.Store) {
+func testRaiseErrors(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 5)
 	for _, next := range []int64{0, -1, math.MinInt64} {
@@ -61,7 +61,7 @@ func testRaiseErrors(t *testing.T, open func() store.Store) {
 }
 
 // At the end of the numbers, nothing wraps around or is rounded.
-func testRaiseToTheEnd(t *testing.T, open func() store.Store) {
+func testRaiseToTheEnd(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	const near = math.MaxInt64 - 3
@@ -80,7 +80,7 @@ func testRaiseToTheEnd(t *testing.T, open func() store.Store) {
 
 // While some callers raise and others reserve, no two get the same range, and
 // each Reserve that starts after a Raise has returned gets a segment above it.
-func testRaiseAgainstReserve(t *testing.T, open func() store.Store) {
+func testRaiseAgainstReserve(t *testing.T, open func() Store) {
 	const handles = 3
 	each := tier.Pick(20, 100)
 	admin := open()

@@ -11,7 +11,7 @@ import (
 )
 
 // remove removes a tag or ends the test.
-func remove(t *testing.T, s store.Store, name string) {
+func remove(t *testing.T, s Store, name string) {
 	t.Helper()
 	if err := s.RemoveTag(patient(t), name); err != nil {
 		t.Fatalf("RemoveTag(%s): %v", name, err)
@@ -19,7 +19,7 @@ func remove(t *testing.T, s store.Store, name string) {
 }
 
 // gone checks that every call treats a tag as nonexistent.
-func gone(t *testing.T, s store.Store, name string) {
+func gone(t *testing.T, s Store, name string) {
 	t.Helper()
 	_, reserved := Reserve(patient(t), s, name, 10)
 	_, found := s.Lookup(patient(t), name) // after Reserve: until then it may be cached
@@ -40,7 +40,7 @@ func gone(t *testing.T, s store.Store, name string) {
 	}
 }
 
-func testRemove(t *testing.T, open func() store.Store) {
+func testRemove(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	create(t, s, "order", 10, 1)
 	create(t, s, "Order", 20, 5)
@@ -76,7 +76,7 @@ func testRemove(t *testing.T, open func() store.Store) {
 
 // A tag is removed while others reserve: all their ranges lie below the number
 // at which it may be created again.
-func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
+func testRemoveAgainstReserve(t *testing.T, open func() Store) {
 	const goroutines = 4
 	admin := open()
 	create(t, admin, "order", 10, 1)
@@ -129,7 +129,7 @@ func testRemoveAgainstReserve(t *testing.T, open func() store.Store) {
 	}
 }
 
-// RunRemembers checks a behaviour that [store.Store] leaves open: the store
+// RunRemembers checks a behaviour that [Store] leaves open: the store
 // keeps the end of a removed tag's IDs. It is for stores that do.
 func RunRemembers(t *testing.T, backend Opener) {
 	t.Run("RemovedTagComesBackAboveOnly", func(t *testing.T) { testRemovedComesBackAbove(t, backend(t)) })
@@ -137,7 +137,7 @@ func RunRemembers(t *testing.T, backend Opener) {
 	t.Run("RemovedTagComesBackOnce", func(t *testing.T) { testRemovedCreateRace(t, backend(t)) })
 }
 
-func testRemovedComesBackAbove(t *testing.T, open func() store.Store) {
+func testRemovedComesBackAbove(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	floor := reserve(t, s, "order", 100).End
@@ -162,13 +162,13 @@ func testRemovedComesBackAbove(t *testing.T, open func() store.Store) {
 
 // Several callers create a removed tag again: one succeeds, and no other sets
 // it back.
-func testRemovedCreateRace(t *testing.T, open func() store.Store) {
+func testRemovedCreateRace(t *testing.T, open func() Store) {
 	admin, all := open(), handles(open, 4)
 	create(t, admin, "order", 10, 1)
 	for range 10 {
 		floor := reserve(t, admin, "order", 10).End
 		remove(t, admin, "order")
-		won := winner(t, race(all, func(i int, s store.Store) error {
+		won := winner(t, race(all, func(i int, s Store) error {
 			return s.CreateTag(patient(t), store.Tag{Name: "order", Step: 1, Next: floor + int64(i)})
 		}))
 		expect(t, admin, "order", 1, floor+int64(won))

@@ -19,7 +19,7 @@ import (
 const maxStep = 5000
 
 // Sequential reservations over two handles follow each other without a gap.
-func testReserveSequence(t *testing.T, open func() store.Store) {
+func testReserveSequence(t *testing.T, open func() Store) {
 	all := handles(open, 2)
 	create(t, all[0], "order", 10, 42)
 	next := int64(42)
@@ -33,7 +33,7 @@ func testReserveSequence(t *testing.T, open func() store.Store) {
 	}
 }
 
-func testReserveErrors(t *testing.T, open func() store.Store) {
+func testReserveErrors(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	for _, step := range []int64{0, -1, -1 << 63} {
@@ -52,7 +52,7 @@ func testReserveErrors(t *testing.T, open func() store.Store) {
 
 // Leaf-like stores compute the range from a step: it must be the requested
 // step, not the configured one.
-func testReserveRandom(t *testing.T, open func() store.Store) {
+func testReserveRandom(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -73,7 +73,7 @@ func testReserveRandom(t *testing.T, open func() store.Store) {
 }
 
 // Several processes with several goroutines each take from several tags.
-func testReserveConcurrent(t *testing.T, open func() store.Store) {
+func testReserveConcurrent(t *testing.T, open func() Store) {
 	const goroutines = 16
 	each := tier.Pick(10, 50)
 	names := []string{"a", "b", "c"}
@@ -115,7 +115,7 @@ func testReserveConcurrent(t *testing.T, open func() store.Store) {
 // Each process begins with several calls at once: no state that a handle sets
 // up in its first call may depend on a single call. Calls beyond the pool's
 // connections take turns.
-func testBeginConcurrent(t *testing.T, open func() store.Store) {
+func testBeginConcurrent(t *testing.T, open func() Store) {
 	const goroutines = 24
 	processes := tier.Pick(3, 10)
 	create(t, open(), "order", 10, 1)
@@ -136,7 +136,7 @@ func testBeginConcurrent(t *testing.T, open func() store.Store) {
 }
 
 // A step that changes while others reserve must not carry an old Next along.
-func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
+func testReserveAgainstSetStep(t *testing.T, open func() Store) {
 	const goroutines, each = 4, 25
 	admin := open()
 	create(t, admin, "order", 10, 1)
@@ -167,7 +167,7 @@ func testReserveAgainstSetStep(t *testing.T, open func() store.Store) {
 }
 
 // The next process continues behind all ranges handed out.
-func testReopen(t *testing.T, open func() store.Store) {
+func testReopen(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	first := reserve(t, s, "order", 100)
@@ -184,7 +184,7 @@ func testReopen(t *testing.T, open func() store.Store) {
 }
 
 // first makes a tag with its first segment or ends the test.
-func first(t *testing.T, s store.Store, name string, step, n int64) store.Segment {
+func first(t *testing.T, s Store, name string, step, n int64) store.Segment {
 	t.Helper()
 	seg, err := ReserveFirst(patient(t), s, store.Tag{Name: name, Step: step, Next: 1}, n)
 	if err != nil {
@@ -193,7 +193,7 @@ func first(t *testing.T, s store.Store, name string, step, n int64) store.Segmen
 	return seg.Segment
 }
 
-func testReserveFirst(t *testing.T, open func() store.Store) {
+func testReserveFirst(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	if seg := first(t, s, "chat.1", 10, 25); seg != (store.Segment{First: 1, End: 26}) {
 		t.Errorf("the first segment is %v, want [1, 26)", seg)
@@ -227,7 +227,7 @@ func testReserveFirst(t *testing.T, open func() store.Store) {
 
 // Many callers create the same tags at once: each gets a range of its own, and
 // one of them the first.
-func testReserveFirstRace(t *testing.T, open func() store.Store) {
+func testReserveFirstRace(t *testing.T, open func() Store) {
 	const goroutines, rounds = 8, 12
 	var ledger order.Ledger
 	var made atomic.Int64
@@ -262,7 +262,7 @@ func testReserveFirstRace(t *testing.T, open func() store.Store) {
 }
 
 // A removed tag comes back above all IDs it had handed out.
-func testReserveFirstRemembers(t *testing.T, open func() store.Store) {
+func testReserveFirstRemembers(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	had := first(t, s, "chat.1", 10, 50)
 	for round := range 3 {

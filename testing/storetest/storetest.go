@@ -2,9 +2,9 @@
 // runs it against the real thing, with a dozen lines in a test of its own:
 //
 //	func TestContract(t *testing.T) {
-//		storetest.Run(t, func(t *testing.T) func() store.Store {
+//		storetest.Run(t, func(t *testing.T) func() storetest.Store {
 //			table := newTable(t) // empty, and gone when t ends
-//			return func() store.Store { return open(t, table) }
+//			return func() storetest.Store { return open(t, table) }
 //		})
 //	}
 //
@@ -25,18 +25,31 @@ import (
 	"github.com/idworker/idworker/testing/order"
 )
 
+// Store is what the contract is about: the methods of register.Register, whose
+// comments state it. The tests of the register wrap some of them.
+type Store interface {
+	store.Reserver
+	Lookup(ctx context.Context, tag string) (store.Tag, error)
+	Tags(ctx context.Context) ([]store.Tag, error)
+	Removed(ctx context.Context) ([]store.Tag, error)
+	CreateTag(ctx context.Context, tag store.Tag) error
+	SetStep(ctx context.Context, tag string, step int64) error
+	Raise(ctx context.Context, tag string, next int64) error
+	RemoveTag(ctx context.Context, tag string) error
+}
+
 // Opener makes room for a test: empty data, which it removes when t ends, and
 // a function that opens another handle onto that data, like another process.
 // The test may close a handle that is an io.Closer before t ends. Open is
 // called from the test's own goroutine only, so it may fail the test.
-type Opener func(t *testing.T) (open func() store.Store)
+type Opener func(t *testing.T) (open func() Store)
 
-// Run checks everything that store.Store promises. Stores that remember removed
+// Run checks everything that a Store promises. Stores that remember removed
 // tags run [RunRemembers] too.
 func Run(t *testing.T, backend Opener) {
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, open func() store.Store)
+		run  func(t *testing.T, open func() Store)
 	}{
 		{"CreateAndList", testCreateAndList},
 		{"CreateRefusesAnExistingTag", testCreateExisting},
@@ -92,7 +105,7 @@ func patient(t *testing.T) context.Context {
 }
 
 // create adds a tag or ends the test.
-func create(t *testing.T, s store.Store, name string, step, next int64) {
+func create(t *testing.T, s Store, name string, step, next int64) {
 	t.Helper()
 	if err := s.CreateTag(patient(t), store.Tag{Name: name, Step: step, Next: next}); err != nil {
 		t.Fatalf("CreateTag(%s): %v", name, err)
@@ -124,7 +137,7 @@ func part(granted store.Reservation, err error) (Part, error) {
 }
 
 // reserve takes a segment or ends the test.
-func reserve(t *testing.T, s store.Store, name string, step int64) store.Segment {
+func reserve(t *testing.T, s Store, name string, step int64) store.Segment {
 	t.Helper()
 	seg, err := Reserve(patient(t), s, name, step)
 	if err != nil {
@@ -134,7 +147,7 @@ func reserve(t *testing.T, s store.Store, name string, step int64) store.Segment
 }
 
 // tags lists the tags by name; a name that is listed twice ends the test.
-func tags(t *testing.T, s store.Store) map[string]store.Tag {
+func tags(t *testing.T, s Store) map[string]store.Tag {
 	t.Helper()
 	list, err := s.Tags(patient(t))
 	if err != nil {
@@ -151,7 +164,7 @@ func tags(t *testing.T, s store.Store) map[string]store.Tag {
 }
 
 // expect checks a tag's stored row.
-func expect(t *testing.T, s store.Store, name string, step, next int64) {
+func expect(t *testing.T, s Store, name string, step, next int64) {
 	t.Helper()
 	want := store.Tag{Name: name, Step: step, Next: next, Order: store.Trend}
 	if got := tags(t, s)[name]; got != want {
@@ -160,7 +173,7 @@ func expect(t *testing.T, s store.Store, name string, step, next int64) {
 }
 
 // shut closes a handle, if the backend's handles can be closed.
-func shut(t *testing.T, s store.Store) {
+func shut(t *testing.T, s Store) {
 	t.Helper()
 	if c, ok := s.(io.Closer); ok {
 		if err := c.Close(); err != nil {
@@ -170,7 +183,7 @@ func shut(t *testing.T, s store.Store) {
 }
 
 // handles opens handles, like processes.
-func handles(open func() store.Store, n int) (all []store.Store) {
+func handles(open func() Store, n int) (all []Store) {
 	for range n {
 		all = append(all, open())
 	}
@@ -178,7 +191,7 @@ func handles(open func() store.Store, n int) (all []store.Store) {
 }
 
 // race has each handle make a call at the same time, and returns their errors.
-func race(handles []store.Store, call func(i int, s store.Store) error) []error {
+func race(handles []Store, call func(i int, s Store) error) []error {
 	errs := make([]error, len(handles))
 	var wg sync.WaitGroup
 	for i, s := range handles {
@@ -204,7 +217,7 @@ func winner(t *testing.T, errs []error) int {
 }
 
 // take reserves n IDs and records them, and reports whether that succeeded.
-func take(t *testing.T, s store.Store, ledger *order.Ledger, name string, n int64) (store.Segment, bool) {
+func take(t *testing.T, s Store, ledger *order.Ledger, name string, n int64) (store.Segment, bool) {
 	seg, err := Reserve(patient(t), s, name, n)
 	if err != nil {
 		t.Errorf("Reserve(%s, %d): %v", name, n, err)

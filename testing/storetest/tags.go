@@ -10,7 +10,7 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-func testCreateAndList(t *testing.T, open func() store.Store) {
+func testCreateAndList(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	if n := len(tags(t, s)); n != 0 {
 		t.Fatalf("new store lists %d tags", n)
@@ -31,7 +31,7 @@ func testCreateAndList(t *testing.T, open func() store.Store) {
 	}
 }
 
-func testCreateExisting(t *testing.T, open func() store.Store) {
+func testCreateExisting(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	create(t, s, "order", 10, 1)
 	reserve(t, s, "order", 10)
@@ -43,7 +43,7 @@ func testCreateExisting(t *testing.T, open func() store.Store) {
 	expect(t, s, "order", 10, 11)
 }
 
-func testCreateBad(t *testing.T, open func() store.Store) {
+func testCreateBad(t *testing.T, open func() Store) {
 	s := open()
 	for _, tag := range []store.Tag{
 		{Name: "order", Step: 0, Next: 1},
@@ -63,18 +63,18 @@ func testCreateBad(t *testing.T, open func() store.Store) {
 
 // A tag that two administrators create at once must not be set back by the
 // second.
-func testCreateRace(t *testing.T, open func() store.Store) {
+func testCreateRace(t *testing.T, open func() Store) {
 	all := handles(open, 4)
 	for round := range 10 {
 		name := fmt.Sprintf("race%d", round)
-		won := winner(t, race(all, func(i int, s store.Store) error {
+		won := winner(t, race(all, func(i int, s Store) error {
 			return s.CreateTag(patient(t), store.Tag{Name: name, Step: 1, Next: int64(i + 1)})
 		}))
 		expect(t, all[0], name, 1, int64(won+1))
 	}
 }
 
-func testSetStep(t *testing.T, open func() store.Store) {
+func testSetStep(t *testing.T, open func() Store) {
 	s, other := open(), open()
 	create(t, s, "order", 10, 1)
 	reserve(t, s, "order", 10)
@@ -91,7 +91,7 @@ func testSetStep(t *testing.T, open func() store.Store) {
 	expect(t, s, "order", 2000, 16)
 }
 
-func testSetStepErrors(t *testing.T, open func() store.Store) {
+func testSetStepErrors(t *testing.T, open func() Store) {
 	s := open()
 	create(t, s, "order", 10, 1)
 	for _, step := range []int64{0, -1} {
@@ -109,7 +109,7 @@ func testSetStepErrors(t *testing.T, open func() store.Store) {
 }
 
 // Every name that the wire contract allows is a tag of its own.
-func testTagNames(t *testing.T, open func() store.Store) {
+func testTagNames(t *testing.T, open func() Store) {
 	s := open()
 	names := []string{
 		"order", "Order", "ORDER", "order.eu", "order.eu.de", "order-eu", "order_eu", "order1", "_", "-", "1", "0.0",

@@ -72,7 +72,7 @@ func raise(t *testing.T, cfg Config, by int64) {
 // below.
 type handedOut map[string]int64
 
-func (h handedOut) reserve(t *testing.T, s store.Store, tag string, times int) {
+func (h handedOut) reserve(t *testing.T, s *register.Register, tag string, times int) {
 	t.Helper()
 	for range times {
 		segment, err := storetest.Reserve(t.Context(), s, tag, 10)
@@ -91,7 +91,7 @@ func (h handedOut) add(t *testing.T, tag string, segment store.Segment) {
 	h[tag] = segment.End
 }
 
-func create(t *testing.T, s store.Store, tag string) {
+func create(t *testing.T, s *register.Register, tag string) {
 	t.Helper()
 	if err := s.CreateTag(t.Context(), store.Tag{Name: tag, Step: 10, Next: 1}); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestClockBehindADecision(t *testing.T) {
 	cfg.Beside = []string{"ids_clock"}
 	clock := func(js jetstream.JetStream, entries int) {
 		t.Helper()
-		if err := kv.Ensure(t.Context(), js, kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "ids_clock"})); err != nil {
+		if err := kv.Ensure(t.Context(), js, kv.LastingBucket(kv.Lasting{Bucket: "ids_clock"})); err != nil {
 			t.Fatal(err)
 		}
 		bucket, err := js.KeyValue(t.Context(), "ids_clock")

@@ -61,7 +61,7 @@ func copiesOf(t *testing.T, js jetstream.JetStream, all ...kv.Resource) (copies 
 }
 
 func bucketOf(name string, replicas int) kv.Resource {
-	return kv.LastingBucket(jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
+	return kv.LastingBucket(kv.Lasting{Bucket: name, Replicas: replicas})
 }
 
 // TestCopies: buckets with the same missing copies cause a single warning, and

@@ -286,10 +286,11 @@ func (c *collection) listRights() rights.Rights {
 }
 
 func (c *collection) readWorkerIDs(ctx context.Context) error {
+	way := kv.ByConsumer
 	if c.allowed.Check(lease.ListRights(c.by.Prefix)) != nil {
-		ctx = kv.WithoutConsumers(ctx)
+		way = kv.ByRequests
 	}
-	holdings, layout, err := lease.List(ctx, c.js, c.by.Prefix)
+	holdings, layout, err := lease.List(ctx, c.js, c.by.Prefix, way)
 	for _, h := range holdings {
 		c.WorkerIDs = append(c.WorkerIDs, WorkerID{
 			Datacenter: h.Datacenter, Worker: h.Worker, Instance: h.Instance, Host: h.Host, Since: h.Since,
@@ -299,7 +300,7 @@ func (c *collection) readWorkerIDs(ctx context.Context) error {
 	if holdings == nil && err != nil || layout.IsZero() {
 		return err
 	}
-	lost, lostErr := lease.Waits(ctx, c.js, c.by.Prefix)
+	lost, lostErr := lease.Waits(ctx, c.js, c.by.Prefix, way)
 	c.addWaits(lost, time.Now())
 	if errors.As(lostErr, &c.lostClock) {
 		return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestDenied(t *testing.T) {
-	bucket := kv.LastingBucket(jetstream.KeyValueConfig{Bucket: "b"})
+	bucket := kv.LastingBucket(kv.Lasting{Bucket: "b"})
 	missing := fmt.Errorf("start: %w", &kv.MissingError{Resource: bucket, Err: context.DeadlineExceeded})
 	const refuses = "the NATS server denies this user a right: "
 	for _, test := range []struct {

@@ -190,7 +190,7 @@ func ask(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, ot
 	}
 	var expected []string
 	if Allowed(ctx, js, lease.ListRights(prefix)) {
-		holdings, _, err := lease.List(ctx, js, prefix)
+		holdings, _, err := lease.List(ctx, js, prefix, kv.ByConsumer)
 		if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
 			return nil, err
 		}

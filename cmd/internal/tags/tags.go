@@ -14,7 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -48,6 +50,20 @@ type Tags struct {
 // Open opens the store. The installation must exist and count in that store; if
 // it counts in another, the error is an agreement.ErrForeignStore.
 func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
+	return open(ctx, js, prefix, source, kv.ByConsumer)
+}
+
+// OpenToList is [Open] for users who may read the register without creating
+// consumers, such as the monitor.
+func OpenToList(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
+	lists := kv.ByConsumer
+	if !Allowed(ctx, js, register.Rights(prefix, rights.Backup)) {
+		lists = kv.ByRequests
+	}
+	return open(ctx, js, prefix, source, lists)
+}
+
+func open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend, lists kv.Way) (*Tags, error) {
 	agreed, err := agreement.Open(ctx, js, prefix)
 	if err != nil {
 		return nil, err
@@ -57,7 +73,7 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if err := agreed.CheckStore(ctx, source.Name()); err != nil {
 		return nil, err
 	}
-	segments, err := source.Open(ctx, register.Config{JetStream: js, Prefix: prefix})
+	segments, err := source.Open(ctx, register.Config{JetStream: js, Prefix: prefix, Lists: lists})
 	if err != nil {
 		return nil, err
 	}

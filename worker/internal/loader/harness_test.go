@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/templates"
 	"github.com/idworker/idworker/testing/natstest"
@@ -42,17 +44,21 @@ type fakeStore struct {
 	floor    int64                    // of the latest decision
 	lookups  int
 	probes   int
-	next     map[string]int64
-	called   map[string]int
-	order    []string // of granted tags
-	at       []time.Time
+	// Tags cannot be counted; how often they were.
+	uncounted error
+	counted   int
+	next      map[string]int64
+	removed   map[string]bool // not in next
+	called    map[string]int
+	order     []string // of granted tags
+	at        []time.Time
 }
 
 var errHangs, errAway = errors.New("hangs"), errors.New("away")
 
 func newFakeStore() *fakeStore {
 	return &fakeStore{
-		missing: "MN", delay: 10 * time.Millisecond, bad: make(map[string]error), next: make(map[string]int64), called: make(map[string]int),
+		missing: "MN", delay: 10 * time.Millisecond, bad: make(map[string]error), next: make(map[string]int64), removed: make(map[string]bool), called: make(map[string]int),
 		entries: store.Trend, left: math.MaxInt64, limit: math.MaxInt64,
 	}
 }
@@ -93,13 +99,24 @@ func (s *fakeStore) Known(tag string) bool {
 	return !s.isMissing(tag) && tag != "unread"
 }
 
-func (s *fakeStore) Names(ctx context.Context, see func(string), current func()) error {
-	for tag := range s.next {
-		see(tag)
+func (s *fakeStore) HasEntry(tag string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next[tag] > 0 || s.removed[tag]
+}
+
+func (s *fakeStore) Count(_ context.Context, patterns ...string) (n int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted++
+	for _, tags := range []iter.Seq[string]{maps.Keys(s.next), maps.Keys(s.removed)} {
+		for tag := range tags {
+			if slices.ContainsFunc(patterns, func(pattern string) bool { return subject.Covers(pattern, tag) }) {
+				n++
+			}
+		}
 	}
-	current()
-	<-ctx.Done()
-	return ctx.Err()
+	return n, s.uncounted
 }
 
 func (s *fakeStore) Reserve(ctx context.Context, tag string, wants []store.Want) (store.Reservation, error) {

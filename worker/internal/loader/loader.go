@@ -114,7 +114,6 @@ func (l *Loader) Start(context.Context) error {
 // run starts the goroutines that serve load events from any source.
 func (l *Loader) run() {
 	l.background.Start(l.cfg.Store.Run)
-	l.background.Start(func(ctx context.Context) { l.lookup.run(ctx, l.cfg.Log) })
 	l.background.Start(l.probe)
 	l.background.Start(func(ctx context.Context) {
 		for {

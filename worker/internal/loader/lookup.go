@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/idworker/idworker/internal/pause"
+	"github.com/idworker/idworker/internal/subject"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/templates"
@@ -28,7 +28,7 @@ import (
 type lookup struct {
 	store     store.Reserver
 	templates *templateList
-	census    *census
+	limits    limits
 	misses    *rate.Limiter
 }
 
@@ -39,9 +39,6 @@ const (
 
 	// templatesAge bounds the age of a loader's list of templates.
 	templatesAge = time.Second
-
-	// namesAgain is the pause before names are read again.
-	namesAgain = 500 * time.Millisecond
 )
 
 var (
@@ -58,7 +55,8 @@ var (
 
 func newLookup(from store.Reserver, source templateSource) *lookup {
 	return &lookup{
-		store: from, templates: newTemplateList(source), census: newCensus(),
+		store: from, templates: newTemplateList(source),
+		limits: limits{store: from, counts: make(map[string]*count)},
 		misses: rate.NewLimiter(missesPerSecond, missesBurst),
 	}
 }
@@ -93,10 +91,11 @@ func (l *lookup) create(ctx context.Context, name string, wants []store.Want) (g
 		return granted, store.ErrNoTag
 	}
 	if template.MaxTags > 0 || template.NewPerSecond > 0 {
-		if err := l.census.admit(ctx, name, template, list); err != nil {
+		made, err := l.limits.admit(ctx, name, template, list)
+		if err != nil {
 			return granted, err
 		}
-		defer func() { l.census.settle(name, err == nil) }()
+		defer made()
 	}
 	tag := store.Tag{Name: name, Step: template.Step, Next: template.FirstID(), Order: template.Order, Earliest: template.Earliest(name)}
 	granted, err = l.store.ReserveFirst(ctx, tag, wants)
@@ -108,25 +107,6 @@ func (l *lookup) create(ctx context.Context, name string, wants []store.Want) (g
 		err = fmt.Errorf("%w: %w", errNoNewTag, err)
 	}
 	return granted, err
-}
-
-// run reads tag names until ctx ends, once a template needs them.
-func (l *lookup) run(ctx context.Context, log *zap.Logger) {
-	select {
-	case <-ctx.Done():
-	case <-l.census.needed:
-	}
-	var once sync.Once
-	for failing := false; ctx.Err() == nil; failing = true {
-		err := l.store.Names(ctx, l.census.see, func() {
-			once.Do(func() { close(l.census.read) })
-			failing = false
-		})
-		if ctx.Err() == nil && !failing {
-			log.Warn("cannot follow tag names, retrying", zap.Error(err))
-		}
-		pause.For(ctx, namesAgain)
-	}
 }
 
 // templateSource reads templates.
@@ -181,118 +161,116 @@ func (t *templateList) get(ctx context.Context) (templates.List, error) {
 	return t.list, t.err
 }
 
-// census counts the tags of templates that have a limit. The names come from
-// the register, which a loader follows once there is such a template. It counts
-// its own new tags at once, and those of other loaders when their names arrive.
-// So concurrent loaders may exceed a template's limit by the tags they create
-// in that time. Removed tags count.
-type census struct {
-	follow sync.Once
-	needed chan struct{} // closed by follow, when a template has a limit
-	read   chan struct{} // closed when all names have been read
+// limits keeps the limits of templates. The server of the register counts the tags
+// of a template, and the loader adds those that it creates itself. A count is
+// used for a second, and a lagging replica may have made it, so loaders may exceed
+// a template's limit by the tags that they create in that time. Removed tags
+// count, and a tag that could not be created counts until the next count.
+type limits struct {
+	store store.Reserver
 
 	mu     sync.Mutex
-	names  map[string]bool   // false while the tag is being created
 	list   templates.List    // that counts is based on
 	counts map[string]*count // by pattern
 }
 
 // count has the tags of a template.
 type count struct {
+	pattern string
+	others  []string      // the largest patterns within; their tags are not the template's
+	rate    *rate.Limiter // of new tags
+	making  atomic.Int64  // tags that this loader is creating
+
+	// capacity 1; holds a token while a caller uses the fields below
+	lock chan struct{}
 	tags int64
-	rate *rate.Limiter // of new tags
+	err  error // of the latest count
+	at   time.Time
 }
 
-// firstRead is the time that the first tag of a template waits until the names
-// are read. If that takes longer, the worker retries.
-const firstRead = 100 * time.Millisecond
-
-var errUncounted = fmt.Errorf("still counting the template's tags: %w", errNotRead)
-
-func newCensus() *census {
-	return &census{
-		needed: make(chan struct{}), read: make(chan struct{}),
-		names: make(map[string]bool), counts: make(map[string]*count),
-	}
-}
-
-// see counts a name of the register, once.
-func (c *census) see(tag string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, counts := c.names[tag]; !counts {
-		c.add(tag, 1)
-	}
-	c.names[tag] = true
-}
-
-// add adds to the count of a tag's template, if any. The caller holds mu.
-func (c *census) add(tag string, n int64) {
-	if template := c.list.Find(tag); template != nil {
-		if count := c.counts[template.Pattern]; count != nil {
-			count.tags += n
-		}
-	}
-}
+// countAge is the time for which a count is used, and the pause after one that
+// failed.
+const countAge = time.Second
 
 // admit counts a new tag of a template, or returns an error if the template's
-// limits do not allow it. A removed tag counts already. The caller must call
-// settle afterwards.
-func (c *census) admit(ctx context.Context, name string, template *templates.Template, list templates.List) error {
-	c.follow.Do(func() { close(c.needed) })
-	select {
-	case <-c.read:
-	case <-time.After(firstRead):
-		return errUncounted
-	case <-ctx.Done():
-		return errUncounted
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.of(template, list)
-	_, counts := c.names[name]
-	if most := template.MaxTags; most > 0 && !counts && n.tags >= most {
-		return fmt.Errorf("template %s is full with %d of %d tags: %w", template.Pattern, n.tags, most, errNoNewTag)
+// limits do not allow it. A removed tag counts already. The caller calls made
+// once it has created the tag, or has failed to.
+func (l *limits) admit(ctx context.Context, name string, template *templates.Template, list templates.List) (made func(), err error) {
+	n := l.of(template, list)
+	if template.MaxTags > 0 && !l.store.HasEntry(name) {
+		if err := l.add(ctx, n, template.MaxTags); err != nil {
+			return nil, err
+		}
+		made = func() { n.making.Add(-1) }
+	} else {
+		made = func() {}
 	}
 	if template.NewPerSecond > 0 && !n.rate.Allow() {
-		return fmt.Errorf("template %s reached its new tags a second, %d: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
+		made()
+		return nil, fmt.Errorf("template %s reached its new tags a second, %d: %w for now", template.Pattern, template.NewPerSecond, errNoNewTag)
 	}
-	if !counts {
-		c.names[name] = false
-		n.tags++
+	return made, nil
+}
+
+// of returns the count of a template, a new one if templates have changed.
+func (l *limits) of(template *templates.Template, list templates.List) *count {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(list, l.list) {
+		l.list = list
+		clear(l.counts)
 	}
+	n := l.counts[template.Pattern]
+	if n == nil {
+		n = &count{
+			pattern: template.Pattern, lock: make(chan struct{}, 1),
+			rate: rate.NewLimiter(rate.Limit(template.NewPerSecond), int(template.NewPerSecond)),
+		}
+		for _, other := range slices.Backward(list) { // the largest first
+			covers := func(pattern string) bool { return subject.Covers(pattern, other.Pattern) }
+			if other.Pattern != n.pattern && covers(n.pattern) && !slices.ContainsFunc(n.others, covers) {
+				n.others = append(n.others, other.Pattern)
+			}
+		}
+		l.counts[template.Pattern] = n
+	}
+	return n
+}
+
+// add adds a tag to a count, after a new count if the latest is too old. A single
+// caller counts at a time, and others wait for that.
+func (l *limits) add(ctx context.Context, n *count, most int64) error {
+	select {
+	case n.lock <- struct{}{}:
+		defer func() { <-n.lock }()
+	case <-ctx.Done():
+		return fmt.Errorf("tags of template %s: %w: %w", n.pattern, errNotRead, ctx.Err())
+	}
+	if time.Since(n.at) >= countAge {
+		making := n.making.Load() // the server may not count them yet
+		n.tags, n.err = l.count(ctx, n)
+		n.tags, n.at = n.tags+making, time.Now()
+	}
+	switch {
+	case n.err != nil:
+		return n.err
+	case n.tags >= most:
+		return fmt.Errorf("template %s is full with %d of %d tags: %w", n.pattern, n.tags, most, errNoNewTag)
+	}
+	n.tags++
+	n.making.Add(1)
 	return nil
 }
 
-// settle records whether an admitted tag was created. If not, it does not
-// count, unless it was seen during that time.
-func (c *census) settle(tag string, made bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if made {
-		c.names[tag] = true
-	} else if !c.names[tag] {
-		delete(c.names, tag)
-		c.add(tag, -1)
+// count counts the tags of a template.
+func (l *limits) count(ctx context.Context, n *count) (tags int64, err error) {
+	if tags, err = l.store.Count(ctx, n.pattern); err == nil && len(n.others) > 0 {
+		var others int64
+		others, err = l.store.Count(ctx, n.others...)
+		tags -= others
 	}
-}
-
-// of returns the count of a template. If it is missing or templates have
-// changed, of counts the names again. The caller holds mu.
-func (c *census) of(template *templates.Template, list templates.List) *count {
-	if !slices.Equal(list, c.list) {
-		c.list = list
-		clear(c.counts)
+	if err != nil {
+		return 0, fmt.Errorf("tags of template %s: %w: %w", n.pattern, errNotRead, err)
 	}
-	if n := c.counts[template.Pattern]; n != nil {
-		return n
-	}
-	n := &count{rate: rate.NewLimiter(rate.Limit(template.NewPerSecond), int(template.NewPerSecond))}
-	for tag := range c.names {
-		if of := list.Find(tag); of != nil && of.Pattern == template.Pattern {
-			n.tags++
-		}
-	}
-	c.counts[template.Pattern] = n
-	return n
+	return tags, nil
 }

@@ -38,18 +38,11 @@ func (l *lookup) request(t *testing.T, name string, n int) (granted int) {
 	return granted
 }
 
-// newTestLookup has a store without tags and a template for all.
-func newTestLookup(template templates.Template) (*lookup, *fakeStore, *fakeTemplates) {
-	s, list := newFakeStore(), &fakeTemplates{list: templates.List{template}}
+// newTestLookup has a store without tags, and these templates.
+func newTestLookup(all ...templates.Template) (*lookup, *fakeStore, *fakeTemplates) {
+	s, list := newFakeStore(), &fakeTemplates{list: all}
 	s.missing, s.delay = "abceino", 0
 	return newLookup(s, list), s, list
-}
-
-// run follows the names until the test ends.
-func (l *lookup) follow(t *testing.T) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	go l.run(ctx, zap.NewNop())
-	return cancel
 }
 
 // TestNewPerSecond: a second's worth at once, and then that many a second.
@@ -57,7 +50,6 @@ func (l *lookup) follow(t *testing.T) (stop func()) {
 func TestNewPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, NewPerSecond: 100})
-		defer l.follow(t)()
 		if n := l.request(t, "a", 500); n != 100 {
 			t.Errorf("%d tags were created at once, want 100", n)
 		}
@@ -74,26 +66,28 @@ func TestNewPerSecond(t *testing.T) {
 }
 
 // TestMaxTags: a template creates no more tags than allowed, nor any before the
-// loader has counted the existing ones. Those are served.
+// existing ones are counted. Those are served.
 func TestMaxTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 30})
-		s.next["had"] = 1
-		if _, err := l.reserve(t.Context(), "new", ten); !errors.Is(err, errUncounted) || len(s.next) != 1 {
+		s.next["had"], s.uncounted = 1, errAway
+		if _, err := l.reserve(t.Context(), "new", ten); !errors.Is(err, errNotRead) || len(s.next) != 1 {
 			t.Errorf("a new tag before the tags are counted: %v", err)
 		}
 		if _, err := l.reserve(t.Context(), "had", ten); err != nil {
 			t.Errorf("a tag that exists: %v", err)
 		}
-		defer l.follow(t)()
-		time.Sleep(time.Second)
+		s.uncounted = nil
+		time.Sleep(countAge)
 		if n := l.request(t, "a", 100); n != 29 || len(s.next) != 30 {
 			t.Errorf("%d tags were created, there are %d; want 29, 30", n, len(s.next))
 		}
 		delete(s.next, "a0")
+		s.removed["a0"] = true
 		if n := l.request(t, "a", 1); n != 1 {
 			t.Error("a tag that was removed does not come back, although it counts")
 		}
+		delete(s.removed, "a0")
 		// The template changed.
 		list.list = templates.List{{Pattern: "*", Step: 20, MaxTags: 30}}
 		time.Sleep(templatesAge)
@@ -103,25 +97,78 @@ func TestMaxTags(t *testing.T) {
 	})
 }
 
-// TestTagsBeingMadeCount: tags count as soon as they are being created.
-func TestTagsBeingMadeCount(t *testing.T) {
-	template := &templates.Template{Pattern: "*", Step: 10, MaxTags: 2}
-	c := newCensus()
-	close(c.read)
-	admit := func(name string, want error) {
-		t.Helper()
-		if err := c.admit(t.Context(), name, template, templates.List{*template}); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", name, err, want)
+// TestMaxTagsOfNestedTemplates: a tag counts for the most specific template
+// alone.
+func TestMaxTagsOfNestedTemplates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s, _ := newTestLookup(
+			templates.Template{Pattern: "a.b.*", Step: 10, MaxTags: 40}, templates.Template{Pattern: "a.*.*", Step: 10, MaxTags: 3},
+			templates.Template{Pattern: "a.*", Step: 10, MaxTags: 20}, templates.Template{Pattern: "a.>", Step: 10, MaxTags: 5},
+		)
+		for n := range 10 {
+			for _, tag := range []string{"a.b.%d", "a.%d", "o.%d"} {
+				s.next[fmt.Sprintf(tag, n)] = 1
+			}
 		}
+		s.next["a.c.had"], s.next["a.c.c.had"] = 1, 1
+		for _, round := range []string{"", "0"} { // 0: none is left
+			for names, want := range map[string]int{"a.b.more": 30, "a.c.more": 2, "a.more": 10, "a.c.c.more": 4} {
+				if n := l.request(t, names+round, 50); n != want && round == "" || n != 0 && round != "" {
+					t.Errorf("%d tags %s… were created, want %d", n, names+round, want)
+				}
+			}
+			time.Sleep(countAge)
+		}
+	})
+}
+
+// TestCountsAreBounded: however many names callers invent, a template's tags are
+// counted once a second, whether the template is full or they cannot be counted.
+func TestCountsAreBounded(t *testing.T) {
+	for what, uncounted := range map[string]error{"full": nil, "cannot be counted": errAway} {
+		synctest.Test(t, func(t *testing.T) {
+			l, s, _ := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 1})
+			s.next["had"], s.uncounted = 1, uncounted
+			const seconds = 10
+			for n := range 10_000 {
+				if _, err := l.reserve(t.Context(), fmt.Sprint("evil", n), ten); !errors.Is(err, errNoNewTag) && !errors.Is(err, errNotRead) {
+					t.Fatal(err)
+				}
+				time.Sleep(seconds * time.Second / 10_000)
+			}
+			if s.counted > seconds || s.counted < seconds/2 {
+				t.Errorf("%s: counted %d times in %d s", what, s.counted, seconds)
+			}
+		})
 	}
-	admit("a", nil)
-	admit("b", nil)
-	admit("c", errNoNewTag)
-	c.settle("a", false)
-	admit("c", nil)
-	c.see("c") // although its creation fails
-	c.settle("c", false)
-	admit("d", errNoNewTag)
+}
+
+// TestTagsBeingMadeCount: tags count as soon as they are being created, also if
+// the server does not count them yet. One that could not be created counts until
+// the next count.
+func TestTagsBeingMadeCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s, list := newTestLookup(templates.Template{Pattern: "*", Step: 10, MaxTags: 2})
+		admit := func(name string, want error) (made func()) {
+			t.Helper()
+			made, err := l.limits.admit(t.Context(), name, &list.list[0], list.list)
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+			return made
+		}
+		a, b := admit("a", nil), admit("b", nil)
+		admit("c", errNoNewTag)
+		a() // not created
+		s.next["b"] = 1
+		b()
+		admit("c", errNoNewTag)
+		time.Sleep(countAge)
+		admit("c", nil)
+		admit("d", errNoNewTag)
+		time.Sleep(countAge)
+		admit("d", errNoNewTag)
+	})
 }
 
 // TestRefusedPrefetchesAreMisses: a prefetch of a name that a template would make

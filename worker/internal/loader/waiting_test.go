@@ -186,18 +186,18 @@ func TestTooManyMadeUpNames(t *testing.T) {
 	})
 }
 
-// slowNames is a store whose tag names are read late.
-type slowNames struct {
+// slowCount is a store that takes some time to count tags.
+type slowCount struct {
 	*fakeStore
 	after time.Duration
 }
 
-func (s slowNames) Names(ctx context.Context, see func(string), current func()) error {
+func (s slowCount) Count(ctx context.Context, patterns ...string) (int64, error) {
 	select {
 	case <-time.After(s.after):
-		return s.fakeStore.Names(ctx, see, current)
+		return s.fakeStore.Count(ctx, patterns...)
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 }
 
@@ -217,17 +217,17 @@ func testLimited(t *testing.T, of store.Reserver, f func(t *testing.T, w *fakeWo
 }
 
 // TestFirstTagWaitsForTheCount: the first tag of a template with a limit waits
-// for the count of the existing tags for 100 ms at most. Then the worker has to
-// try again.
+// for the count of the existing tags as long as a call may take. Then the worker
+// has to try again.
 func TestFirstTagWaitsForTheCount(t *testing.T) {
 	for _, c := range []struct {
 		counted, answered time.Duration
 		want              string
 	}{
 		{99 * time.Millisecond, 109 * time.Millisecond, "grant"}, // with the call
-		{time.Minute, 100 * time.Millisecond, "tag"},
+		{time.Minute, DefaultTimeout, "tag"},
 	} {
-		testLimited(t, slowNames{newFakeStore(), c.counted}, func(t *testing.T, w *fakeWorker) {
+		testLimited(t, slowCount{newFakeStore(), c.counted}, func(t *testing.T, w *fakeWorker) {
 			w.l.take(load("M.1", 1, 0))
 			time.Sleep(c.answered - time.Millisecond)
 			if n := w.answered(); len(n) > 0 {

@@ -1,4 +1,4 @@
-package kv
+package position
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func TestPosition(t *testing.T) {
 			t.Errorf("revision %d after 7 confirms: %v", revision, got)
 		}
 	}
-	// Version 0.2.0's witness has it so.
+	// A witness has it so.
 	if text, err := json.Marshal(Position{"a", 9}); err != nil || string(text) != `{"id":"a","seen":9}` {
 		t.Errorf("%s, %v", text, err)
 	}

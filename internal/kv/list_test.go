@@ -1,10 +1,8 @@
-package kv_test
+package kv
 
 import (
 	"fmt"
 	"testing"
-
-	"github.com/idworker/idworker/internal/kv"
 )
 
 // Requests list the same entries as a consumer, deleted ones too, and also those
@@ -18,13 +16,13 @@ func TestListByRequests(t *testing.T) {
 	for n := range 600 { // above a window of requests
 		f.put(fmt.Sprint(n))
 	}
-	want, err := kv.Latest(t.Context(), f.js, "b")
+	want, err := Latest(t.Context(), f.js, "b", ByConsumer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	moved := false
-	got := make(map[string]kv.Entry)
-	err = kv.ListAll(kv.WithoutConsumers(t.Context()), f.js, "b", func(e kv.Entry) bool {
+	got := make(map[string]Entry)
+	err = ListAll(t.Context(), f.js, "b", ByRequests, func(e Entry) bool {
 		if !moved {
 			f.put("599")
 			moved = true

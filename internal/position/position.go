@@ -1,4 +1,7 @@
-package kv
+// Package position compares how far a bucket's stream has come with how far it
+// was before. The register, its witness and the leases build on this comparison;
+// what follows from it is their own decision.
+package position
 
 // Position is how far the stream of a bucket has come. A process that has seen
 // one detects later that a bucket is another, or older: identities are random,

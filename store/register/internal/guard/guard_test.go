@@ -1,0 +1,403 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idworker/idworker/internal/position"
+	"github.com/idworker/idworker/store"
+)
+
+// loader is a guard, and the register as the leader would return it. The tags are
+// those of the register, by their next IDs.
+type loader struct {
+	*testing.T
+	*Guard
+	now         Moment
+	leader      Poll
+	tags, cache map[string]int64
+
+	inFlight []Permit    // of writes
+	asked    Permit      // of a poll
+	epoch    int         // of a read
+	found    *Comparison // that has begun
+}
+
+func newLoader(t *testing.T) *loader {
+	return &loader{
+		T: t, Guard: New("r", Record{}), now: Moment{Time: time.Unix(1_800_000_000, 0)},
+		leader: Poll{Position: position.Position{ID: "made", Last: 100}, Entries: 2, First: 1, Replicas: 1},
+		tags:   map[string]int64{"a": 11, "b": 11}, cache: map[string]int64{},
+	}
+}
+
+// step is what the loader does, or what happens to the register.
+type step = func(*loader) error
+
+// happens is a step without an error.
+func happens(do func(*loader)) step { return func(l *loader) error { do(l); return nil } }
+
+// The steps of a loader.
+var (
+	asks    = happens(func(l *loader) { l.asked = l.Stamp(l.now) })
+	replies = step(func(l *loader) error { // the leader's to a poll; the loader compares and accepts
+		err := begins(l)
+		if l.found != nil {
+			err = ends(l)
+		}
+		return err
+	})
+	polls  = step(func(l *loader) error { return errors.Join(asks(l), replies(l)) })
+	begins = step(func(l *loader) (err error) { // a comparison, if there is one to make
+		l.found, err = l.Polled(l.asked, l.leader, l.now)
+		return err
+	})
+	ends = step(func(l *loader) error { // the comparison
+		for tag, had := range l.cache {
+			next, there := l.tags[tag]
+			if !there {
+				next = l.found.Lowest()
+			}
+			l.found.Entry(tag, had, next)
+		}
+		if err := l.Compared(l.found); err != nil || !l.found.Decided {
+			return err
+		}
+		clear(l.cache)
+		return l.Accept(l.found)
+	})
+	permits = step(func(l *loader) error { _, err := l.Permit(l.now, false); return err })
+	sends   = step(func(l *loader) error { // a write, after polls if it needs some
+		for polled := false; ; polled = true {
+			p, err := l.Permit(l.now, polled)
+			if errors.Is(err, ErrUnpolled) {
+				if err := polls(l); err != nil {
+					return err
+				}
+				continue
+			}
+			p, _ = l.Sending(p)
+			l.inFlight = append(l.inFlight, p)
+			return err
+		}
+	})
+	lands = step(func(l *loader) error { // the first write that is in flight, and its reply
+		p := l.inFlight[0]
+		l.inFlight = l.inFlight[1:]
+		l.leader.Last++
+		return l.Wrote(p, l.leader.Last, l.now)
+	})
+	grants = step(func(l *loader) error { // 10 IDs of a
+		l.inFlight = nil
+		err := sends(l)
+		if err == nil {
+			err = lands(l)
+		}
+		if err == nil {
+			l.tags["a"] += 10
+			l.cache["a"] = l.tags["a"]
+		}
+		return err
+	})
+	doubts = happens(func(l *loader) { l.Doubt() })
+	looks  = happens(func(l *loader) { l.epoch = l.Epoch() })
+)
+
+// finds is the reply to a read of a.
+func finds(next int64) step {
+	return func(l *loader) error { return l.Read(l.epoch, "a", 31, next, l.leader.Last, l.now.Time) }
+}
+
+// The steps of the register.
+var (
+	back = happens(func(l *loader) { // to its first state
+		first := newLoader(l.T)
+		l.leader, l.tags = first.leader, first.tags
+	})
+	marked     = happens(func(l *loader) { l.leader.Mark = "raised" })
+	unmarked   = happens(func(l *loader) { l.leader.Mark = "" })
+	madeAgain  = happens(func(l *loader) { l.leader.ID = "another" })
+	away       = happens(func(l *loader) { l.leader.Missing, l.leader.ID, l.leader.Last = true, "", 0 })
+	there      = happens(func(l *loader) { l.leader.Missing, l.leader.ID, l.leader.Last = false, "made", 102 })
+	reconnects = happens(func(l *loader) { l.now.Reconnects++ })
+	threefold  = happens(func(l *loader) { l.leader.Replicas = 3 })
+	loses      = happens(func(l *loader) { l.leader.Entries-- })
+	lower      = happens(func(l *loader) { l.tags["a"] = 11 })
+	lacks      = happens(func(l *loader) { delete(l.tags, "a") })
+)
+
+func sleeps(d time.Duration) step {
+	return happens(func(l *loader) { l.now.Time = l.now.Time.Add(d) })
+}
+
+// moves moves the sequence.
+func moves(by int) step { return happens(func(l *loader) { l.leader.Last += uint64(by) }) }
+
+// had has the loader cache a tag that the register lacks.
+func had(next int64) step { return happens(func(l *loader) { l.cache["lost"] = next }) }
+
+// decides raises all tags by a number, and decides.
+func decides(by int64) step {
+	return happens(func(l *loader) {
+		for tag := range l.tags {
+			l.tags[tag] = store.Beyond(l.tags[tag], by)
+			l.leader.Last++
+		}
+		l.leader.First, l.leader.Mark = store.Beyond(l.leader.First, by), ""
+		l.leader.Decisions = append(slices.Clone(l.leader.Decisions), fmt.Sprint(len(l.leader.Decisions), by, l.now))
+	})
+}
+
+// TestGuard: what the last step of each history returns, and whether the guard has
+// stopped. All histories begin with two grants.
+func TestGuard(t *testing.T) {
+	const moment = PollAge - time.Nanosecond
+	regressed := store.ErrRegressed
+	for name, c := range map[string]struct {
+		steps   []step
+		want    error
+		stopped bool
+		short   int64
+	}{
+		"nothing happened": {steps: []step{grants}},
+
+		// Replies to writes.
+		"an answer below what was seen":         {[]step{back, grants}, regressed, true, 0},
+		"an answer at what was seen":            {[]step{sends, moves(-1), lands}, regressed, true, 0},
+		"an answer above what was seen then":    {steps: []step{sends, sends, lands, lands}},
+		"a late answer":                         {[]step{sends, sleeps(PollAge), lands}, ErrLate, false, 0},
+		"an answer in time":                     {steps: []step{sends, sleeps(moment), lands}},
+		"an answer after a reconnect":           {[]step{sends, reconnects, lands}, ErrLate, false, 0},
+		"an answer after one below":             {[]step{sends, sends, back, lands, moves(64), lands}, ErrOvertaken, true, 0},
+		"an answer from before a pause":         {[]step{sends, marked, polls, lands}, ErrOvertaken, true, 0},
+		"an answer from before a comparison":    {[]step{sends, decides(1000), asks, begins, lands}, ErrOvertaken, false, 0},
+		"an answer below, of before a decision": {[]step{grants, sends, back, decides(1000), polls, moves(-3), lands}, ErrOvertaken, false, 0},
+		"an answer beside one that is unknown":  {steps: []step{sends, doubts, lands}},
+
+		// Before a write.
+		"a permit":                                     {steps: []step{permits}},
+		"an unknown outcome":                           {[]step{doubts, permits}, ErrUnpolled, false, 0},
+		"an unknown outcome, and a poll":               {steps: []step{doubts, polls, permits}},
+		"an unknown outcome since the poll was sent":   {[]step{asks, doubts, replies, permits}, ErrUnpolled, false, 0},
+		"no poll for a while":                          {[]step{sleeps(PollEvery), permits}, ErrUnpolled, false, 0},
+		"a reconnect":                                  {[]step{reconnects, permits}, ErrUnpolled, false, 0},
+		"a slow poll":                                  {[]step{asks, sleeps(2 * PollEvery), replies, permits}, ErrUnpolled, false, 0},
+		"a slow poll, and a write right after it":      {steps: []step{doubts, sleeps(2 * PollEvery), sends, lands}},
+		"a poll that was sent before the latest grant": {steps: []step{asks, sends, lands, moves(-1), replies, moves(1), grants}},
+
+		// Polls that return less, or something else.
+		"back, when the permit has ended":              {[]step{back, sleeps(PollEvery), grants}, regressed, true, 0},
+		"back, and further by now":                     {[]step{back, polls, moves(100), polls, grants}, regressed, true, 0},
+		"made again":                                   {[]step{madeAgain, sleeps(PollEvery), grants}, regressed, true, 0},
+		"missing":                                      {[]step{away, polls}, regressed, true, 0},
+		"missing, and there again":                     {steps: []step{away, polls, there, grants}},
+		"an entry is gone":                             {[]step{loses, polls}, regressed, true, 0},
+		"paused, and an entry is lower than cached":    {[]step{marked, polls, unmarked, lower, grants}, regressed, true, 0},
+		"paused, and a cached entry is missing":        {[]step{marked, polls, unmarked, lacks, grants}, regressed, true, 0},
+		"behind, with replicas":                        {[]step{threefold, moves(-1), polls}, regressed, true, 0},
+		"behind, with replicas, for a moment":          {steps: []step{threefold, moves(-1), polls, sleeps(Suspicion - 1), moves(1), grants}},
+		"behind, with replicas, for two moments":       {steps: []step{threefold, moves(-1), polls, moves(1), polls, sleeps(Suspicion), moves(-1), polls, moves(1), grants}},
+		"behind, with replicas, for long":              {[]step{threefold, moves(-1), polls, sleeps(Suspicion), polls, moves(1), grants}, regressed, true, 0},
+		"an entry lower than cached":                   {[]step{looks, finds(21), grants}, regressed, true, 0},
+		"an entry lower than cached before a decision": {[]step{looks, decides(1000), polls, finds(21)}, ErrOvertaken, false, 0},
+		"an entry that was read before a pause":        {[]step{looks, marked, polls, finds(31)}, ErrOvertaken, true, 0},
+		"an entry that was deleted by hand":            {[]step{looks, finds(0)}, store.ErrCorrupt, false, 0},
+		"an entry lower, with replicas":                {[]step{threefold, polls, looks, finds(21)}, ErrBehind, false, 0},
+		"an entry lower, with replicas, for long":      {[]step{threefold, polls, looks, finds(21), sleeps(Suspicion), finds(21)}, regressed, true, 0},
+		"an entry lower, with replicas, for a moment":  {steps: []step{threefold, polls, looks, finds(21), sleeps(Suspicion), finds(31), finds(31), grants}},
+		"a revision above all polls":                   {[]step{looks, moves(5), finds(31), moves(-5), grants}, regressed, true, 0},
+
+		// A raise, and its decision.
+		"being raised":                                {[]step{marked, sleeps(PollEvery), grants}, regressed, true, 0},
+		"back, and being raised":                      {[]step{back, marked, moves(100), sleeps(PollEvery), grants}, regressed, true, 0},
+		"the mark is gone, and nothing else happened": {steps: []step{marked, polls, unmarked, grants}},
+		"back, and raised":                            {steps: []step{back, polls, decides(1000), polls, grants}},
+		"raised by too little":                        {[]step{back, decides(19), polls}, ErrRefused, true, 1},
+		"raised by too little, and further by now":    {[]step{back, decides(19), polls, moves(100), polls, grants}, regressed, true, 1},
+		"raised by too little, and being raised":      {[]step{back, decides(19), polls, marked, polls}, regressed, true, 0},
+		"raised by too little, and raised again":      {steps: []step{back, decides(19), polls, marked, polls, decides(1), polls, grants}},
+		"a lost tag that was granted the new IDs":     {[]step{had(1002), decides(1000), polls}, ErrRefused, true, 1},
+		"a lost tag that was not":                     {steps: []step{had(1001), decides(1000), polls, grants}},
+		"a decision, and back to before it":           {[]step{decides(1000), polls, back, moves(1_000_000), polls}, regressed, true, 0},
+		"a decision, and back to it":                  {[]step{decides(1000), polls, grants, grants, moves(-1), polls}, regressed, true, 0},
+		"the same decision twice":                     {[]step{decides(1000), polls, back, sleeps(time.Hour), decides(1000), polls}, ErrRefused, true, 1},
+		"a decision, back, and raised further":        {steps: []step{decides(1000), polls, back, decides(2000), polls, grants}},
+		"decided at the highest number, twice":        {steps: []step{decides(math.MaxInt64), polls, decides(math.MaxInt64), polls}},
+		"a proof during a comparison":                 {[]step{marked, polls, unmarked, asks, begins, looks, finds(11), ends}, regressed, true, 0},
+		"a proof while a decision is accepted":        {[]step{decides(1000), asks, begins, looks, finds(11), ends}, ErrOvertaken, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoader(t)
+			decided, err := l.Begin(l.leader)
+			if err := errors.Join(err, grants(l), grants(l)); err != nil || decided {
+				t.Fatal(err)
+			}
+			for _, do := range c.steps {
+				err = do(l)
+			}
+			if !errors.Is(err, c.want) || (l.Stopped() != nil) != c.stopped || c.stopped && l.Stopped().Short != c.short {
+				t.Errorf("%v, stopped: %+v; want %v, %v, short of %d", err, l.Stopped(), c.want, c.stopped, c.short)
+			}
+		})
+	}
+}
+
+// TestBegin: a process starts with what it has seen before, as a witness keeps
+// it.
+func TestBegin(t *testing.T) {
+	seen := Record{Position: position.Position{ID: "made", Last: 100}, Entries: 2, First: 1000, Decisions: []string{"old"}}
+	for name, c := range map[string]struct {
+		change  func(p *Poll)
+		decided bool
+		wrong   bool
+		paused  bool
+	}{
+		"nothing happened":       {func(*Poll) {}, false, false, false},
+		"back":                   {func(p *Poll) { p.Last-- }, false, true, false},
+		"back, and being raised": {func(p *Poll) { p.Last, p.Mark = 1, "raised" }, false, false, true},
+		"decided":                {func(p *Poll) { p.Last, p.First, p.Decisions = 1, 2000, []string{"new"} }, true, false, false},
+		"decided at the same":    {func(p *Poll) { p.Decisions = []string{"new"} }, false, true, false},
+	} {
+		p := Poll{Position: seen.Position, Entries: 2, First: 1000, Decisions: []string{"old"}}
+		c.change(&p)
+		g := New("r", seen.Clone())
+		decided, err := g.Begin(p)
+		if (err != nil) != c.wrong || decided != c.decided || (g.Stopped() != nil) != c.paused {
+			t.Errorf("%s: decided %v, %v, stopped: %v", name, decided, err, g.Stopped())
+		}
+		if _, err := g.Permit(Moment{Time: time.Unix(1, 0)}, false); !errors.Is(err, ErrUnpolled) {
+			t.Errorf("%s: writes before a poll: %v", name, err)
+		}
+	}
+}
+
+// TestRenew: what is written while a decision is accepted needs a permit of the
+// register that was compared.
+func TestRenew(t *testing.T) {
+	raises := happens(func(l *loader) { l.Raises() })
+	for name, c := range map[string]struct {
+		steps []step
+		want  error
+	}{
+		"nothing happened":       {nil, nil},
+		"others wrote":           {[]step{moves(5)}, nil},
+		"back":                   {[]step{moves(-1)}, ErrChanged},
+		"decided again":          {[]step{decides(1000)}, ErrChanged},
+		"being raised":           {[]step{marked}, ErrChanged},
+		"being raised by itself": {[]step{marked, raises}, nil},
+		"an entry is gone":       {[]step{loses}, ErrChanged},
+		"missing":                {[]step{away}, ErrChanged},
+	} {
+		l := newLoader(t)
+		_, err := l.Begin(l.leader)
+		for _, do := range append([]step{decides(1000), asks, begins}, c.steps...) {
+			err = errors.Join(err, do(l))
+		}
+		sent, fresh := l.Renew(l.found, l.now)
+		if err != nil || fresh {
+			t.Errorf("%s: the poll of before the comparison is a permit, %v", name, err)
+		}
+		renewed := l.Renewed(l.found, sent, l.leader)
+		_, fresh = l.Renew(l.found, l.now)
+		if !errors.Is(renewed, c.want) || fresh != (renewed == nil) {
+			t.Errorf("%s: %v, a permit %v; want %v", name, renewed, fresh, c.want)
+		}
+		_ = sleeps(PollAge)(l) // it has no error
+		if _, fresh = l.Renew(l.found, l.now); fresh || !l.found.IsLate(l.now) {
+			t.Errorf("%s: later: a permit %v, late %v", name, fresh, l.found.IsLate(l.now))
+		}
+	}
+}
+
+// TestReset: a process that raises all tags takes the register as it is, and its
+// own mark does not stop it. No write of before counts.
+func TestReset(t *testing.T) {
+	l := newLoader(t)
+	for _, do := range []step{grants, sends, back, polls} {
+		_ = do(l) // the poll proves that it went back
+	}
+	l.Reset(l.leader)
+	l.Raises()
+	_ = moves(1000)(l) // it has no error
+	if err := lands(l); !errors.Is(err, ErrOvertaken) {
+		t.Errorf("a write of before: %v", err)
+	}
+	if err := errors.Join(marked(l), grants(l)); err != nil {
+		t.Errorf("under its own mark: %v", err)
+	}
+}
+
+// TestLowest: only a tag that was not used before the latest decision, or never,
+// begins below the lowest first ID of lost tags.
+func TestLowest(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	for _, decided := range []time.Time{at, {}} {
+		g := New("r", Record{First: 1001, Decided: decided})
+		for name, c := range map[string]struct {
+			earliest time.Time
+			want     int64
+		}{
+			"unknown": {time.Time{}, 1001},
+			"before":  {at.Add(-1), 1001},
+			"then":    {at, 1001},
+			"after":   {at.Add(1), 1},
+			"never":   {store.NeverUsed, 1},
+		} {
+			if decided.IsZero() && name == "after" { // nothing follows from an unknown time
+				c.want = 1001
+			}
+			if got := g.Lowest(c.earliest); got != c.want {
+				t.Errorf("decided at %v, used since %s: %d, want %d", decided, name, got, c.want)
+			}
+		}
+	}
+	if got := New("r", Record{}).Lowest(time.Time{}); got != 1 {
+		t.Errorf("without a decision: %d", got)
+	}
+}
+
+// TestPure: the guard does no I/O, and has no goroutine, lock or clock. Of time it
+// uses the types alone.
+func TestPure(t *testing.T) {
+	list := func(args ...string) []string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	const module = "github.com/idworker/idworker/"
+	ours := []string{"internal/position", "internal/problem", "store", "store/register/internal/guard"}
+	for _, needed := range list("-deps", ".") {
+		if path, own := strings.CutPrefix(needed, module); own && !slices.Contains(ours, path) || !own && strings.Contains(needed, ".") {
+			t.Errorf("it needs %s", needed)
+		}
+	}
+	for _, imported := range list("-f", `{{join .Imports "\n"}}`, ".") {
+		if !strings.HasPrefix(imported, module) && !slices.Contains([]string{"errors", "fmt", "math", "slices", "time"}, imported) {
+			t.Errorf("it imports %s", imported)
+		}
+	}
+	for _, name := range list("-f", `{{join .GoFiles "\n"}}`, ".") {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && fmt.Sprint(s.X) == "time" && !slices.Contains([]string{"Time", "Duration", "Second"}, s.Sel.Name) {
+				t.Errorf("%s uses time.%s", name, s.Sel.Name)
+			}
+			return true
+		})
+	}
+}
