@@ -35,7 +35,7 @@ func stats(instance, prefix, report string) string {
 	metadata, _ := json.Marshal(map[string]string{
 		"instance": instance, "prefix": prefix, "installation": "I", "role": "worker", "created": "2026-11-22T12:00:00Z", "host": "here",
 	})
-	return fmt.Sprintf(`{"name":"idworker-process","id":"x","version":"0.1.0","metadata":%s,"endpoints":[{"data":%s}]}`, metadata, report)
+	return fmt.Sprintf(`{"name":"idworker-process","id":"x","version":"0.2.0","metadata":%s,"endpoints":[{"data":%s}]}`, metadata, report)
 }
 
 // answerWith answers requests for STATS with texts.
@@ -142,7 +142,7 @@ func TestMostTagsOfAReport(t *testing.T) {
 		r.Stats.Tags = append(r.Stats.Tags, worker.TagStats{Tag: name, Order: "strict", Step: 1 << 62, Left: 1 << 62, Rate: 1e-300 / 3, Runway: 1e300 / 3, Parked: math.MaxInt, Granted: 1 << 62, Issued: 1 << 62})
 	}
 	service, err := micro.AddService(net.Connect(t), micro.Config{
-		Name: worker.ProcessServiceName, Version: "0.1.0",
+		Name: worker.ProcessServiceName, Version: "0.2.0",
 		Metadata: map[string]string{
 			"instance": "A", "installation": "I", "created": time.Now().Format(time.RFC3339Nano), "role": "all", "prefix": "ids",
 		},

@@ -25,8 +25,7 @@ type Report struct {
 	Role     Role      `json:"role"`
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"` // by the process's clock
-	// By the same clock, when it reported; zero from version 0.1.0.
-	Time time.Time `json:"time,omitzero"`
+	Time     time.Time `json:"time"`    // of the report, by the same clock
 	// False while it starts, or stands by for another installation.
 	Serving bool `json:"serving"`
 	// Layout and datacenter of the snowflake IDs that the process issues.

@@ -23,9 +23,6 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/secretfile"
-	"github.com/idworker/idworker/messages/enrich"
-	"github.com/idworker/idworker/snowflake/lease"
-	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/worker"
 	"github.com/idworker/idworker/worker/api"
 )
@@ -187,8 +184,7 @@ func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 	}
 	return &embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
-		Admit:   func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, 1, 0) },
-		Correct: append(lease.Resources(s.Prefix, 0, 0)[:2], register.Bucket(s.Prefix, 0), enrich.Bucket(s.Prefix, 0)), // without the leases
+		Admit: func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, 1, 0) },
 	}, nil
 }
 

@@ -59,11 +59,8 @@ func (e *Enricher) identifyTarget(ctx context.Context, target *jetstream.StreamI
 	return nil
 }
 
-// isCreated reports whether a stream was created at that time. Without a time,
-// as in a record of 0.1.0, nothing contradicts.
-func isCreated(at time.Time, stream *jetstream.StreamInfo) bool {
-	return at.IsZero() || at.Equal(stream.Created)
-}
+// isCreated reports whether a stream was created at that time.
+func isCreated(at time.Time, stream *jetstream.StreamInfo) bool { return at.Equal(stream.Created) }
 
 func (e *Enricher) recreated(at time.Time, stream *jetstream.StreamInfo) error {
 	return e.undecided("stream %s was created again, at %s; the enriched one was created at %s", stream.Config.Name,

@@ -28,8 +28,7 @@ type Standing struct {
 	// All events of the source through this event are enriched.
 	Done    uint64
 	Written time.Time
-	// Why the enrichment has stopped; empty if it works, or if an enricher of
-	// 0.1.0 wrote the record.
+	// Why the enrichment has stopped; empty if it works.
 	Failing string
 
 	// The results of [Standing.Measure].
@@ -117,10 +116,10 @@ func (s *Standing) CheckTarget(target jetstream.StreamConfig) error {
 	})
 	removes := target.Retention != jetstream.LimitsPolicy || target.MaxAge > 0 || target.MaxMsgsPerSubject > 0 || target.AllowMsgTTL ||
 		target.Discard == jetstream.DiscardOld && (target.MaxMsgs > 0 || target.MaxBytes > 0)
-	switch known := s.settings.Existing != ""; { // a record of 0.1.0 lacks the dead letters
+	switch {
 	case len(target.Sources) > 0:
 		return copiesError(target)
-	case known && len(others) > 0 && removes:
+	case len(others) > 0 && removes:
 		return fmt.Errorf("%w: stream %s, subjects %q", ErrMixedTarget, target.Name, others)
 	}
 	return nil

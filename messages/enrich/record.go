@@ -21,23 +21,20 @@ import (
 // settings select the events to enrich, and their IDs. They are the same for
 // all enrichers of a target.
 type settings struct {
-	Installation string `json:"installation,omitempty"` // empty if unknown
-	From         string `json:"from"`
-	Filter       string `json:"filter"`
-	To           string `json:"to"`
-	ID           string `json:"id"`
-	JSON         string `json:"json,omitempty"`
-	JSONNumber   bool   `json:"json_number,omitempty"`
-
-	// Records of 0.1.0 lack these.
-	Existing   Existing `json:"existing,omitempty"`
-	DeadLetter string   `json:"dead_letter,omitempty"` // empty if none was ever set
+	Installation string   `json:"installation,omitempty"` // empty if unknown
+	From         string   `json:"from"`
+	Filter       string   `json:"filter"`
+	To           string   `json:"to"`
+	ID           string   `json:"id"`
+	JSON         string   `json:"json,omitempty"`
+	JSONNumber   bool     `json:"json_number,omitempty"`
+	Existing     Existing `json:"existing"`
+	DeadLetter   string   `json:"dead_letter,omitempty"` // empty if none was ever set
 }
 
 // adopt sets what is still unknown, from later settings.
 func (s *settings) adopt(now settings) {
 	s.Installation = cmp.Or(s.Installation, now.Installation)
-	s.Existing = cmp.Or(s.Existing, now.Existing)
 	s.DeadLetter = cmp.Or(s.DeadLetter, now.DeadLetter)
 }
 
@@ -77,9 +74,9 @@ type enrichmentRecord struct {
 	Last uint64    `json:"last"` // the target's last sequence at that time
 
 	// When the streams were created: a stream of the same name that was created
-	// later is another. Records of 0.1.0 lack them.
-	SourceCreated time.Time `json:"source_created,omitzero"`
-	TargetCreated time.Time `json:"target_created,omitzero"`
+	// later is another.
+	SourceCreated time.Time `json:"source_created"`
+	TargetCreated time.Time `json:"target_created"`
 
 	// AtLast is the event whose message has the sequence Last; 0 for another
 	// publisher's message.

@@ -258,32 +258,6 @@ func TestLastID(t *testing.T) {
 	}
 }
 
-// A record of 0.1.0 gets the settings and the streams that it lacks from the
-// first enricher of this version.
-func TestRecordOf010IsAdopted(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	b.publish(1, steps)
-	b.enrichOnce(b.config(), steps)
-	e := b.open(b.config())
-	r := e.record.enrichmentRecord
-	r.Existing, r.DeadLetter, r.SourceCreated, r.TargetCreated = "", "", time.Time{}, time.Time{}
-	e.record.enrichmentRecord = r
-	if err := e.saveRecord(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.publish(steps+1, 2*steps)
-	b.enrichOnce(b.config(), 2*steps)
-	b.expectAll(2 * steps)
-	source, err := b.js.Stream(t.Context(), "ORDERS")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := b.open(b.config()).record; r.Existing != Keep || r.DeadLetter != "orders.dead" || !r.SourceCreated.Equal(source.CachedInfo().Created) || r.TargetCreated.IsZero() {
-		t.Errorf("record %+v", r)
-	}
-}
-
 // A target that takes other subjects too, and removes messages, is named; one
 // that copies a stream is refused.
 func TestCheckTarget(t *testing.T) {
@@ -303,9 +277,5 @@ func TestCheckTarget(t *testing.T) {
 		if err := s.CheckTarget(c.target); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.target, err, c.want)
 		}
-	}
-	s.settings.Existing = "" // a record of 0.1.0 does not name the dead letters
-	if err := s.CheckTarget(both); err != nil {
-		t.Error(err)
 	}
 }

@@ -21,9 +21,11 @@ func (b *bed) put(r enrichmentRecord) {
 func (b *bed) putFor(cfg Config, r enrichmentRecord) {
 	b.Helper()
 	r.settings, r.Chain = cfg.withDefaults().settings(), cmp.Or(r.Chain, "CHAIN")
-	if _, err := Open(b.Context(), cfg); err != nil { // creates the bucket
+	e, err := Open(b.Context(), cfg) // creates the bucket
+	if err != nil {
 		b.Fatal(err)
 	}
+	r.SourceCreated, r.TargetCreated = e.source.CachedInfo().Created, e.target.CachedInfo().Created
 	kv, err := b.js.KeyValue(b.Context(), BucketName(messages.DefaultPrefix))
 	if err != nil {
 		b.Fatal(err)

@@ -156,7 +156,7 @@ func (m *Manager) agree(ctx context.Context, key, own string) (string, error) {
 // worker wrote. The config bucket repeats the installation's. It is an entry,
 // and not part of the stream's metadata as the register's, for two reasons. A
 // bucket that is recreated from a file or template gets the same metadata, but
-// no entries. And workers of version 0.1.0 read and make no other form.
+// no entries. And workers of version 0.2.0 read and make no other form.
 const identityKey = "identity"
 
 // A replica that lags may not have it yet.

@@ -2,9 +2,9 @@ package lease
 
 import "testing"
 
-// TestFormatOf010: leases and fences of version 0.1.0 are read, and written the
+// TestFormatOf020: leases and fences of version 0.2.0 are read, and written the
 // same.
-func TestFormatOf010(t *testing.T) {
+func TestFormatOf020(t *testing.T) {
 	const value = `{"hold":"h","instance":"i","host":"a","since":"2026-11-25T09:00:00Z","clock":1795597200000,` +
 		`"layout":"41:1ms/w10/s12@1735689600000","write":"w","seq":7,"ttl":30000,"installation":"n"}`
 	if v, err := decodeLease(bucketEntry{value: []byte(value)}); err != nil || string(encode(v)) != value {

@@ -77,19 +77,10 @@ func (t Template) Check() error {
 	case t.NewPerSecond < 0 || t.NewPerSecond > math.MaxInt32:
 		return fmt.Errorf("%w: %d new tags a second, allowed is 0 (no limit) to %d", ErrTemplate, t.NewPerSecond, math.MaxInt32)
 	}
-	return t.check()
-}
-
-// checkNew also requires room for a tag's first segment, which templates of
-// version 0.1.0 may lack.
-func (t Template) checkNew() error {
-	if err := t.Check(); err != nil {
-		return err
-	}
 	if _, err := store.Following(t.FirstID(), t.Step); err != nil {
 		return fmt.Errorf("%w: first ID %d leaves no room for a segment of %d below 2^63", ErrTemplate, t.First, t.Step)
 	}
-	return nil
+	return t.check()
 }
 
 // List is all templates: a more specific template precedes a less specific
@@ -122,7 +113,7 @@ func (l List) index(pattern string) int {
 // With returns the list with a new template, or the error of [Create].
 func (l List) With(t Template) (List, error) {
 	t.Order = cmp.Or(t.Order, store.Trend)
-	if err := t.checkNew(); err != nil {
+	if err := t.Check(); err != nil {
 		return nil, err
 	}
 	for _, other := range l {
@@ -153,7 +144,7 @@ func (l List) Join(other List) (joined, added List, err error) {
 			}
 			if t.First > joined[i].First {
 				joined[i].First = t.First
-				if err := joined[i].checkNew(); err != nil {
+				if err := joined[i].Check(); err != nil {
 					return nil, nil, err
 				}
 			}
@@ -176,7 +167,7 @@ func (l List) change(pattern string, change func(*Template)) (List, error) {
 	t := &l[l.index(pattern)]
 	change(t)
 	t.Pattern = pattern
-	return l, t.checkNew()
+	return l, t.Check()
 }
 
 // sorted sorts the list in place, and returns it.

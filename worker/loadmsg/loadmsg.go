@@ -57,8 +57,8 @@ type Event struct {
 	// the event is sent.
 	Runway int64 `json:"runway_ms,omitempty"`
 
-	// Installation is the ID of the worker's installation, if it sends that.
-	Installation string `json:"installation,omitempty"`
+	// Installation is the ID of the worker's installation.
+	Installation string `json:"installation"`
 }
 
 // Slack is the time that the event may wait, by which events are ordered.
@@ -117,8 +117,8 @@ type Grant struct {
 	Step  int64       `json:"step,omitempty"`
 	Order store.Order `json:"order,omitempty"`
 
-	// Installation is the ID of the loader's installation, if it sends that.
-	Installation string `json:"installation,omitempty"`
+	// Installation is the ID of the loader's installation.
+	Installation string `json:"installation"`
 
 	// Floor is the lowest first ID of new tags under the latest decision that
 	// the loader has adopted; of a segment, when it was reserved. A worker drops
@@ -301,7 +301,7 @@ const maxForeignLogged = 100
 // Drop reports whether a message must be dropped because it names another
 // installation.
 func (f *Foreign) Drop(kind MessageKind, installation, sender string) bool {
-	if installation == "" || installation == f.Installation {
+	if installation == f.Installation {
 		return false
 	}
 	f.counts[kind].Add(1)

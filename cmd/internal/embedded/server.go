@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
@@ -40,10 +39,6 @@ type Config struct {
 	// with the witness before the server listens.
 	Prefix messages.Prefix
 	Beside []string
-
-	// Settings are corrected of those of these that exist, before the server
-	// listens: an update could undo that of another process.
-	Correct []kv.Resource
 
 	// Admit checks that the data is of the right installation, before the server
 	// listens and before anything is created in it.
@@ -127,15 +122,11 @@ func (s *NATS) examine(ctx context.Context) error {
 	if err == nil && s.cfg.Admit != nil {
 		err = s.cfg.Admit(ctx, js)
 	}
-	if err != nil {
+	if err != nil || !fresh {
 		return err
 	}
-	if fresh {
-		s.cfg.Log.Warn("new installation, no IDs issued before", zap.String("data", s.data.path), zap.String("witness", s.data.witness.Path()))
-		return s.data.witness.Create()
-	}
-	s.correct(ctx, js)
-	return nil
+	s.cfg.Log.Warn("new installation, no IDs issued before", zap.String("data", s.data.path), zap.String("witness", s.data.witness.Path()))
+	return s.data.witness.Create()
 }
 
 // Compare returns a [*RecoverError] if the data must not be served, because the
@@ -160,21 +151,6 @@ func (s *NATS) Compare(ctx context.Context, js jetstream.JetStream) error {
 		return s.data.recoverError(fmt.Errorf("%w: %w", ErrDamaged, err))
 	}
 	return err
-}
-
-// correct corrects the settings of existing buckets, such as those of version
-// 0.1.0. A raise that was interrupted prevents that until it is ended.
-func (s *NATS) correct(ctx context.Context, js jetstream.JetStream) {
-	for _, r := range s.cfg.Correct {
-		if found, err := r.Look(ctx, js); err != nil || found.Difference == "" {
-			continue
-		}
-		if did, err := r.Apply(ctx, js); err != nil {
-			s.cfg.Log.Warn("settings not corrected", zap.Stringer("resource", r), zap.Error(err))
-		} else {
-			s.cfg.Log.Info("settings corrected", zap.Stringer("resource", r), zap.String("result", did))
-		}
-	}
 }
 
 // launch starts the server, listening or for this process alone, and returns

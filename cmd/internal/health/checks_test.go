@@ -149,15 +149,13 @@ func TestInterruptedRaise(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := stream.CachedInfo().Config
-	for _, mark := range []string{"random 1800000000000000", "random"} { // version 0.1.0 wrote no target
-		config.Metadata["idworker_raising"] = mark
-		if _, err := js.UpdateStream(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
-		for _, role := range []rights.Duty{rights.Admin, rights.Loader} {
-			if got := look(role); len(got) != 1 || !strings.HasPrefix(got[0], "error raise: ") || !strings.HasSuffix(got[0], ": idworker tag raise --all") {
-				t.Errorf("mark %q, role %s: %q", mark, role, got)
-			}
+	config.Metadata["idworker_raising"] = "random 1800000000000000"
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []rights.Duty{rights.Admin, rights.Loader} {
+		if got := look(role); len(got) != 1 || !strings.HasPrefix(got[0], "error raise: ") || !strings.HasSuffix(got[0], ": idworker tag raise --all") {
+			t.Errorf("role %s: %q", role, got)
 		}
 	}
 	if got := look(rights.Worker); len(got) > 0 {

@@ -55,7 +55,7 @@ func sample(now time.Time) *Installation {
 func aWorker(n int, now time.Time) worker.Report {
 	id := int64(34 + n)
 	return worker.Report{
-		Instance: fmt.Sprintf("zyYyTe7mo6PwIYwNCfLA%02d", n), Host: fmt.Sprintf("ids-w%d", n+1), Role: worker.RoleWorker, Version: "0.1.0", Started: now.Add(-26 * time.Hour),
+		Instance: fmt.Sprintf("zyYyTe7mo6PwIYwNCfLA%02d", n), Host: fmt.Sprintf("ids-w%d", n+1), Role: worker.RoleWorker, Version: "0.2.0", Started: now.Add(-26 * time.Hour),
 		Overloads: &worker.OverloadStats{Times: int64(n)}, Clock: &worker.ClockStats{AheadMS: int64(n*7 - 9), ReservedIn: 21},
 		Stats: worker.Stats{
 			Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", WorkerID: &id,
@@ -66,7 +66,7 @@ func aWorker(n int, now time.Time) worker.Report {
 
 func aLoader(host string, now time.Time) worker.Report {
 	return worker.Report{
-		Instance: "M3bQe7mo6PwIYwNCfLA" + host[4:], Host: host, Role: worker.RoleLoader, Version: "0.1.0", Started: now.Add(-26 * time.Hour), Outages: &worker.OutageStats{},
+		Instance: "M3bQe7mo6PwIYwNCfLA" + host[4:], Host: host, Role: worker.RoleLoader, Version: "0.2.0", Started: now.Add(-26 * time.Hour), Outages: &worker.OutageStats{},
 		Stats: worker.Stats{Installation: "Uw2vSx0Rk8ZqPZ1HcWmn4A", Store: "mysql:10.0.4.7:3306/leaf.leaf_alloc", Loads: &worker.LoadStats{Writes: 71_002, Failures: 41}},
 	}
 }

@@ -140,7 +140,7 @@ func (i *installation) process(report worker.Report) (stop func()) {
 	data, err := json.Marshal(report)
 	must(i.T, err)
 	answer, err := json.Marshal(micro.Stats{
-		ServiceIdentity: micro.ServiceIdentity{Name: worker.ProcessServiceName, ID: "x", Version: "0.1.0", Metadata: map[string]string{
+		ServiceIdentity: micro.ServiceIdentity{Name: worker.ProcessServiceName, ID: "x", Version: "0.2.0", Metadata: map[string]string{
 			"prefix": string(prefix), "instance": "x", "installation": "y", "role": "loader", "created": time.Now().Format(time.RFC3339Nano),
 		}},
 		Endpoints: []*micro.EndpointStats{{Name: "x", Data: data}},
@@ -181,7 +181,7 @@ func TestFloorOfAList(t *testing.T) {
 		t.Errorf("written again:\n%s", &again)
 	}
 
-	// A decision of version 0.1.0 came at an unknown time.
+	// Of a decision whose time is gone from the metadata, it is before now.
 	i.setMetadata(func(meta map[string]string) { delete(meta, "idworker_decided") })
 	i.open()
 	before := time.Now()

@@ -234,10 +234,6 @@ func (k *known) addReport(r worker.Report, asked time.Time) {
 	if r.Stopped != "" {
 		k.wrong = of + " grants nothing: " + r.Stopped
 	}
-	if r.Time.IsZero() {
-		k.silent = append(k.silent, r.Instance+" (version "+r.Version+" does not say)")
-		return
-	}
 	ahead := time.Duration(0)
 	switch {
 	case r.Time.Before(asked):

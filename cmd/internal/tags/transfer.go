@@ -66,7 +66,7 @@ func (t *Tags) Export(ctx context.Context) (list Listing, err error) {
 	}
 	if floor > 1 {
 		list.Floor, list.Decided = floor, decided
-		if decided.IsZero() { // version 0.1.0 stored no time; it was before now
+		if decided.IsZero() { // metadata that was edited by hand may lack it; it was before now
 			list.Decided = time.Now()
 		}
 	}

@@ -321,7 +321,7 @@ func testLoader(t *testing.T, slots int, f func(t *testing.T, l *Loader, s *fake
 }
 
 func load(tag string, want int64, runway time.Duration) loadmsg.Event {
-	return loadmsg.Event{Instance: "a", Tag: tag, Step: 10, Want: want, Seq: 1, Runway: max(1, runway.Milliseconds())}
+	return loadmsg.Event{Instance: "a", Installation: "here", Tag: tag, Step: 10, Want: want, Seq: 1, Runway: max(1, runway.Milliseconds())}
 }
 
 // take takes a plain event.

@@ -56,7 +56,7 @@ type TagStats struct {
 	Use forecast.Use `json:"use,omitzero"`
 
 	// Since the worker holds the tag, it was granted so many IDs, and issued so
-	// many. Both are 0 from version 0.1.0.
+	// many.
 	Granted int64 `json:"granted,omitempty"`
 	Issued  int64 `json:"issued,omitempty"`
 	// The configured step of a trend tag; 0 from version 0.2.0.

@@ -1,6 +1,7 @@
 package supply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -61,7 +62,7 @@ func (l *remoteLoader) receive(msg *nats.Msg) {
 	defer l.mu.Unlock()
 	l.events[e.Tag] = append(l.events[e.Tag], e)
 	if g := l.answer(e); g != nil {
-		g.Instance, g.Tag, g.Seq = e.Instance, e.Tag, e.Seq
+		g.Instance, g.Tag, g.Seq, g.Installation = e.Instance, e.Tag, e.Seq, cmp.Or(g.Installation, e.Installation)
 		if err := l.conn.Publish(loadmsg.GrantSubject(messages.DefaultPrefix, e.Instance), g.Encode()); err != nil {
 			l.t.Error(err)
 		}
@@ -291,13 +292,14 @@ func TestWhatCountsAsAnAnswer(t *testing.T) {
 		grant loadmsg.Grant
 		want  bool
 	}{
-		"a grant":                {loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, true},
-		"a refusal":              {loadmsg.Grant{Instance: "me", Tag: "order", Refused: messages.CodeNoTag}, true},
-		"not now":                {loadmsg.Grant{Instance: "me", Tag: "order", NotNow: loadmsg.NotNowTag}, true},
-		"a store that fails":     {loadmsg.Grant{Instance: "me", Tag: "order", NotNow: loadmsg.NotNowStore}, true},
+		"a grant":                {loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "ours"}, true},
+		"a refusal":              {loadmsg.Grant{Instance: "me", Tag: "order", Refused: messages.CodeNoTag, Installation: "ours"}, true},
+		"not now":                {loadmsg.Grant{Instance: "me", Tag: "order", NotNow: loadmsg.NotNowTag, Installation: "ours"}, true},
+		"a store that fails":     {loadmsg.Grant{Instance: "me", Tag: "order", NotNow: loadmsg.NotNowStore, Installation: "ours"}, true},
 		"another installation's": {loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "theirs"}, false},
-		"another process's":      {loadmsg.Grant{Instance: "you", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, false},
-		"no grant":               {loadmsg.Grant{Instance: "me", Tag: "order"}, false},
+		"of no installation":     {loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}, false},
+		"another process's":      {loadmsg.Grant{Instance: "you", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "ours"}, false},
+		"no grant":               {loadmsg.Grant{Instance: "me", Tag: "order", Installation: "ours"}, false},
 	} {
 		s := New(config(&nats.Conn{}))
 		s.unanswered.requested(time.Now(), loadmsg.Event{Tag: "order"})
@@ -375,7 +377,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("got %v", c.errs)
 	}
 	c.mu.Unlock()
-	s.receive(&nats.Msg{Data: loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend}.Encode()})
+	s.receive(&nats.Msg{Data: loadmsg.Grant{Instance: "me", Tag: "order", First: 1, End: 2, Step: 1, Order: store.Trend, Installation: "ours"}.Encode()})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := New(configWithJetStream(t, server.Connect(t))).Start(ended); err == nil {
