@@ -8,9 +8,9 @@ import (
 	"github.com/idworker/idworker/store"
 )
 
-// TestFormatOf010: entries and the witness of version 0.1.0 are read, and
+// TestFormatOf020: entries and the witness of version 0.2.0 are read, and
 // written the same.
-func TestFormatOf010(t *testing.T) {
+func TestFormatOf020(t *testing.T) {
 	for value, want := range map[string]entry{
 		`{"next":1101,"step":1000}`:                              {Next: 1101, Step: 1000},
 		`{"next":9,"step":1000,"order":"strict","removed":true}`: {Next: 9, Step: 1000, Order: store.Strict, Removed: true},

@@ -234,6 +234,10 @@ func (k *known) addReport(r worker.Report, asked time.Time) {
 	if r.Stopped != "" {
 		k.wrong = of + " grants nothing: " + r.Stopped
 	}
+	if r.Time.IsZero() { // nothing follows from it, not even for the clocks
+		k.silent = append(k.silent, r.Instance+" (names no time)")
+		return
+	}
 	ahead := time.Duration(0)
 	switch {
 	case r.Time.Before(asked):
