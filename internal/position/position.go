@@ -35,8 +35,3 @@ func (known Position) Judge(found Position) Relation {
 	}
 	return Same
 }
-
-// Confirms reports whether the answer to a write, its revision, may be that of
-// the bucket. If not, the bucket went back. The position is as of the write's
-// sending.
-func (known Position) Confirms(revision uint64) bool { return revision > known.Last }

@@ -34,11 +34,6 @@ func TestPosition(t *testing.T) {
 			t.Errorf("%s: %+v after %+v is %d, want %d", name, c.found, c.known, got, c.want)
 		}
 	}
-	for revision, want := range map[uint64]bool{6: false, 7: false, 8: true} {
-		if got := (Position{"a", 7}).Confirms(revision); got != want {
-			t.Errorf("revision %d after 7 confirms: %v", revision, got)
-		}
-	}
 	// A witness has it so.
 	if text, err := json.Marshal(Position{"a", 9}); err != nil || string(text) != `{"id":"a","seen":9}` {
 		t.Errorf("%s, %v", text, err)

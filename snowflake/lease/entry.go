@@ -80,7 +80,7 @@ func (e *ownEntry) write(ctx context.Context, number string, value []byte) ([]by
 	}
 	revision, err := e.bucket.update(ctx, e.key, value, e.revision)
 	if err == nil {
-		if !e.known.Confirms(revision) {
+		if revision <= e.known.Last {
 			return nil, &ClockBackError{Last: revision, Known: e.known.Last}
 		}
 		e.adopt(revision, number)

@@ -121,11 +121,17 @@ type idTable struct {
 	leases map[int64]leaseState
 	clocks map[int64]clockState
 	lost   Lost
+
+	half         int64 // the first worker ID of the upper half
+	lower, upper int64 // ends of the reserved time of lost entries, by half
 }
 
 // hi is the end of the reserved time of a worker ID.
 func (f idTable) hi(worker int64) int64 {
-	return max(f.clocks[worker].hi, f.layout.TimestampAt(f.lost.Of(f.layout, worker)))
+	if worker >= f.half {
+		return max(f.clocks[worker].hi, f.upper)
+	}
+	return max(f.clocks[worker].hi, f.lower)
 }
 
 type leaseState struct {
@@ -142,7 +148,11 @@ type clockState struct {
 // sortEntries sorts the entries by worker ID. An unreadable lease counts as
 // held.
 func (m *Manager) sortEntries(leases, clocks []bucketEntry, lost Lost) idTable {
-	f := idTable{m.cfg.Layout, make(map[int64]leaseState), make(map[int64]clockState), lost.join(m.lost)}
+	lost, layout := lost.join(m.lost), m.cfg.Layout
+	f := idTable{
+		layout: layout, leases: make(map[int64]leaseState), clocks: make(map[int64]clockState), lost: lost,
+		half: UpperHalf(layout), lower: layout.TimestampAt(lost.Lower), upper: layout.TimestampAt(lost.Upper),
+	}
 	for _, r := range leases {
 		if worker, ok := m.workerOf(r); ok {
 			f.leases[worker] = leaseState{r.revision, r.deleted}
@@ -188,7 +198,7 @@ func (f idTable) choose(previous, now, ahead int64, longFirst bool) (int64, erro
 	}
 	least := []int64{0}
 	if longFirst {
-		least = []int64{UpperHalf(f.layout), 0}
+		least = []int64{f.half, 0}
 	}
 	for _, least := range least {
 		candidates := from(least, last)
@@ -221,7 +231,8 @@ func from(least int64, workers []int64) (all []int64) {
 // unused returns the worker IDs from least on that are not leased and never
 // were, and whose reserved time ends at most at latest.
 func (f idTable) unused(least, latest int64) (all []int64) {
-	for worker := least; worker <= f.layout.MaxWorkerID(); worker++ {
+	most := f.layout.MaxWorkerID()
+	for worker := least; worker <= most; worker++ {
 		if _, used := f.clocks[worker]; !used && !f.leased(worker) && f.hi(worker) <= latest {
 			all = append(all, worker)
 		}

@@ -280,8 +280,8 @@ func (s *Register) write(ctx context.Context, p guard.Permit, tag string, r stor
 	}
 	r.revision = revision
 	s.judge(func(g *guard.Guard) {
-		if err = g.Wrote(p, revision, s.moment()); err == nil {
-			s.remember(tag, r)
+		if err = g.Wrote(p, revision, s.moment()); err == nil && s.cache[tag].revision < revision {
+			s.cache[tag] = r
 		}
 	})
 	return store.Line{Floor: p.Floor, Sequence: revision}, err
@@ -292,14 +292,6 @@ func (s *Register) write(ctx context.Context, p guard.Permit, tag string, r stor
 func (s *Register) confirm(p guard.Permit, revision uint64) (err error) {
 	s.judge(func(g *guard.Guard) { err = g.Wrote(p, revision, s.moment()) })
 	return err
-}
-
-// remember caches an entry, unless a newer one is cached. The caller holds the
-// lock.
-func (s *Register) remember(tag string, r storedEntry) {
-	if r.exists() && r.revision > s.cache[tag].revision {
-		s.cache[tag] = r
-	}
 }
 
 // read reads the entry of a tag from the leader, and caches it. If granting
@@ -313,8 +305,9 @@ func (s *Register) read(ctx context.Context, tag string) (r storedEntry, err err
 			return r, err
 		}
 		s.judge(func(g *guard.Guard) {
-			if err = g.Read(epoch, tag, had.Next, r.Next, r.revision, s.now()); err == nil {
-				s.remember(tag, r)
+			err = g.Read(epoch, tag, had.Next, r.Next, r.revision, s.now())
+			if err == nil && r.exists() && s.cache[tag].revision < r.revision {
+				s.cache[tag] = r
 			}
 		})
 		if !errors.Is(err, guard.ErrOvertaken) {

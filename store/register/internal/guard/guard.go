@@ -137,7 +137,7 @@ func (g *Guard) Sending(p Permit) (Permit, bool) {
 // only the first answers prove the regression. The later ones are discarded.
 func (g *Guard) Wrote(p Permit, revision uint64, now Moment) error {
 	switch {
-	case !p.seen.Confirms(revision):
+	case revision <= p.seen.Last:
 		return g.prove(p.epoch, &store.RegressionError{Bucket: g.bucket, Seen: p.seen.Last, Found: revision})
 	case !p.isWithin(PollAge, now):
 		g.doubts++
