@@ -162,6 +162,61 @@ func (w *world) mustReserve(s *Register, tag string) {
 	w.granted.AddSegment(tag, 10, granted.Segment)
 }
 
+// pollServer calls before for each poll, and after for each read.
+type pollServer struct {
+	*fakeServer
+	before, after func()
+}
+
+func (s pollServer) poll(ctx context.Context) (guard.Poll, error) {
+	s.before()
+	return s.fakeServer.poll(ctx)
+}
+
+func (s pollServer) read(ctx context.Context, tag string) (storedEntry, error) {
+	r, err := s.fakeServer.read(ctx, tag)
+	s.after()
+	return r, err
+}
+
+// TestSlowPolls: polls that take longer than the time between two do not end
+// granting.
+func TestSlowPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, pollServer{w.server, func() { time.Sleep(2 * guard.PollEvery) }, func() {}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 3 {
+			if _, err := storetest.Reserve(ctx, s, "a", 10); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestDoubtBeforeAWrite: if the outcome of another write is unknown by the time
+// that an entry has been read, the loader polls again before it writes.
+func TestDoubtBeforeAWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 0)
+		w.server.loss = 0
+		polls, reads := 0, 0
+		s := newStore(Config{Prefix: prefix, Log: zap.NewNop()}, w.server)
+		s.remote = pollServer{w.server, func() { polls++ }, func() {
+			if reads++; reads == 1 {
+				s.judge((*guard.Guard).Doubt)
+			}
+		}}
+		if _, err := storetest.Reserve(t.Context(), s, "a", 10); err != nil || polls != 2 {
+			t.Errorf("%d polls, %v, want 2", polls, err)
+		}
+	})
+}
+
 // listServer calls listed after it has replied with all entries.
 type listServer struct {
 	*fakeServer

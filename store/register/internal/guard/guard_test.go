@@ -6,8 +6,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"math"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +28,7 @@ type loader struct {
 	leader      Poll
 	tags, cache map[string]int64
 
+	permit   Permit      // of a write that is not sent yet
 	inFlight []Permit    // of writes
 	asked    Permit      // of a poll
 	epoch    int         // of a read
@@ -42,6 +45,9 @@ func newLoader(t *testing.T) *loader {
 
 // step is what the loader does, or what happens to the register.
 type step = func(*loader) error
+
+// errUnsent is the error of a write whose permit has ended.
+var errUnsent = errors.New("not sent")
 
 // happens is a step without an error.
 func happens(do func(*loader)) step { return func(l *loader) error { do(l); return nil } }
@@ -62,12 +68,12 @@ var (
 		return err
 	}
 	ends = func(l *loader) error { // the comparison
-		for tag, had := range l.cache {
+		for _, tag := range slices.Sorted(maps.Keys(l.cache)) {
 			next, there := l.tags[tag]
 			if !there {
 				next = l.found.Lowest()
 			}
-			l.found.Entry(tag, had, next)
+			l.found.Entry(tag, l.cache[tag], next)
 		}
 		if err := l.Compared(l.found); err != nil || !l.found.Decided {
 			return err
@@ -75,19 +81,33 @@ var (
 		clear(l.cache)
 		return l.Accept(l.found)
 	}
-	permits = func(l *loader) error { _, err := l.Permit(l.now, false); return err }
-	sends   = func(l *loader) error { // a write, after polls if it needs some
+	permits = func(l *loader) (err error) { l.permit, err = l.Permit(l.now, false); return err }
+	// The permit of a loader that has just polled.
+	permitsAgain = func(l *loader) (err error) { l.permit, err = l.Permit(l.now, true); return err }
+	// The write of the permit.
+	writes = func(l *loader) error {
+		p, ok := l.Sending(l.permit)
+		if !ok {
+			return errUnsent
+		}
+		l.inFlight = append(l.inFlight, p)
+		return nil
+	}
+	// The same for an administrator, who sends many at once.
+	batches = happens(func(l *loader) { l.inFlight = append(l.inFlight, l.permit) })
+	// A write, after polls if it needs some.
+	sends = func(l *loader) error {
 		for polled := false; ; polled = true {
-			p, err := l.Permit(l.now, polled)
-			if errors.Is(err, ErrUnpolled) {
-				if err := polls(l); err != nil {
-					return err
-				}
-				continue
+			var err error
+			if l.permit, err = l.Permit(l.now, polled); err == nil {
+				return writes(l)
 			}
-			p, _ = l.Sending(p)
-			l.inFlight = append(l.inFlight, p)
-			return err
+			if !errors.Is(err, ErrUnpolled) {
+				return err
+			}
+			if err := polls(l); err != nil {
+				return err
+			}
 		}
 	}
 	lands = func(l *loader) error { // the first write that is in flight, and its reply
@@ -110,6 +130,11 @@ var (
 	}
 	doubts = happens(func(l *loader) { l.Doubt() })
 	looks  = happens(func(l *loader) { l.epoch = l.Epoch() })
+	starts = func(l *loader) error { // again, with what it has noted
+		l.Guard, l.cache = New("r", l.Record()), map[string]int64{}
+		_, err := l.Begin(l.leader)
+		return err
+	}
 )
 
 // finds is the reply to a read of a.
@@ -130,8 +155,10 @@ var (
 	there      = happens(func(l *loader) { l.leader.Missing, l.leader.ID, l.leader.Last = false, "made", 102 })
 	reconnects = happens(func(l *loader) { l.now.Reconnects++ })
 	threefold  = happens(func(l *loader) { l.leader.Replicas = 3 })
+	gains      = happens(func(l *loader) { l.leader.Entries++ })
 	loses      = happens(func(l *loader) { l.leader.Entries-- })
 	lower      = happens(func(l *loader) { l.tags["a"] = 11 })
+	higher     = happens(func(l *loader) { l.tags["a"] = 31 })
 	lacks      = happens(func(l *loader) { delete(l.tags, "a") })
 )
 
@@ -143,7 +170,10 @@ func sleeps(d time.Duration) step {
 func moves(by int) step { return happens(func(l *loader) { l.leader.Last += uint64(by) }) }
 
 // had has the loader cache a tag that the register lacks.
-func had(next int64) step { return happens(func(l *loader) { l.cache["lost"] = next }) }
+func had(next int64) step { return happens(func(l *loader) { l.cache["LOST"] = next }) }
+
+// floors sets the lowest first ID of new tags, without a decision.
+func floors(first int64) step { return happens(func(l *loader) { l.leader.First = first }) }
 
 // decides raises all tags by a number, and decides.
 func decides(by int64) step {
@@ -182,6 +212,10 @@ func TestGuard(t *testing.T) {
 		"an answer from before a comparison":    {[]step{sends, decides(1000), asks, begins, lands}, ErrOvertaken, false, 0},
 		"an answer below, of before a decision": {[]step{grants, sends, back, decides(1000), polls, moves(-3), lands}, ErrOvertaken, false, 0},
 		"an answer beside one that is unknown":  {steps: []step{sends, doubts, lands}},
+		"answers in another order":              {[]step{sends, sends, moves(1), lands, moves(-2), lands, polls}, regressed, true, 0},
+		"an answer at what was seen when sent":  {[]step{permits, sends, lands, moves(-1), writes, lands}, regressed, true, 0},
+		"an answer of a batch":                  {[]step{permits, batches, moves(-1), lands}, regressed, true, 0},
+		"a write after a late answer":           {[]step{sends, sleeps(PollAge), polls, lands, permits}, ErrUnpolled, false, 0},
 
 		// Before a write.
 		"a permit":                                     {steps: []step{permits}},
@@ -191,18 +225,29 @@ func TestGuard(t *testing.T) {
 		"no poll for a while":                          {[]step{sleeps(PollEvery), permits}, ErrUnpolled, false, 0},
 		"a reconnect":                                  {[]step{reconnects, permits}, ErrUnpolled, false, 0},
 		"a slow poll":                                  {[]step{asks, sleeps(2 * PollEvery), replies, permits}, ErrUnpolled, false, 0},
-		"a slow poll, and a write right after it":      {steps: []step{doubts, sleeps(2 * PollEvery), sends, lands}},
+		"a slow poll, and a write right after it":      {steps: []step{asks, sleeps(2 * PollEvery), replies, permitsAgain, writes, lands}},
+		"a poll that is too slow":                      {[]step{asks, sleeps(PollAge / 2), replies, permitsAgain}, ErrUnpolled, false, 0},
+		"an unknown outcome since the permit":          {[]step{permits, doubts, writes}, errUnsent, false, 0},
 		"a poll that was sent before the latest grant": {steps: []step{asks, sends, lands, moves(-1), replies, moves(1), grants}},
+		"a permit after a proof":                       {[]step{moves(-1), polls, permits}, regressed, true, 0},
 
 		// Polls that return less, or something else.
 		"back, when the permit has ended":              {[]step{back, sleeps(PollEvery), grants}, regressed, true, 0},
 		"back, and further by now":                     {[]step{back, polls, moves(100), polls, grants}, regressed, true, 0},
+		"behind":                                       {[]step{moves(-1), polls, moves(100), asks, begins}, regressed, true, 0},
+		"behind what a poll returned":                  {[]step{moves(5), polls, moves(-1), polls}, regressed, true, 0},
+		"behind a grant since an earlier poll":         {[]step{asks, sends, lands, moves(-1), replies, polls}, regressed, true, 0},
+		"behind, and being raised":                     {[]step{moves(-1), polls, marked, polls, unmarked, moves(100), polls}, regressed, true, 0},
 		"made again":                                   {[]step{madeAgain, sleeps(PollEvery), grants}, regressed, true, 0},
 		"missing":                                      {[]step{away, polls}, regressed, true, 0},
 		"missing, and there again":                     {steps: []step{away, polls, there, grants}},
 		"an entry is gone":                             {[]step{loses, polls}, regressed, true, 0},
+		"an entry of others is gone":                   {[]step{gains, polls, loses, polls}, regressed, true, 0},
+		"a lower floor":                                {[]step{floors(9), polls, floors(8), polls}, regressed, true, 0},
 		"paused, and an entry is lower than cached":    {[]step{marked, polls, unmarked, lower, grants}, regressed, true, 0},
+		"paused, and an entry was lower once":          {[]step{marked, polls, unmarked, lower, polls, higher, polls}, regressed, true, 0},
 		"paused, and a cached entry is missing":        {[]step{marked, polls, unmarked, lacks, grants}, regressed, true, 0},
+		"paused, and one below the floor is missing":   {[]step{decides(1000), polls, had(500), marked, polls, unmarked, polls}, regressed, true, 0},
 		"behind, with replicas":                        {[]step{threefold, moves(-1), polls}, regressed, true, 0},
 		"behind, with replicas, for a moment":          {steps: []step{threefold, moves(-1), polls, sleeps(Suspicion - 1), moves(1), grants}},
 		"behind, with replicas, for two moments":       {steps: []step{threefold, moves(-1), polls, moves(1), polls, sleeps(Suspicion), moves(-1), polls, moves(1), grants}},
@@ -210,10 +255,14 @@ func TestGuard(t *testing.T) {
 		"an entry lower than cached":                   {[]step{looks, finds(21), grants}, regressed, true, 0},
 		"an entry lower than cached before a decision": {[]step{looks, decides(1000), polls, finds(21)}, ErrOvertaken, false, 0},
 		"an entry that was read before a pause":        {[]step{looks, marked, polls, finds(31)}, ErrOvertaken, true, 0},
+		"an entry lower than cached before a pause":    {[]step{looks, marked, polls, finds(21)}, regressed, true, 0},
+		"a revision below what was seen":               {[]step{looks, moves(-2), finds(31), polls}, regressed, true, 0},
 		"an entry that was deleted by hand":            {[]step{looks, finds(0)}, store.ErrCorrupt, false, 0},
 		"an entry lower, with replicas":                {[]step{threefold, polls, looks, finds(21)}, ErrBehind, false, 0},
 		"an entry lower, with replicas, for long":      {[]step{threefold, polls, looks, finds(21), sleeps(Suspicion), finds(21)}, regressed, true, 0},
-		"an entry lower, with replicas, for a moment":  {steps: []step{threefold, polls, looks, finds(21), sleeps(Suspicion), finds(31), finds(31), grants}},
+		"an entry lower, with replicas, and a write":   {[]step{threefold, polls, looks, finds(21), permits}, ErrUnpolled, false, 0},
+		"an entry lower, with replicas, for a moment":  {[]step{threefold, polls, looks, finds(21), sleeps(Suspicion), finds(31), finds(21)}, ErrBehind, false, 0},
+		"an entry lower, a decision, and lower again":  {[]step{threefold, polls, looks, finds(21), decides(1000), polls, sleeps(Suspicion), looks, finds(21)}, ErrBehind, false, 0},
 		"a revision above all polls":                   {[]step{looks, moves(5), finds(31), moves(-5), grants}, regressed, true, 0},
 
 		// A raise, and its decision.
@@ -224,12 +273,16 @@ func TestGuard(t *testing.T) {
 		"raised by too little":                        {[]step{back, decides(19), polls}, ErrRefused, true, 1},
 		"raised by too little, and further by now":    {[]step{back, decides(19), polls, moves(100), polls, grants}, regressed, true, 1},
 		"raised by too little, and being raised":      {[]step{back, decides(19), polls, marked, polls}, regressed, true, 0},
+		"raised by too little, and started again":     {[]step{grants, grants, back, decides(19), polls, starts}, regressed, false, 0},
+		"raised by too little, raised again, behind":  {[]step{back, decides(19), polls, decides(1), polls, moves(-1), polls}, regressed, true, 0},
 		"raised by too little, and raised again":      {steps: []step{back, decides(19), polls, marked, polls, decides(1), polls, grants}},
 		"a lost tag that was granted the new IDs":     {[]step{had(1002), decides(1000), polls}, ErrRefused, true, 1},
 		"a lost tag that was not":                     {steps: []step{had(1001), decides(1000), polls, grants}},
 		"a decision, and back to before it":           {[]step{decides(1000), polls, back, moves(1_000_000), polls}, regressed, true, 0},
 		"a decision, and back to it":                  {[]step{decides(1000), polls, grants, grants, moves(-1), polls}, regressed, true, 0},
 		"the same decision twice":                     {[]step{decides(1000), polls, back, sleeps(time.Hour), decides(1000), polls}, ErrRefused, true, 1},
+		"the same decision twice, and further by now": {[]step{decides(1000), polls, back, sleeps(time.Hour), decides(1000), polls, moves(100), polls}, regressed, true, 1},
+		"a decision below what was seen":              {steps: []step{gains, polls, grants, grants, grants, back, decides(1000), polls, grants}},
 		"a decision, back, and raised further":        {steps: []step{decides(1000), polls, back, decides(2000), polls, grants}},
 		"decided at the highest number, twice":        {steps: []step{decides(math.MaxInt64), polls, decides(math.MaxInt64), polls}},
 		"a proof during a comparison":                 {[]step{marked, polls, unmarked, asks, begins, looks, finds(11), ends}, regressed, true, 0},
@@ -248,6 +301,55 @@ func TestGuard(t *testing.T) {
 				t.Errorf("%v, stopped: %+v; want %v, %v, short of %d", err, l.Stopped(), c.want, c.stopped, c.short)
 			}
 		})
+	}
+}
+
+// TestNews: what is logged is why granting stops, and that it resumes, once each.
+func TestNews(t *testing.T) {
+	l := newLoader(t)
+	_, err := l.Begin(l.leader)
+	for _, do := range []step{grants, marked, polls, polls, unmarked, polls, polls, moves(-1), polls, polls, marked, polls, decides(1000), polls} {
+		_ = do(l) // some polls fail
+	}
+	var news []string
+	for _, wrong := range l.News {
+		if news = append(news, "resumed"); wrong != nil {
+			news[len(news)-1] = wrong.Error()
+		}
+	}
+	want := []string{
+		"the register regressed: bucket r " + BeingRaised, "resumed",
+		"the register regressed: bucket r is at sequence 100, was at 101", "resumed",
+	}
+	if err != nil || !slices.Equal(news, want) {
+		t.Errorf("%v, %q, want %q", err, news, want)
+	}
+}
+
+// TestPolledSince: a caller who waited for the poll of another does without its
+// own, unless something has happened since that requires one.
+func TestPolledSince(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps []step
+		want  bool
+	}{
+		"before":                    {[]step{sleeps(-1)}, false},
+		"then":                      {nil, false},
+		"since":                     {[]step{sleeps(1), polls}, true},
+		"an unknown outcome":        {[]step{sleeps(1), polls, doubts}, false},
+		"stopped":                   {[]step{sleeps(1), polls, marked, polls}, false},
+		"an unknown outcome before": {[]step{doubts, sleeps(1), polls}, true},
+	} {
+		l := newLoader(t)
+		_, err := l.Begin(l.leader)
+		came := l.now.Time
+		err = errors.Join(err, polls(l))
+		for _, do := range c.steps {
+			_ = do(l) // a poll under a mark fails
+		}
+		if got := l.PolledSince(came); err != nil || got != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }
 
@@ -273,6 +375,13 @@ func TestBegin(t *testing.T) {
 		decided, err := g.Begin(p)
 		if (err != nil) != c.wrong || decided != c.decided || (g.Stopped() != nil) != c.paused {
 			t.Errorf("%s: decided %v, %v, stopped: %v", name, decided, err, g.Stopped())
+		}
+		want := seen.Clone()
+		if want.adopt(p); c.wrong || c.paused {
+			want = seen
+		}
+		if got := g.Record(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: the record is %+v, want %+v", name, got, want)
 		}
 		if _, err := g.Permit(Moment{Time: time.Unix(1, 0)}, false); !errors.Is(err, ErrUnpolled) {
 			t.Errorf("%s: writes before a poll: %v", name, err)
@@ -334,6 +443,20 @@ func TestReset(t *testing.T) {
 	if err := errors.Join(marked(l), grants(l)); err != nil {
 		t.Errorf("under its own mark: %v", err)
 	}
+	l = newLoader(t)
+	for _, do := range []step{decides(1000), polls, sends, back} {
+		if err := do(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Reset(l.leader)
+	if got := l.Record(); got.Position != l.leader.Position || got.Entries != 2 || got.First != 1 || got.Decisions != nil {
+		t.Errorf("the record is %+v", got)
+	}
+	_ = moves(1000)(l) // it has no error
+	if err := lands(l); !errors.Is(err, ErrOvertaken) {
+		t.Errorf("a write of before, with a permit: %v", err)
+	}
 }
 
 // TestLowest: only a tag that was not used before the latest decision, or never,
@@ -362,6 +485,19 @@ func TestLowest(t *testing.T) {
 	}
 	if got := New("r", Record{}).Lowest(time.Time{}); got != 1 {
 		t.Errorf("without a decision: %d", got)
+	}
+}
+
+// TestFloor: a permit has the lowest first ID of the latest decision, at least 1,
+// which names the line of a grant.
+func TestFloor(t *testing.T) {
+	l := newLoader(t)
+	l.leader.First = 0
+	for _, want := range []int64{1, 1000} {
+		if err := errors.Join(sends(l), lands(l)); err != nil || l.permit.Floor != want {
+			t.Errorf("%d, %v, want %d", l.permit.Floor, err, want)
+		}
+		_, _ = decides(1000)(l), polls(l)
 	}
 }
 

@@ -1,8 +1,11 @@
 package guard
 
 import (
+	"math"
+	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/idworker/idworker/internal/position"
 )
@@ -53,6 +56,45 @@ func TestAssess(t *testing.T) {
 		found.Decisions = nil
 		if decided, wrong := first.Assess("r", found, 0); decided || wrong != nil {
 			t.Errorf("first sight of %+v: %v, %v", found, decided, wrong)
+		}
+	}
+}
+
+// TestAccept: an administrator's decision makes any register the record, unless
+// its lowest first ID is below that of the record, or a decision did not raise it.
+// The time of the latest decision only rises, or is unknown.
+func TestAccept(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	known := Record{Position: position.Position{ID: "a", Last: 7}, Entries: 3, First: 1000, Decisions: []string{"old"}, Decided: at}
+	same := Poll{Position: position.Position{ID: "b", Last: 5}, Entries: 2, First: 1000, Decisions: []string{"old"}, Decided: at}
+	for name, c := range map[string]struct {
+		change func(p *Poll)
+		wrong  bool
+		want   time.Time
+	}{
+		"another register":           {func(*Poll) {}, false, at},
+		"a lower floor":              {func(p *Poll) { p.First = 999 }, true, at},
+		"decided":                    {func(p *Poll) { p.First, p.Decisions = 1001, []string{"old", "new"} }, false, at},
+		"decided, the floor stands":  {func(p *Poll) { p.Decisions = []string{"old", "new"} }, true, at},
+		"decided at the highest":     {func(p *Poll) { p.First, p.Decisions = math.MaxInt64, []string{"new"} }, false, at},
+		"a higher floor":             {func(p *Poll) { p.First = 2000 }, false, at},
+		"decided later":              {func(p *Poll) { p.Decided = at.Add(1) }, false, at.Add(1)},
+		"decided earlier":            {func(p *Poll) { p.Decided = at.Add(-1) }, false, at},
+		"decided at an unknown time": {func(p *Poll) { p.Decided = time.Time{} }, false, time.Time{}},
+	} {
+		got, found := known.Clone(), same
+		c.change(&found)
+		want := Record{Position: found.Position, Entries: 2, First: found.First, Decisions: []string{"old"}, Decided: c.want}
+		if slices.Contains(found.Decisions, "new") {
+			want.Decisions = []string{"old", "new"}
+		}
+		err := got.Accept("r", found)
+		if c.wrong {
+			want = known
+			want.ID = ""
+		}
+		if (err != nil) != c.wrong || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %+v, want %+v", name, err, got, want)
 		}
 	}
 }
