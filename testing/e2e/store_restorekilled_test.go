@@ -95,6 +95,7 @@ type killedSite struct {
 	far    *proxy.Proxy // between the worker and the server
 	worker *process     // has run through the loss, with a buffer of the tag order
 	want   savedSettings
+	flags  []string // of the restore
 }
 
 // site starts a server, and a worker that runs when the server loses its data.
@@ -112,12 +113,13 @@ func (l *lostInstallation) site(t *testing.T, data string) *killedSite {
 	s.loader.kill()
 	s.copyData(t, s.data, data)
 	s.answer(t, worker)
-	return &killedSite{s, l, far, worker, savedSettings{maps.Clone(l.saved.Config), maps.Clone(l.saved.Enrichments)}}
+	want := savedSettings{maps.Clone(l.saved.Config), maps.Clone(l.saved.Enrichments)}
+	return &killedSite{raiseSite: s, lost: l, far: far, worker: worker, want: want}
 }
 
 // restore is the command, by way of a server's address.
 func (s *killedSite) restore(url string) []string {
-	return []string{"restore", s.lost.backup, "--yes", "--server", url}
+	return append([]string{"restore", s.lost.backup, "--yes", "--server", url}, s.flags...)
 }
 
 // killed runs the restore, and kills it before it sends a text to NATS.
@@ -299,6 +301,28 @@ func TestRestoreKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.killed(t, "PUB $JS.API.STREAM.UPDATE.KV_ids_register ")
+		s.again(t)
+		s.whole(t)
+	})
+	at("replace", func(t *testing.T) { // the register cannot be opened, because entries would expire
+		own := *l
+		own.backup = filepath.Join(t.TempDir(), "backup") // entries are saved beside it
+		if err := os.CopyFS(own.backup, os.DirFS(l.backup)); err != nil {
+			t.Fatal(err)
+		}
+		s := own.site(t, l.latest)
+		s.flags = []string{"--replace"}
+		register, err := s.js.Stream(t.Context(), registerBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unsafe := register.CachedInfo().Config
+		unsafe.MaxAge = 1000 * time.Hour
+		if _, err := s.js.UpdateStream(t.Context(), unsafe); err != nil {
+			t.Fatal(err)
+		}
+		s.killed(t, "PUB $JS.API.STREAM.UPDATE.KV_ids_register ")
+		s.intrude(t)
 		s.again(t)
 		s.whole(t)
 	})
