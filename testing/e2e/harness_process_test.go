@@ -12,6 +12,7 @@ import (
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	proc "github.com/idworker/idworker/testing/process"
+	"github.com/idworker/idworker/testing/proxy"
 	"github.com/idworker/idworker/testing/tier"
 )
 
@@ -198,6 +199,21 @@ func (s settings) succeeds(t testing.TB, args ...string) (r result) {
 		return r.code == exitOK
 	})
 	return r
+}
+
+// killBefore runs a command that is connected by way of a proxy, and kills it
+// before it sends a text. Nothing from that text on arrives.
+func (s settings) killBefore(t testing.TB, via *proxy.Proxy, text string, args ...string) {
+	t.Helper()
+	sent := via.Freeze(proxy.ToServer, text)
+	p := s.launch(t, args...)
+	select {
+	case <-sent:
+	case <-p.ended:
+		t.Fatalf("idworker %s ended before it sent %q: %s", p.name, text, p.stderr.Tail())
+	}
+	p.kill()
+	via.Refuse()
 }
 
 // The exit codes, as cmd/idworker/problems.go and docs/command-line.md list

@@ -73,10 +73,17 @@ type raiseSite struct {
 // startRaiseSite starts the server, and a loader without a witness.
 func startRaiseSite(t *testing.T, store settings) *raiseSite {
 	t.Helper()
+	s := newRaiseSite(t, store)
+	s.startLoader()
+	return s
+}
+
+// newRaiseSite starts the server alone.
+func newRaiseSite(t *testing.T, store settings) *raiseSite {
+	t.Helper()
 	s := &raiseSite{t: t, dataServer: startDataServer(t), settings: store, began: time.Now()}
 	s.asking, s.stop = context.WithCancel(context.Background())
 	t.Cleanup(s.finish)
-	s.startLoader()
 	return s
 }
 

@@ -100,7 +100,6 @@ func TestStrictAgain(t *testing.T) {
 	s := startRaiseSite(t, on(db.DSN()))
 	near, far := s.net.URL(), proxy.Start(t, s.net.URL())
 	workers := append(s.startWorkers(1), settings{}.startWorkerVia(t, far.URL()))
-	admin := proxy.Start(t, near)
 	for _, way := range []struct {
 		name   string
 		killed string // the restore, before it sends this text
@@ -123,15 +122,8 @@ func TestStrictAgain(t *testing.T) {
 			if way.killed == "" {
 				far.Refuse()
 			} else {
-				sent := admin.Freeze(proxy.ToServer, way.killed)
-				restore := s.launch(t, "restore", backup, "--yes", "--server", admin.URL())
-				select {
-				case <-sent:
-				case <-restore.ended:
-					t.Fatalf("the restore ended before it sent %q: %s", way.killed, restore.stderr.Tail())
-				}
-				restore.kill()
-				admin.Release()
+				via := proxy.Start(t, near)
+				s.killBefore(t, via, way.killed, "restore", backup, "--yes", "--server", via.URL())
 			}
 			s.mustRun(t, "restore", backup, "--yes", "--server", near)
 			s.succeed(t)

@@ -12,7 +12,7 @@
 //	part:    register                   where it is planted
 //	bug:     an unknown answer of the register counts as a grant
 //	package: ./store/register
-//	test:    TestRangesAreDisjointAndAscend
+//	test:    TestRangesAreDisjointAndAscend     or a part of a test: TestRestoreKilled/mark
 //	slow:    yes                        optional: it takes longer than some seconds
 //	count:   20                         optional: tries, for a bug that needs luck to be met
 //

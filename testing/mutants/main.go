@@ -159,7 +159,7 @@ func checkGreen(ctx context.Context, trees []tree, mutants []mutant) error {
 	var failed []string
 	groups := groupTests(mutants)
 	inTrees(trees, groups, func(t tree, g group) {
-		output, err := t.test(ctx, g.pkg, onlyTest(g.tests...), 0, slowTimeout)
+		output, err := t.test(ctx, g.pkg, onlyTests(g.tests...), 0, slowTimeout)
 		if err == nil {
 			return
 		}
@@ -185,8 +185,9 @@ func groupTests(mutants []mutant) (groups []group) {
 			at = len(groups)
 			groups = append(groups, group{pkg: m.pkg})
 		}
-		if !slices.Contains(groups[at].tests, m.test) {
-			groups[at].tests = append(groups[at].tests, m.test)
+		test, _, _ := strings.Cut(m.test, "/")
+		if !slices.Contains(groups[at].tests, test) {
+			groups[at].tests = append(groups[at].tests, test)
 		}
 	}
 	return groups

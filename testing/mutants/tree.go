@@ -91,7 +91,7 @@ func (t tree) test(ctx context.Context, pkg, run string, count int, timeout time
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-v", pkg)...)
 	cmd.Dir = t.root
-	cmd.Env = append(os.Environ(), "IDWORKER_PATIENCE="+patience.String())
+	cmd.Env = append(os.Environ(), "IDWORKER_PATIENCE="+patience.String(), "IDWORKER_TESTS=all") // some tests are left to make test-all
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -60,13 +60,22 @@ func judge(test, output string, err error) verdict {
 	return found
 }
 
-// onlyTest is the expression for -run that matches a test and no other.
-func onlyTest(names ...string) string {
+// onlyTests is the expression for -run that matches these tests and no others.
+func onlyTests(names ...string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
 		quoted[i] = regexp.QuoteMeta(name)
 	}
 	return "^(" + strings.Join(quoted, "|") + ")$"
+}
+
+// onlyTest is the same for a test, or for a part of it.
+func onlyTest(name string) string {
+	test, part, isPart := strings.Cut(name, "/")
+	if isPart {
+		return onlyTests(test) + "/" + onlyTests(part)
+	}
+	return onlyTests(test)
 }
 
 // tail is the end of a text, indented.

@@ -67,6 +67,8 @@ func (r *Restored) salvage(ctx context.Context, js jetstream.JetStream, prefix m
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, bad)
 	case r.Salvage == nil:
 		return nil, nil
+	case bad == nil && len(r.Replaced) > 0: // a run that was interrupted has replaced it
+		return nil, nil
 	case bad == nil:
 		return nil, ErrReadable
 	}
