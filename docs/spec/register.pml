@@ -14,7 +14,7 @@
  *   unknown                     Doubt
  *   PROOF                       prove, and stop
  *   overtake                    overtake
- *   putBack                     Renew, Renewed, and Register.putBack
+ *   putBack                     IsFresh, Renewed, and Register.putBack
  *   start                       Begin
  *
  * A tag's entry is {next}. Its revision is its sequence in the one stream that

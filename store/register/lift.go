@@ -140,7 +140,7 @@ func (l *lifting) wrote(revision uint64) {
 
 // write lifts the entries of a batch.
 func (l *lifting) write(ctx context.Context, batch []lift) error {
-	p, _, err := l.permit(ctx, "")
+	p, err := l.permit(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 		if err == nil {
 			l.wrote(w.Revision)
 			// A late answer is no fault: this write grants nothing.
-			if err = l.confirm(p, w.Revision); errors.Is(err, guard.ErrLate) {
+			if err = l.confirm(p, t.Name, w.Revision); errors.Is(err, guard.ErrLate) {
 				err = nil
 			}
 		}

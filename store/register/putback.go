@@ -172,14 +172,14 @@ func (s *Register) writeAll(ctx context.Context, changes []kv.Write) (others boo
 	batches.SetLimit(batchesAtOnce)
 	for batch := range slices.Chunk(changes, kv.MaxBatch) {
 		batches.Go(func() error {
-			p, _, err := s.permit(ctx, "")
+			p, err := s.permit(ctx)
 			if err != nil {
 				return err
 			}
 			for i, w := range s.remote.updateMany(ctx, batch) {
 				err := w.Err
 				if err == nil {
-					err = s.confirm(p, w.Revision)
+					err = s.confirm(p, batch[i].Key, w.Revision)
 				}
 				switch {
 				case errors.Is(err, jetstream.ErrKeyRevisionMismatch):

@@ -282,7 +282,7 @@ func (s *Register) DecideAfter(ctx context.Context, r Raise, work func(context.C
 }
 
 func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work func(context.Context, Raise) error) (target int64, err error) {
-	s.judge((*guard.Guard).Raises)
+	s.judge((*guard.Guard).IgnoreMarks)
 	before, err := agreement.Floor(ctx, s.cfg.JetStream, s.cfg.Prefix)
 	if err != nil {
 		return 0, err

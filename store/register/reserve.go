@@ -189,8 +189,14 @@ func (s *Register) look(ctx context.Context, tag string, attempt int, good func(
 			return p, r, err
 		}
 	}
-	if p, r, err = s.permit(ctx, tag); err != nil || attempt == 0 && good(r) {
+	if p, err = s.permit(ctx); err != nil {
 		return p, r, err
+	}
+	s.mu.Lock()
+	r = s.cache[tag]
+	s.mu.Unlock()
+	if attempt == 0 && good(r) {
+		return p, r, nil
 	}
 	r, err = s.read(ctx, tag)
 	return p, r, err

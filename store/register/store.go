@@ -244,19 +244,16 @@ func (s *Register) HasEntry(tag string) bool {
 // event since the permit requires a poll first.
 var errStale = errors.New("the entry has changed")
 
-// permit returns the permit of a write, and the cached entry of its tag. It polls
-// if it has to. The caller must read or compute its write after that.
-func (s *Register) permit(ctx context.Context, tag string) (p guard.Permit, r storedEntry, err error) {
+// permit returns the permit of a write. It polls if it has to. The caller must
+// read or compute its write after that.
+func (s *Register) permit(ctx context.Context) (p guard.Permit, err error) {
 	for polled := false; ; polled = true {
-		s.judge(func(g *guard.Guard) {
-			p, err = g.Permit(s.moment(), polled)
-			r = s.cache[tag]
-		})
+		s.judge(func(g *guard.Guard) { p, err = g.Permit(s.moment(), polled) })
 		if !errors.Is(err, guard.ErrUnpolled) {
-			return p, r, err
+			return p, err
 		}
 		if err := s.poll(ctx, false); err != nil {
-			return p, r, err
+			return p, err
 		}
 	}
 }
@@ -280,17 +277,17 @@ func (s *Register) write(ctx context.Context, p guard.Permit, tag string, r stor
 	}
 	r.revision = revision
 	s.judge(func(g *guard.Guard) {
-		if err = g.Wrote(p, revision, s.moment()); err == nil && s.cache[tag].revision < revision {
+		if err = g.Wrote(p, tag, revision, s.moment()); err == nil && s.cache[tag].revision < revision {
 			s.cache[tag] = r
 		}
 	})
 	return store.Line{Floor: p.Floor, Sequence: revision}, err
 }
 
-// confirm judges the reply to a write, which was sent under a permit, and whose
-// entry is not cached. After an error the write counts for nothing.
-func (s *Register) confirm(p guard.Permit, revision uint64) (err error) {
-	s.judge(func(g *guard.Guard) { err = g.Wrote(p, revision, s.moment()) })
+// confirm judges the reply to a write of a tag, which was sent under a permit, and
+// whose entry is not cached. After an error the write counts for nothing.
+func (s *Register) confirm(p guard.Permit, tag string, revision uint64) (err error) {
+	s.judge(func(g *guard.Guard) { err = g.Wrote(p, tag, revision, s.moment()) })
 	return err
 }
 

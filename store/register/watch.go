@@ -106,8 +106,8 @@ func (s *Register) poll(ctx context.Context, force bool) error {
 	if c != nil {
 		err = s.compare(ctx, c, cache)
 	}
-	if errors.Is(err, guard.ErrRefused) {
-		s.cfg.Log.Error("register was not raised enough", zap.Error(err))
+	if wrong := new(store.RegressionError); errors.Is(err, guard.ErrRefused) && errors.As(err, &wrong) {
+		s.cfg.Log.Error("register was not raised enough", zap.Error(wrong), zap.Int64("raise_by", wrong.Short))
 		return errors.Join(err, s.note(ctx))
 	}
 	return err
@@ -128,7 +128,7 @@ func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[s
 		switch has, there := entries[tag]; {
 		case !there:
 			missing[tag] = had
-			c.Entry(tag, had.Next, c.Lowest())
+			c.Entry(tag, had.Next, c.MissingAt())
 		case has.err == nil: // an unreadable entry grants nothing
 			c.Entry(tag, had.Next, has.Next)
 		}
@@ -137,9 +137,9 @@ func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[s
 		return err
 	}
 	for tag, had := range missing {
-		had.Next, had.Removed = c.Lowest(), had.Removed || s.cfg.Table != nil
+		had.Next, had.Removed = c.MissingAt(), had.Removed || s.cfg.Table != nil
 		if err := s.putBack(ctx, c, tag, had); err != nil {
-			return s.tagError(tag, err)
+			return err
 		}
 	}
 	// A note in between would write the record of before the decision over
@@ -147,7 +147,7 @@ func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[s
 	s.noting.Lock()
 	defer s.noting.Unlock()
 	var accepted guard.Record
-	s.judge(func(g *guard.Guard) { accepted = g.Accepted(c) })
+	s.judge(func(g *guard.Guard) { accepted = g.RecordAfter(c) })
 	if err := s.acceptWitness(ctx, accepted); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (s *Register) putBack(ctx context.Context, c *guard.Comparison, tag string,
 	defer cancel()
 	var sent guard.Permit
 	var fresh bool
-	s.judge(func(g *guard.Guard) { sent, fresh = g.Renew(c, s.moment()) })
+	s.judge(func(g *guard.Guard) { sent, fresh = g.Stamp(s.moment()), g.IsFresh(c, s.moment()) })
 	if !fresh {
 		found, err := s.remote.poll(ctx)
 		if err != nil {
@@ -177,12 +177,12 @@ func (s *Register) putBack(ctx context.Context, c *guard.Comparison, tag string,
 			return err
 		}
 	}
-	switch _, err := s.remote.update(ctx, tag, e.encode(), 0); {
+	_, err := s.remote.update(ctx, tag, e.encode(), 0)
+	switch {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // another loader was faster
 		return nil
 	case err == nil && c.IsLate(s.moment()):
-		return guard.ErrLate
-	default:
-		return err
+		err = guard.ErrLate
 	}
+	return s.tagError(tag, err)
 }

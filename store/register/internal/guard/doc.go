@@ -8,9 +8,8 @@
 //	Permit, Sending, Wrote   a write and its reply
 //	Epoch, Read              a read and its reply
 //	Doubt                    a write with an unknown outcome
-//	Compared, Renew, Renewed, Accept
-//	                         the register is compared before granting resumes,
-//	                         and a decision is accepted
+//	Compared                 the entries, before granting resumes
+//	IsFresh, Renewed, Accept a decision, after that
 //
 // Invariants, which docs/spec/register.pml checks with a mutant for each:
 //

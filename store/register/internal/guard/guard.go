@@ -53,20 +53,23 @@ type Guard struct {
 	// resumed, in that order. The caller empties it.
 	News []*store.RegressionError
 
-	bucket   string
-	record   Record
-	polled   Permit // of the last good poll
-	doubts   int    // incremented by each event after which a write needs a fresh poll
-	epoch    int    // incremented by each event that discards the writes in flight
-	decided  int    // the epoch in which the latest decision was accepted
-	stopped  *store.RegressionError
-	proven   bool                 // only a decision ends stopped
-	short    int64                // by how much the latest raise was too small; 0 if it was not
-	suspect  time.Time            // since when something looks wrong
+	bucket string
+	record Record
+	polled Permit // of the last good poll
+
+	doubts     int // incremented by each event after which a write needs a fresh poll
+	epoch      int // incremented by each event that discards the writes in flight
+	acceptedIn int // the epoch in which the latest decision was accepted
+
+	stopped *store.RegressionError
+	proven  bool      // only a decision ends stopped
+	short   int64     // by how much the latest raise was too small; 0 if it was not
+	suspect time.Time // since when something looks wrong
+
 	lower    map[string]time.Time // since when entries read lower than cached
 	replicas int                  // of the stream
-	full     bool                 // the stream is nearly
-	raises   bool                 // this process raises all tags, so a mark does not stop it
+	full     bool                 // see Full
+	raises   bool                 // see IgnoreMarks
 }
 
 // New returns the guard of a bucket of which that much was seen before.
@@ -81,7 +84,8 @@ type Moment struct {
 	Reconnects uint64
 }
 
-// Permit is the state in which a poll or a write is sent.
+// Permit is the state in which a poll or a write is sent. That of a good poll
+// permits writes, as long as [Guard.Permit] returns it.
 type Permit struct {
 	Floor int64 // lowest first ID of new tags, for a write
 
@@ -130,12 +134,12 @@ func (g *Guard) Sending(p Permit) (Permit, bool) {
 	return p, p.doubts == g.doubts
 }
 
-// Wrote judges the reply to a write, its revision. After an error the write
-// counts for nothing: [ErrLate], [ErrOvertaken], or a *store.RegressionError.
+// Wrote judges the reply to a write of a tag, its revision. After an error the
+// write counts for nothing: [ErrLate], [ErrOvertaken], or a *store.RegressionError.
 //
 // Many writes may be in flight when a restore ends. They lift the sequence, so
 // only the first answers prove the regression. The later ones are discarded.
-func (g *Guard) Wrote(p Permit, revision uint64, now Moment) error {
+func (g *Guard) Wrote(p Permit, tag string, revision uint64, now Moment) error {
 	switch {
 	case revision <= p.seen.Last:
 		return g.prove(p.epoch, &store.RegressionError{Bucket: g.bucket, Seen: p.seen.Last, Found: revision})
@@ -145,6 +149,7 @@ func (g *Guard) Wrote(p Permit, revision uint64, now Moment) error {
 	case p.epoch != g.epoch:
 		return ErrOvertaken
 	}
+	delete(g.lower, tag)
 	g.record.Last = max(g.record.Last, revision)
 	return nil
 }
@@ -161,17 +166,17 @@ func (g *Guard) Epoch() int { return g.epoch }
 // replicated stream, only if it stays lower. Errors: [ErrOvertaken], after which
 // the caller reads again; [ErrBehind]; store.ErrCorrupt; *store.RegressionError.
 func (g *Guard) Read(epoch int, tag string, had, next int64, revision uint64, now time.Time) error {
+	if next >= had {
+		delete(g.lower, tag)
+		if epoch != g.epoch {
+			return ErrOvertaken
+		}
+		g.record.Last = max(g.record.Last, revision)
+		return nil
+	}
 	since, found := g.lower[tag]
 	if !found {
 		since = now
-	}
-	switch {
-	case next >= had && epoch != g.epoch:
-		return ErrOvertaken
-	case next >= had:
-		delete(g.lower, tag)
-		g.record.Last = max(g.record.Last, revision)
-		return nil
 	}
 	g.lower[tag] = since
 	switch {
@@ -191,7 +196,7 @@ func lowerEntry(tag string, next, had int64) string {
 // prove stops granting because of an entry or a reply that contradicts what was
 // seen since an epoch. A state from before a decision proves nothing after it.
 func (g *Guard) prove(epoch int, wrong *store.RegressionError) error {
-	if epoch < g.decided {
+	if epoch < g.acceptedIn {
 		return ErrOvertaken
 	}
 	return g.stop(wrong, true)
@@ -203,7 +208,7 @@ func (g *Guard) stop(wrong *store.RegressionError, proven bool) error {
 	if g.stopped == nil {
 		g.News = append(g.News, wrong)
 	}
-	if g.stopped == nil || !g.proven || proven {
+	if !g.proven || proven {
 		g.stopped, g.proven = wrong, proven
 	}
 	return g.stopped
@@ -220,7 +225,6 @@ func (g *Guard) overtake() {
 // reports whether there is a decision that the record lacks. A register that is
 // being raised is accepted later. The error is a *store.RegressionError.
 func (g *Guard) Begin(found Poll) (decided bool, err error) {
-	g.replicas = max(1, found.Replicas)
 	decided, wrong := g.record.Assess(g.bucket, found, g.record.Last)
 	switch {
 	case wrong == nil:
@@ -238,27 +242,38 @@ func (g *Guard) Begin(found Poll) (decided bool, err error) {
 // calls [Guard.Compared]. Errors: *store.RegressionError, [ErrRefused]. Only a
 // decision ends a proven regression.
 func (g *Guard) Polled(sent Permit, found Poll, now Moment) (*Comparison, error) {
-	if g.raises {
-		found.Mark = ""
-	}
+	found = g.withoutOwnMark(found)
 	if found.Mark != "" {
 		g.short = 0
 	}
 	g.replicas = max(1, found.Replicas)
-	decided, wrong := g.record.Assess(g.bucket, found, sent.seen.Last)
-	if g.proven && !decided && wrong == nil {
-		wrong = g.stopped
-	}
-	resumes := g.stopped != nil // others may have lifted the sequence since it stopped
-	switch {
+	switch decided, wrong := g.record.Assess(g.bucket, found, sent.seen.Last); {
 	case decided && wrong != nil:
 		return nil, g.refuse(found, wrong)
 	case wrong != nil:
 		return nil, g.stop(wrong, !found.Missing && found.Mark == "" && g.isProof(now.Time))
-	case decided, resumes:
-		return g.compare(sent, found, decided), nil
+	case decided:
+		return g.compare(sent, found, true), nil
 	}
-	return nil, g.adopt(sent, found)
+	switch {
+	case g.grants():
+		return nil, g.adopt(sent, found)
+	case g.proven: // so only a decision helps, however complete the register looks
+		return nil, g.stop(g.stopped, true)
+	}
+	return g.compare(sent, found, false), nil // others may have lifted the sequence since
+}
+
+// grants reports whether granting has not stopped.
+func (g *Guard) grants() bool { return g.stopped == nil }
+
+// withoutOwnMark returns a poll as this process judges it: its own mark does not
+// stop it.
+func (g *Guard) withoutOwnMark(found Poll) Poll {
+	if g.raises {
+		found.Mark = ""
+	}
+	return found
 }
 
 // isProof reports whether a fault is proof: at once on a stream without
@@ -318,9 +333,9 @@ func (g *Guard) compare(sent Permit, found Poll, decided bool) *Comparison {
 	return &Comparison{Decided: decided, sent: sent, found: found, epoch: g.epoch, wrong: store.RegressionError{Bucket: g.bucket}}
 }
 
-// Lowest is the next ID of an entry that the register lacks: after a decision,
-// such a tag begins above all that it was granted.
-func (c *Comparison) Lowest() int64 {
+// MissingAt is what counts as the next ID of an entry that the register lacks:
+// after a decision, such a tag begins at the lowest first ID of new tags.
+func (c *Comparison) MissingAt() int64 {
 	if c.Decided {
 		return c.found.First
 	}
@@ -349,20 +364,16 @@ func (g *Guard) Compared(c *Comparison) error {
 	return g.adopt(c.sent, c.found)
 }
 
-// Renew reports whether a comparison has a fresh permit, under which a write may
-// be sent before the decision is accepted. If not, the caller sends a poll in the
-// state that Renew returns, and calls [Guard.Renewed].
-func (g *Guard) Renew(c *Comparison, now Moment) (sent Permit, fresh bool) {
-	return g.Stamp(now), c.sent.isWithin(PollAge/2, now) && c.sent.doubts == g.doubts
+// IsFresh reports whether a write may be sent before the decision is accepted. If
+// not, the caller sends a poll, and calls [Guard.Renewed].
+func (g *Guard) IsFresh(c *Comparison, now Moment) bool {
+	return c.sent.isWithin(PollAge/2, now) && c.sent.doubts == g.doubts
 }
 
 // Renewed gives a comparison the permit of a poll, or returns [ErrChanged] if
 // the poll did not return the register that was compared.
 func (g *Guard) Renewed(c *Comparison, sent Permit, found Poll) error {
-	if g.raises {
-		found.Mark = ""
-	}
-	if !found.follows(c.found) {
+	if !g.withoutOwnMark(found).follows(c.found) {
 		return ErrChanged
 	}
 	c.sent = sent
@@ -372,30 +383,30 @@ func (g *Guard) Renewed(c *Comparison, sent Permit, found Poll) error {
 // IsLate reports whether a reply came too long after the permit of its write.
 func (c *Comparison) IsLate(now Moment) bool { return !c.sent.isWithin(PollAge, now) }
 
-// Accepted returns the record after [Guard.Accept], for the witness.
-func (g *Guard) Accepted(c *Comparison) Record {
+// RecordAfter returns the record after [Guard.Accept], for the witness.
+func (g *Guard) RecordAfter(c *Comparison) Record {
 	r := g.record.Clone()
 	r.adopt(c.found)
 	return r
 }
 
 // Accept resumes with a register that has a new decision and all that was
-// compared, under the permit of the comparison. The caller must forget its
-// cache, whose revisions may by now be those of other entries. [ErrOvertaken]
-// means that granting has stopped since the comparison began.
+// compared. A poll precedes the next write. The caller must forget its cache,
+// whose revisions may by now be those of other entries. [ErrOvertaken] means that
+// granting has stopped since the comparison began.
 func (g *Guard) Accept(c *Comparison) error {
 	if g.epoch != c.epoch {
 		return ErrOvertaken
 	}
-	g.record, g.decided, g.polled = g.Accepted(c), c.epoch, c.sent
+	g.record, g.acceptedIn = g.RecordAfter(c), c.epoch
 	clear(g.lower)
 	g.resume()
 	return nil
 }
 
-// Raises makes the guard that of a process that raises all tags: a mark does not
-// stop it.
-func (g *Guard) Raises() { g.raises = true }
+// IgnoreMarks makes the guard that of a process that raises all tags: a mark does
+// not stop it.
+func (g *Guard) IgnoreMarks() { g.raises = true }
 
 // Reset makes the present state of a register, which may have regressed, that of
 // a process that raises all tags. The caller must forget its cache.
@@ -420,7 +431,7 @@ func (g *Guard) Stopped() *store.RegressionError {
 // PolledSince reports whether a good poll was sent since a time, after which
 // nothing has happened that requires another.
 func (g *Guard) PolledSince(t time.Time) bool {
-	return g.stopped == nil && g.polled.at.Time.After(t) && g.polled.doubts == g.doubts
+	return g.polled.at.Time.After(t) && g.polled.doubts == g.doubts
 }
 
 // Age is the time since the last good poll was sent.

@@ -71,7 +71,7 @@ var (
 		for _, tag := range slices.Sorted(maps.Keys(l.cache)) {
 			next, there := l.tags[tag]
 			if !there {
-				next = l.found.Lowest()
+				next = l.found.MissingAt()
 			}
 			l.found.Entry(tag, l.cache[tag], next)
 		}
@@ -114,7 +114,7 @@ var (
 		p := l.inFlight[0]
 		l.inFlight = l.inFlight[1:]
 		l.leader.Last++
-		return l.Wrote(p, l.leader.Last, l.now)
+		return l.Wrote(p, "a", l.leader.Last, l.now)
 	}
 	grants = func(l *loader) error { // 10 IDs of a
 		l.inFlight = nil
@@ -262,6 +262,7 @@ func TestGuard(t *testing.T) {
 		"an entry lower, with replicas, for long":      {[]step{threefold, polls, looks, finds(21), sleeps(Suspicion), finds(21)}, regressed, true, 0},
 		"an entry lower, with replicas, and a write":   {[]step{threefold, polls, looks, finds(21), permits}, ErrUnpolled, false, 0},
 		"an entry lower, with replicas, for a moment":  {[]step{threefold, polls, looks, finds(21), sleeps(Suspicion), finds(31), finds(21)}, ErrBehind, false, 0},
+		"an entry lower, a write, and lower later":     {[]step{threefold, polls, looks, finds(21), grants, sleeps(Suspicion), looks, finds(21)}, ErrBehind, false, 0},
 		"an entry lower, a decision, and lower again":  {[]step{threefold, polls, looks, finds(21), decides(1000), polls, sleeps(Suspicion), looks, finds(21)}, ErrBehind, false, 0},
 		"a revision above all polls":                   {[]step{looks, moves(5), finds(31), moves(-5), grants}, regressed, true, 0},
 
@@ -392,7 +393,7 @@ func TestBegin(t *testing.T) {
 // TestRenew: what is written while a decision is accepted needs a permit of the
 // register that was compared.
 func TestRenew(t *testing.T) {
-	raises := happens(func(l *loader) { l.Raises() })
+	raises := happens(func(l *loader) { l.IgnoreMarks() })
 	for name, c := range map[string]struct {
 		steps []step
 		want  error
@@ -411,17 +412,17 @@ func TestRenew(t *testing.T) {
 		for _, do := range append([]step{decides(1000), asks, begins}, c.steps...) {
 			err = errors.Join(err, do(l))
 		}
-		sent, fresh := l.Renew(l.found, l.now)
+		sent, fresh := l.Stamp(l.now), l.IsFresh(l.found, l.now)
 		if err != nil || fresh {
 			t.Errorf("%s: the poll of before the comparison is a permit, %v", name, err)
 		}
 		renewed := l.Renewed(l.found, sent, l.leader)
-		_, fresh = l.Renew(l.found, l.now)
+		fresh = l.IsFresh(l.found, l.now)
 		if !errors.Is(renewed, c.want) || fresh != (renewed == nil) {
 			t.Errorf("%s: %v, a permit %v; want %v", name, renewed, fresh, c.want)
 		}
 		_ = sleeps(PollAge)(l) // it has no error
-		if _, fresh = l.Renew(l.found, l.now); fresh || !l.found.IsLate(l.now) {
+		if fresh = l.IsFresh(l.found, l.now); fresh || !l.found.IsLate(l.now) {
 			t.Errorf("%s: later: a permit %v, late %v", name, fresh, l.found.IsLate(l.now))
 		}
 	}
@@ -435,7 +436,7 @@ func TestReset(t *testing.T) {
 		_ = do(l) // the poll proves that it went back
 	}
 	l.Reset(l.leader)
-	l.Raises()
+	l.IgnoreMarks()
 	_ = moves(1000)(l) // it has no error
 	if err := lands(l); !errors.Is(err, ErrOvertaken) {
 		t.Errorf("a write of before: %v", err)

@@ -59,7 +59,7 @@ func (r *Record) Assess(bucket string, p Poll, seen uint64) (decided bool, wrong
 // Decisions are random, and a record keeps all of them. So a register that was
 // put back to an older decision does not count as decided.
 func (r *Record) decided(p Poll) bool {
-	return !p.Missing && p.Mark == "" && r.Judge(p.Position) != position.Another &&
+	return p.Mark == "" && r.Judge(p.Position) != position.Another &&
 		slices.ContainsFunc(p.Decisions, func(d string) bool { return !slices.Contains(r.Decisions, d) })
 }
 
