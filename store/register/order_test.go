@@ -332,6 +332,32 @@ func TestLostTagKeepsItsOrder(t *testing.T) {
 	}
 }
 
+// TestLostTagWithoutARow: in front of a table, an entry that a decision brings back
+// is that of a removed tag, unless there is a row.
+func TestLostTagWithoutARow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, table := tabledWorld(t)
+		s := w.loader(0)
+		w.server.save()
+		if _, err := storetest.ReserveFirst(t.Context(), s, strictTag, 10); err != nil {
+			t.Fatal(err)
+		}
+		w.server.putBack(0, 0, false)
+		delete(table.rows, "strict")
+		w.server.decide(1000, table)
+		if err := s.poll(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if granted, err := storetest.Reserve(t.Context(), s, "strict", 10); !errors.Is(err, store.ErrNoTag) {
+			t.Errorf("%+v, %v, want ErrNoTag", granted, err)
+		}
+		if granted, err := storetest.ReserveFirst(t.Context(), s, strictTag, 10); err != nil || granted.First < 1001 || granted.Order != store.Strict {
+			t.Errorf("made again: %+v, %v", granted, err)
+		}
+	})
+}
+
 // TestDecode: malformed entries are refused.
 func TestDecode(t *testing.T) {
 	t.Parallel()
