@@ -39,15 +39,15 @@
 //   - the leader has an entry that is lower than this process has read or
 //     written it.
 //
-// Package internal/guard judges that, without any I/O. The register sends the requests,
-// passes their replies to the guard, and does what it returns.
+// Package internal/guard judges that, without any I/O. The register sends the
+// requests, passes their replies to the guard, and does what it returns.
 //
-// The register repairs nothing. [Register.RaiseAll] raises all entries, and writes
-// a decision to the metadata of the stream, with the lowest first ID of tags
-// created from then on: a tag of such a name may have been lost. Loaders that
-// see a decision for the first time resume if the register holds all that they
-// have cached. A stream that was only unreachable, and holds all that was seen,
-// needs no decision.
+// The register repairs nothing. [Register.RaiseAll] raises all entries, and
+// writes a decision to the metadata of the stream, with the lowest first ID of
+// tags created from then on: a tag of such a name may have been lost. Loaders
+// that see a decision for the first time resume if the register holds all that
+// they have cached. A stream that was only unreachable, and holds all that was
+// seen, needs no decision.
 //
 // A [Witness] keeps what was seen in a file, for the next start.
 // docs/proofs/register.md has the argument, docs/spec/register.pml the model.
