@@ -168,10 +168,10 @@ func (r *Run) storeEnv(name string) []string {
 func (r *Run) idworker(args ...string) (string, error) {
 	args = append(args, "--server", strings.Join(r.cluster.urls(), ","))
 	p, err := process.Program{Binary: r.binaries.plain, Env: r.storeEnv("command")}.Run(args...)
-	if err != nil {
+	if p == nil {
 		return "", err
 	}
-	return p.Stdout.String(), nil
+	return p.Stdout.String(), err
 }
 
 // ended records a program's unrequested end.
