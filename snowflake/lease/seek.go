@@ -151,7 +151,7 @@ func (m *Manager) sortEntries(leases, clocks []bucketEntry, lost Lost) idTable {
 	lost, layout := lost.join(m.lost), m.cfg.Layout
 	f := idTable{
 		layout: layout, leases: make(map[int64]leaseState), clocks: make(map[int64]clockState), lost: lost,
-		half: UpperHalf(layout), lower: layout.TimestampAt(lost.Lower), upper: layout.TimestampAt(lost.Upper),
+		half: UpperHalf(layout), lower: max(0, layout.TimestampAt(lost.Lower)), upper: max(0, layout.TimestampAt(lost.Upper)),
 	}
 	for _, r := range leases {
 		if worker, ok := m.workerOf(r); ok {
@@ -232,8 +232,16 @@ func from(least int64, workers []int64) (all []int64) {
 // were, and whose reserved time ends at most at latest.
 func (f idTable) unused(least, latest int64) (all []int64) {
 	most := f.layout.MaxWorkerID()
+	if f.lower > latest {
+		least = max(least, f.half)
+	}
+	if f.upper > latest {
+		most = f.half - 1
+	}
 	for worker := least; worker <= most; worker++ {
-		if _, used := f.clocks[worker]; !used && !f.leased(worker) && f.hi(worker) <= latest {
+		_, used := f.clocks[worker]
+		lease, listed := f.leases[worker]
+		if !used && (!listed || lease.free) {
 			all = append(all, worker)
 		}
 	}
