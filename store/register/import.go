@@ -119,7 +119,7 @@ func (s *Register) importBatch(ctx context.Context, list []store.Tag, here []imp
 	for n, w := range s.remote.updateMany(ctx, changes) {
 		tag, err := &list[of[n]], w.Err
 		if err == nil {
-			err = s.confirm(p, tag.Name, w.Revision)
+			err = s.confirm(p, w.Revision)
 		}
 		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // written since it was listed
 			err = s.replace(ctx, tag.Name, func(r storedEntry) (entry, error) {

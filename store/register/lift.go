@@ -162,7 +162,7 @@ func (l *lifting) write(ctx context.Context, batch []lift) error {
 		if err == nil {
 			l.wrote(w.Revision)
 			// A late answer is no fault: this write grants nothing.
-			if err = l.confirm(p, t.Name, w.Revision); errors.Is(err, guard.ErrLate) {
+			if err = l.confirm(p, w.Revision); errors.Is(err, guard.ErrLate) {
 				err = nil
 			}
 		}

@@ -179,7 +179,7 @@ func (s *Register) writeAll(ctx context.Context, changes []kv.Write) (others boo
 			for i, w := range s.remote.updateMany(ctx, batch) {
 				err := w.Err
 				if err == nil {
-					err = s.confirm(p, batch[i].Key, w.Revision)
+					err = s.confirm(p, w.Revision)
 				}
 				switch {
 				case errors.Is(err, jetstream.ErrKeyRevisionMismatch):

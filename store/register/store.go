@@ -284,10 +284,10 @@ func (s *Register) write(ctx context.Context, p guard.Permit, tag string, r stor
 	return store.Line{Floor: p.Floor, Sequence: revision}, err
 }
 
-// confirm judges the reply to a write of a tag, which was sent under a permit, and
-// whose entry is not cached. After an error the write counts for nothing.
-func (s *Register) confirm(p guard.Permit, tag string, revision uint64) (err error) {
-	s.judge(func(g *guard.Guard) { err = g.Wrote(p, tag, revision, s.moment()) })
+// confirm judges the reply to a write that was sent under a permit, and whose
+// entry is not cached. After an error the write counts for nothing.
+func (s *Register) confirm(p guard.Permit, revision uint64) (err error) {
+	s.judge(func(g *guard.Guard) { err = g.Wrote(p, "", revision, s.moment()) })
 	return err
 }
 

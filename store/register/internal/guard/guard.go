@@ -134,8 +134,10 @@ func (g *Guard) Sending(p Permit) (Permit, bool) {
 	return p, p.doubts == g.doubts
 }
 
-// Wrote judges the reply to a write of a tag, its revision. After an error the
-// write counts for nothing: [ErrLate], [ErrOvertaken], or a *store.RegressionError.
+// Wrote judges the reply to a write, its revision. After an error the write counts
+// for nothing: [ErrLate], [ErrOvertaken], or a *store.RegressionError. The tag is
+// the one whose cached entry the write replaced, which refutes that its entry is
+// lower; "" if the write replaced an entry that was not cached.
 //
 // Many writes may be in flight when a restore ends. They lift the sequence, so
 // only the first answers prove the regression. The later ones are discarded.
