@@ -93,17 +93,21 @@ func decodeRange(line []byte) (r Range, ok bool) {
 	return r, ok && r.First < r.Last
 }
 
-// ErrCount is wrapped by the errors of [DecodeCount].
+// ErrCount is wrapped by the errors for a count that is not allowed.
 var ErrCount = problem.New(problem.Invalid, "malformed count")
 
-// tooLargeError is the ErrCount of a number above the limit.
-type tooLargeError struct{ n, limit int64 }
-
-func (e tooLargeError) Error() string {
-	return fmt.Sprintf("count %d is too large, allowed is a decimal from 1 to %d", e.n, e.limit)
+// CountError is the error of [DecodeCount]. It wraps [ErrCount].
+type CountError struct {
+	Limit int64 // the largest count allowed
+	fault string
 }
 
-func (e tooLargeError) Unwrap() error { return ErrCount }
+func (e *CountError) Error() string {
+	return fmt.Sprintf("%s a decimal from 1 to %d", e.fault, e.Limit)
+}
+
+// Unwrap returns [ErrCount].
+func (e *CountError) Unwrap() error { return ErrCount }
 
 // maxCountLen is the length of 2^63−1 in decimal. More digits cannot be a
 // count, so a megabyte of them is refused unread.
@@ -120,20 +124,20 @@ func EncodeCount(n int64) []byte {
 
 // DecodeCount reads the body of a request: empty means 1; anything else must be
 // an ASCII decimal from 1 to limit, without sign, space or leading zero. The
-// error wraps [ErrCount].
+// error is a [*CountError].
 func DecodeCount(data []byte, limit int64) (int64, error) {
 	if len(data) == 0 {
 		return 1, nil
 	}
 	if len(data) > maxCountLen {
-		return 0, fmt.Errorf("%w: %d bytes, allowed is an empty request or a decimal from 1 to %d", ErrCount, len(data), limit)
+		return 0, &CountError{limit, fmt.Sprintf("%v: %d bytes, allowed is an empty request or", ErrCount, len(data))}
 	}
 	n, ok := parseDecimal(data)
 	if ok && n > limit {
-		return 0, tooLargeError{n, limit}
+		return 0, &CountError{limit, fmt.Sprintf("count %d is too large, allowed is", n)}
 	}
 	if !ok {
-		return 0, fmt.Errorf("%w: %q, allowed is an empty request or a decimal from 1 to %d", ErrCount, data, limit)
+		return 0, &CountError{limit, fmt.Sprintf("%v: %q, allowed is an empty request or", ErrCount, data)}
 	}
 	return n, nil
 }

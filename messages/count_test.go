@@ -21,6 +21,22 @@ func TestCountTooLarge(t *testing.T) {
 	}
 }
 
+// TestLimitOfACountError: every error about a count has the largest count that is
+// allowed, whatever its text is.
+func TestLimitOfACountError(t *testing.T) {
+	for body, text := range map[string]string{
+		"20000":                    "count 20000 is too large, allowed is a decimal from 1 to 10000",
+		"0":                        `malformed count: "0", allowed is an empty request or a decimal from 1 to 10000`,
+		strings.Repeat("9", 1_000): "malformed count: 1000 bytes, allowed is an empty request or a decimal from 1 to 10000",
+	} {
+		_, err := messages.DecodeCount([]byte(body), 10_000)
+		count, ok := errors.AsType[*messages.CountError](err)
+		if !ok || count.Limit != 10_000 || err.Error() != text || !errors.Is(err, messages.ErrCount) {
+			t.Errorf("%.20s: %v", body, err)
+		}
+	}
+}
+
 func TestDecodeCountAllocatesNothing(t *testing.T) {
 	data := []byte("5000")
 	if n := testing.AllocsPerRun(100, func() { _, _ = messages.DecodeCount(data, 10_000) }); n != 0 {

@@ -10,7 +10,8 @@
 // has one line per contiguous range, in ascending order: "first-last", both
 // ends included, or a bare number for a single ID. An error is an empty reply
 // with the headers of the NATS services API, Nats-Service-Error-Code and
-// Nats-Service-Error; [Code] lists the codes.
+// Nats-Service-Error; [Code] lists the codes. Values of an error that programs
+// use have headers of their own, which become fields of [Error].
 //
 // The text form is deliberate: a shell and every language can use it.
 // JavaScript callers have to parse IDs as BigInt or keep them as strings.

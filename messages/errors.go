@@ -28,21 +28,35 @@ const (
 // They are refused with CodeStrict if the tag is strict.
 const PrefetchHeader = "Ids-Prefetch"
 
+// The headers of an error reply for the fields of an [Error] that programs use.
+// A worker sends one only if its field is set, and version 0.2.0 sends neither.
+const (
+	MaxCountHeader     = "Ids-Max-Count"
+	FullTemplateHeader = "Ids-Full-Template"
+)
+
 // Error is an error reply.
 type Error struct {
 	Code Code
 	// For people: the fault, and the allowed values.
 	Text string
+
+	// MaxCount is the largest count that the worker allows, if it refused the
+	// request's count (CodeMalformed). Other workers may allow another.
+	MaxCount int64
+	// FullTemplate is the pattern of the template that creates no more tags
+	// (CodeBusy), because it has as many as it may have.
+	FullTemplate string
 }
 
 // The error replies, for [errors.Is], which compares only the code.
 var (
-	ErrMalformed   = &Error{CodeMalformed, "malformed request"}
-	ErrNoTag       = &Error{CodeNoTag, "no such tag"}
-	ErrStrict      = &Error{CodeStrict, "the tag is strictly ordered"}
-	ErrBusy        = &Error{CodeBusy, "too many parked requests"}
-	ErrUnavailable = &Error{CodeUnavailable, "no ID before the deadline"}
-	ErrExhausted   = &Error{CodeExhausted, "the tag's numbers are used up"}
+	ErrMalformed   = &Error{Code: CodeMalformed, Text: "malformed request"}
+	ErrNoTag       = &Error{Code: CodeNoTag, Text: "no such tag"}
+	ErrStrict      = &Error{Code: CodeStrict, Text: "the tag is strictly ordered"}
+	ErrBusy        = &Error{Code: CodeBusy, Text: "too many parked requests"}
+	ErrUnavailable = &Error{Code: CodeUnavailable, Text: "no ID before the deadline"}
+	ErrExhausted   = &Error{Code: CodeExhausted, Text: "the tag's numbers are used up"}
 )
 
 // Error returns the text, followed by the code in parentheses.
@@ -56,14 +70,16 @@ func (e *Error) Is(target error) bool {
 
 // Problem is part of [problem.Problem].
 func (e *Error) Problem() (problem.Kind, []any) {
-	switch e.Code {
-	case CodeMalformed:
+	switch {
+	case e.Code == CodeMalformed:
 		return problem.Invalid, nil
-	case CodeNoTag:
+	case e.Code == CodeNoTag:
 		return problem.NotFound, nil
-	case CodeBusy, CodeUnavailable:
+	case e.Code == CodeBusy && e.FullTemplate != "":
+		return problem.TemplateFull, []any{e.FullTemplate}
+	case e.Code == CodeBusy, e.Code == CodeUnavailable:
 		return problem.TryLater, nil
-	case CodeExhausted:
+	case e.Code == CodeExhausted:
 		return problem.Exhausted, nil
 	}
 	return "", nil
@@ -76,7 +92,8 @@ func (e *Error) Problem() (problem.Kind, []any) {
 //
 // The header with the code makes a reply an error, whatever its body is. The
 // code has three digits; a reply with any other is malformed. The *Error has the
-// worker's text as it came; an ErrReply quotes at most 40 characters.
+// worker's text and template as they came, and no MaxCount if that is malformed;
+// an ErrReply quotes at most 40 characters.
 func DecodeReply(msg *nats.Msg, n int64) ([]Range, error) {
 	if len(msg.Data) == 0 && msg.Header.Get(statusHeader) == noResponders {
 		return nil, nats.ErrNoResponders
@@ -89,7 +106,11 @@ func DecodeReply(msg *nats.Msg, n int64) ([]Range, error) {
 	if err != nil || len(text) != 3 {
 		return nil, fmt.Errorf("%w: error code %.40q, allowed is three digits", ErrReply, text)
 	}
-	return nil, &Error{Code(code), msg.Header.Get(micro.ErrorHeader)}
+	most, _ := parseDecimal([]byte(msg.Header.Get(MaxCountHeader))) // 0 if it is missing or malformed
+	return nil, &Error{
+		Code: Code(code), Text: msg.Header.Get(micro.ErrorHeader),
+		MaxCount: most, FullTemplate: msg.Header.Get(FullTemplateHeader),
+	}
 }
 
 // nats.go delivers the status of a reply's first line, NATS/1.0, as a header.

@@ -3,6 +3,7 @@ package messages_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"testing"
@@ -33,6 +34,33 @@ func TestAnyErrorReply(t *testing.T) {
 			t.Fatalf("%d %q became %v", code, text, err)
 		}
 	})
+}
+
+// TestFieldsOfAnErrorReply: an error reply has the values of its headers, and none
+// in place of one that is missing, as version 0.2.0 sends it, or malformed.
+func TestFieldsOfAnErrorReply(t *testing.T) {
+	for _, c := range []struct {
+		header, value string
+		want          messages.Error
+	}{
+		{messages.MaxCountHeader, "10000", messages.Error{MaxCount: 10_000}},
+		{messages.MaxCountHeader, "9223372036854775807", messages.Error{MaxCount: math.MaxInt64}},
+		{messages.MaxCountHeader, "9223372036854775808", messages.Error{}},
+		{messages.MaxCountHeader, "0", messages.Error{}},
+		{messages.MaxCountHeader, "-1", messages.Error{}},
+		{messages.MaxCountHeader, "1e3", messages.Error{}},
+		{messages.MaxCountHeader, "", messages.Error{}},
+		{messages.FullTemplateHeader, "chat.*", messages.Error{FullTemplate: "chat.*"}},
+		{"Trace", "a decimal from 1 to 5; template a.* is full", messages.Error{}},
+	} {
+		msg := message("", "400", "a decimal from 1 to 5; template a.* is full")
+		msg.Header.Set(c.header, c.value)
+		c.want.Code, c.want.Text = messages.CodeMalformed, msg.Header.Get(micro.ErrorHeader)
+		_, err := messages.DecodeReply(msg, 1)
+		if reply, ok := errors.AsType[*messages.Error](err); !ok || *reply != c.want {
+			t.Errorf("%s %q: %#v, want %#v", c.header, c.value, reply, c.want)
+		}
+	}
 }
 
 func FuzzDecodeReply(f *testing.F) {

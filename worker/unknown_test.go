@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,35 @@ func TestRemovedTag(t *testing.T) {
 	})
 	if id := f.client.must("chat.1"); id <= last {
 		t.Errorf("%d after %d: a tag outlives its template", id, last)
+	}
+}
+
+// TestFieldsOfErrors: an error reply has the values that programs use as fields:
+// the largest count, if the worker refuses a count, and the template that is full.
+func TestFieldsOfErrors(t *testing.T) {
+	t.Parallel()
+	f := newFirstUses(t)
+	f.template(templates.Template{Pattern: "chat.*", MaxTags: 1})
+	startWorker(t, f.net, worker.Config{Store: newStore(t, f.net, 1), StoreName: "jetstream", MaxBatch: 500})
+	f.client.must("chat.1")
+	for _, c := range []struct {
+		tag  string
+		n    int64
+		want messages.Error
+	}{
+		{"chat.1", 501, messages.Error{Code: messages.CodeMalformed, MaxCount: 500}},
+		{"chat.2", 1, messages.Error{Code: messages.CodeBusy, FullTemplate: "chat.*"}}, // parked
+		{"chat.2", 1, messages.Error{Code: messages.CodeBusy, FullTemplate: "chat.*"}}, // usually refused as before, at once
+		{"chat", 1, messages.Error{Code: messages.CodeNoTag}},
+	} {
+		var err error
+		natstest.Eventually(t, fmt.Sprintf("%#v", c.want), func() bool {
+			_, err = f.client.ask(c.tag, c.n)
+			return !isPassing(err) || c.want.FullTemplate != "" && errors.Is(err, messages.ErrBusy) && strings.Contains(err.Error(), "is full")
+		})
+		if reply, ok := errors.AsType[*messages.Error](err); !ok || reply.Code != c.want.Code || reply.MaxCount != c.want.MaxCount || reply.FullTemplate != c.want.FullTemplate {
+			t.Errorf("%d of %s: %#v, want %#v", c.n, c.tag, err, c.want)
+		}
 	}
 }
 

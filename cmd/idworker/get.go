@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -174,22 +173,13 @@ func briefly(next nextIDs) nextIDs {
 	}
 }
 
-// largest matches the limit of a batch in a worker's reply. Only workers have
-// this setting.
-var largest = regexp.MustCompile(`a decimal from 1 to (\d+)`)
-
-// limitIn returns the largest batch that an error allows, or 0 if it is another
-// error.
+// limitIn returns the largest count that the worker allows which refused a
+// request, or 0 if the error does not have it.
 func limitIn(err error) int64 {
-	if !errors.Is(err, messages.ErrMalformed) {
-		return 0
+	if refused, ok := errors.AsType[*messages.Error](err); ok {
+		return refused.MaxCount
 	}
-	found := largest.FindStringSubmatch(err.Error())
-	if found == nil {
-		return 0
-	}
-	limit, _ := strconv.ParseInt(found[1], 10, 64) // 0 if it is not a number
-	return limit
+	return 0
 }
 
 // idPrinter prints IDs: as text when they arrive, as JSON at the end.

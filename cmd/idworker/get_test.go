@@ -29,7 +29,7 @@ func (w *givers) give(_ context.Context, n int64) ([]messages.Range, error) {
 	w.asked = append(w.asked, n)
 	switch {
 	case n > w.limit:
-		return nil, &messages.Error{Code: messages.CodeMalformed, Text: fmt.Sprintf("count %d is too large, allowed is a decimal from 1 to %d", n, w.limit)}
+		return nil, &messages.Error{Code: messages.CodeMalformed, Text: "too many", MaxCount: w.limit}
 	case w.fail != nil && w.failAfter == 0:
 		return nil, w.fail
 	}
@@ -64,16 +64,17 @@ func TestGetInBatches(t *testing.T) {
 // A failure ends the loop: without requests for 0 IDs, and without endless
 // retries.
 func TestGetFails(t *testing.T) {
-	odd := func(text string) nextIDs {
+	odd := func(text string, most int64) nextIDs {
 		return func(context.Context, int64) ([]messages.Range, error) {
-			return nil, &messages.Error{Code: messages.CodeMalformed, Text: text}
+			return nil, &messages.Error{Code: messages.CodeMalformed, Text: text, MaxCount: most}
 		}
 	}
 	for name, next := range map[string]nextIDs{
-		"a limit of 0":          odd("a decimal from 1 to 0"),
-		"a limit above":         odd("a decimal from 1 to 100"),
-		"one that is not one":   odd("a decimal from 1 to 99999999999999999999"),
-		"something else is odd": odd("malformed tag"),
+		"a limit of 0":          odd("malformed count", 0),
+		"a limit above":         odd("malformed count", 100),
+		"a limit of just that":  odd("malformed count", 10),
+		"a limit in the text":   odd("count 10 is too large, allowed is a decimal from 1 to 5", 0), // version 0.2.0
+		"something else is odd": odd("malformed tag", 0),
 		"used up in the middle": (&givers{limit: 4, fail: messages.ErrExhausted, failAfter: 1}).give,
 		"no worker":             func(context.Context, int64) ([]messages.Range, error) { return nil, nats.ErrNoResponders },
 	} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -113,6 +112,7 @@ var problems = map[problem.Kind]struct {
 	problem.UnsafeSetting:  {hint: "set %s = %s in the database server's configuration"},
 	problem.UnknownSetting: {hint: "ask the database's administrator; docs/stores.md lists the values"},
 
+	problem.TemplateFull: {exit: exitTryLater, hint: "raise its limit: idworker tag set '%s' --max-tags N"},
 	problem.Below:        {hint: "create it with --first %d or above"},
 	problem.UsedUp:       {hint: "its IDs are used up: choose another name"},
 	problem.OtherOrder:   {hint: "give --order %s, or choose another name"},
@@ -206,9 +206,6 @@ func explain(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// full matches the template in a worker's reply that a loader found it full.
-var full = regexp.MustCompile(`template (\S+) is full`)
-
 // hintFor returns the hint for an error, or "". The outermost problem with a
 // hint counts.
 func hintFor(err error) string {
@@ -216,9 +213,6 @@ func hintFor(err error) string {
 		kind, values := p.Problem()
 		if hint := problems[kind].hint; hint != "" {
 			return fmt.Sprintf(hint, values...)
-		}
-		if found := full.FindStringSubmatch(err.Error()); found != nil && kind == problem.TryLater {
-			return "raise its limit: idworker tag set '" + found[1] + "' --max-tags N"
 		}
 	}
 	for _, f := range foreign {

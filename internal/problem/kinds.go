@@ -63,7 +63,8 @@ const (
 	UnknownSetting Kind = "unknown setting"
 
 	// Tags.
-	Below        Kind = "below" // lowest first ID
+	TemplateFull Kind = "template full" // the template
+	Below        Kind = "below"         // lowest first ID
 	UsedUp       Kind = "used up"
 	OtherOrder   Kind = "other order" // the order
 	MaybeCreated Kind = "maybe created"

@@ -25,6 +25,14 @@ func TestFormatOf020(t *testing.T) {
 	}
 }
 
+// TestFormatOfAFullTemplate: a refusal names the template that is full.
+func TestFormatOfAFullTemplate(t *testing.T) {
+	const grant = `{"instance":"W1","tag":"order.1","seq":7,"installation":"a","refused":429,"reason":"full","full_template":"order.*"}`
+	if g, err := loadmsg.DecodeGrant([]byte(grant)); err != nil || string(g.Encode()) != grant {
+		t.Errorf("grant written as %s, %v, want %s", g.Encode(), err, grant)
+	}
+}
+
 // TestFormatOfLines: a grant names the decision, the loader and the write that it
 // comes from.
 func TestFormatOfLines(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/idworker/idworker/internal/oneline"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/templates"
 )
 
 // ErrMalformed is wrapped by the errors of [DecodeEvent] and [DecodeGrant].
@@ -144,6 +145,10 @@ type Grant struct {
 	// for people.
 	Reason string `json:"reason,omitempty"`
 
+	// FullTemplate is the pattern of the template that is full, if that is why
+	// Refused is CodeBusy. Version 0.2.0 sends none, and ignores it.
+	FullTemplate string `json:"full_template,omitempty"`
+
 	// Pause is the time in milliseconds, at most a second, for which the loader
 	// refuses all names unknown to the worker. It is set after too many
 	// requests for names that do not exist.
@@ -180,6 +185,9 @@ func DecodeGrant(data []byte) (Grant, error) {
 	}
 	if g.Floor < 0 {
 		return g, fmt.Errorf("%w: floor %d", ErrMalformed, g.Floor)
+	}
+	if g.FullTemplate != "" && (g.Refused != messages.CodeBusy || templates.CheckPattern(g.FullTemplate) != nil) {
+		return g, fmt.Errorf("%w: full template %.40q", ErrMalformed, g.FullTemplate)
 	}
 	if g.Pause < 0 || g.Pause > maxPause || g.Pause > 0 && g.Refused != messages.CodeBusy {
 		return g, fmt.Errorf("%w: pause of %d ms", ErrMalformed, g.Pause)

@@ -71,6 +71,7 @@ func TestDecodeGrant(t *testing.T) {
 		{Instance: "W1", Tag: "order", Seq: math.MaxUint64, Refused: messages.CodeNoTag},
 		{Instance: "W1", Tag: "order", Seq: 7, Refused: messages.CodeExhausted},
 		{Instance: "W1", Tag: "order", Seq: 7, NotNow: loadmsg.NotNowStore, Reason: "no route to host"},
+		{Instance: "W1", Tag: "order.1", Seq: 7, Refused: messages.CodeBusy, Reason: "full", FullTemplate: "order.*"},
 	} {
 		if got, err := loadmsg.DecodeGrant(g.Encode()); got != g || err != nil {
 			t.Errorf("%+v, %v; want %+v", got, err, g)
@@ -93,6 +94,13 @@ func TestDecodeGrant(t *testing.T) {
 		"range and not now":         func(g *loadmsg.Grant) { g.NotNow = loadmsg.NotNowTag },
 		"refusal and not now": func(g *loadmsg.Grant) {
 			g.First, g.End, g.Refused, g.NotNow = 0, 0, messages.CodeNoTag, loadmsg.NotNowTag
+		},
+		"full template with a range": func(g *loadmsg.Grant) { g.FullTemplate = "order.*" },
+		"full template for another refusal": func(g *loadmsg.Grant) {
+			g.First, g.End, g.Refused, g.FullTemplate = 0, 0, messages.CodeNoTag, "order.*"
+		},
+		"full template that is none": func(g *loadmsg.Grant) {
+			g.First, g.End, g.Refused, g.FullTemplate = 0, 0, messages.CodeBusy, "order.*\r\nIds-Max-Count: 1"
 		},
 		"pause with a range": func(g *loadmsg.Grant) { g.Pause = 50 },
 		"pause too long":     func(g *loadmsg.Grant) { g.First, g.End, g.Refused, g.Pause = 0, 0, messages.CodeBusy, 1001 },

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -509,19 +508,17 @@ const (
 	requestTimeout = 2 * time.Second
 )
 
-// atOnce matches the largest batch in a worker's refusal.
-var atOnce = regexp.MustCompile(`1 to \d+`)
-
 // checkRequest sends a request that a worker refuses.
 func (c *collection) checkRequest(ctx context.Context, what, subject string, send func(context.Context) ([]messages.Range, error)) Diagnosis {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := ask(ctx, c, rights.Publish(subject), send)
+	refused, _ := errors.AsType[*messages.Error](err)
 	switch {
-	case errors.Is(err, messages.ErrMalformed):
+	case refused != nil && refused.Code == messages.CodeMalformed:
 		good := "a worker answers"
-		if found := atOnce.FindString(err.Error()); found != "" {
-			good += " requests for " + found + " IDs"
+		if refused.MaxCount > 0 {
+			good += fmt.Sprintf(" requests for 1 to %d IDs", refused.MaxCount)
 		}
 		return c.diagnose(what, good, nil)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):

@@ -112,5 +112,8 @@ func wireError(err error) *messages.Error {
 			break
 		}
 	}
+	if count, ok := errors.AsType[*messages.CountError](err); ok {
+		reply.MaxCount = count.Limit
+	}
 	return reply
 }

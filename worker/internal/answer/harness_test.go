@@ -140,17 +140,20 @@ func (f *fakeRequest) Respond(body []byte, _ ...micro.RespondOpt) error {
 	return nil
 }
 
-func (f *fakeRequest) Error(code, text string, _ []byte, _ ...micro.RespondOpt) error {
+func (f *fakeRequest) Error(code, text string, _ []byte, opts ...micro.RespondOpt) error {
 	f.replies++
-	f.err = errorReply(code, text)
+	msg := nats.NewMsg("")
+	msg.Header.Set(micro.ErrorCodeHeader, code)
+	msg.Header.Set(micro.ErrorHeader, text)
+	for _, opt := range opts {
+		opt(msg)
+	}
+	f.err = errorReply(msg)
 	return nil
 }
 
 // errorReply reads an error reply like a caller.
-func errorReply(code, text string) *messages.Error {
-	msg := nats.NewMsg("")
-	msg.Header.Set(micro.ErrorCodeHeader, code)
-	msg.Header.Set(micro.ErrorHeader, text)
+func errorReply(msg *nats.Msg) *messages.Error {
 	_, err := messages.DecodeReply(msg, 1)
 	reply, _ := errors.AsType[*messages.Error](err)
 	return reply

@@ -175,8 +175,20 @@ func (e *endpoint) answer(req micro.Request, n int64) {
 func (e *endpoint) refuse(req micro.Request, err error) {
 	reply := e.figures.byNATS.refused(err)
 	// It fails only with the connection.
-	_ = req.Error(strconv.Itoa(int(reply.Code)), headerText(reply.Text), nil)
+	_ = req.Error(strconv.Itoa(int(reply.Code)), headerText(reply.Text), nil, micro.WithHeaders(micro.Headers(fieldsOf(reply))))
 	e.figures.log.refused(req.Subject()[e.tagAt:], messages.DecodeTraceparent(req.Headers()), 0, reply)
+}
+
+// fieldsOf returns the headers of the fields of an error reply that are set.
+func fieldsOf(reply *messages.Error) nats.Header {
+	fields := make(nats.Header)
+	if reply.MaxCount > 0 {
+		fields.Set(messages.MaxCountHeader, strconv.FormatInt(reply.MaxCount, 10))
+	}
+	if reply.FullTemplate != "" {
+		fields.Set(messages.FullTemplateHeader, reply.FullTemplate)
+	}
+	return fields
 }
 
 // headerText returns the text in ASCII, with a question mark for each run of
@@ -214,7 +226,7 @@ func (p *parkedRequest) Reply(ids []store.Segment, err error) {
 	waited := p.now() - p.began
 	if err != nil {
 		reply := p.segments.refusedAfter(waited, err)
-		msg := nats.NewMsg(p.replyTo)
+		msg := &nats.Msg{Subject: p.replyTo, Header: fieldsOf(reply)}
 		msg.Header.Set(micro.ErrorCodeHeader, strconv.Itoa(int(reply.Code)))
 		msg.Header.Set(micro.ErrorHeader, headerText(reply.Text))
 		_ = p.cfg.Requests.PublishMsg(msg) // fails only with the connection

@@ -39,18 +39,19 @@ func TestEveryRequestIsRepliedToAndCounted(t *testing.T) {
 		req  *fakeRequest
 		late bool
 		want messages.Code
+		most int64 // the largest count in the reply
 	}{
-		{"in memory", newRequest("order", "5"), false, 0},
-		{"one", newRequest("order", ""), false, 0},
-		{"the most", newRequest("order", "500"), false, 0},
-		{"not a number", newRequest("order", "five"), false, messages.CodeMalformed},
-		{"none", newRequest("order", "0"), false, messages.CodeMalformed},
-		{"too many", newRequest("order", "501"), false, messages.CodeMalformed},
-		{"no tag", newRequest("or$der", ""), false, messages.CodeMalformed},
-		{"kept", newRequest("order", "").kept(), false, 0},
-		{"kept of a strict tag", newRequest("strict", "").kept(), false, messages.CodeStrict},
-		{"overloaded", newRequest("order", "5"), true, messages.CodeBusy},
-		{"overloaded before it is read", newRequest("order", "five"), true, messages.CodeBusy},
+		{"in memory", newRequest("order", "5"), false, 0, 0},
+		{"one", newRequest("order", ""), false, 0, 0},
+		{"the most", newRequest("order", "500"), false, 0, 0},
+		{"not a number", newRequest("order", "five"), false, messages.CodeMalformed, maxBatch},
+		{"none", newRequest("order", "0"), false, messages.CodeMalformed, maxBatch},
+		{"too many", newRequest("order", "501"), false, messages.CodeMalformed, maxBatch},
+		{"no tag", newRequest("or$der", ""), false, messages.CodeMalformed, 0},
+		{"kept", newRequest("order", "").kept(), false, 0, 0},
+		{"kept of a strict tag", newRequest("strict", "").kept(), false, messages.CodeStrict, 0},
+		{"overloaded", newRequest("order", "5"), true, messages.CodeBusy, 0},
+		{"overloaded before it is read", newRequest("order", "five"), true, messages.CodeBusy, 0},
 	} {
 		m := newMemory(nil)
 		m.fill("strict", store.Strict, 1)
@@ -68,8 +69,8 @@ func TestEveryRequestIsRepliedToAndCounted(t *testing.T) {
 				if _, err := messages.DecodeRanges(req.body, n); err != nil {
 					t.Errorf("%s, %s: %v", c.why, kind, err)
 				}
-			} else if n = 0; req.err == nil || req.err.Code != c.want || req.err.Text == "" {
-				t.Errorf("%s, %s: %v, want code %d", c.why, kind, req.err, c.want)
+			} else if n = 0; req.err == nil || req.err.Code != c.want || req.err.Text == "" || req.err.MaxCount != c.most {
+				t.Errorf("%s, %s: %#v, want code %d, at most %d", c.why, kind, req.err, c.want, c.most)
 			}
 			if got := scrape(t, m.Answerer); req.replies != 1 || got[outcome] != 1 || got["ids_total/"+kind] != float64(n) {
 				t.Errorf("%s, %s: %d replies, and %v is counted", c.why, kind, req.replies, got)
@@ -232,7 +233,10 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 	}{
 		{store.ErrNoTag, messages.Error{Code: messages.CodeNoTag, Text: store.ErrNoTag.Error()}},
 		{fmt.Errorf("tag: %w", store.ErrExhausted), messages.Error{Code: messages.CodeExhausted, Text: "tag: " + store.ErrExhausted.Error()}},
-		{&messages.Error{Code: messages.CodeBusy, Text: "a loader's words"}, messages.Error{Code: messages.CodeBusy, Text: "a loader's words"}},
+		{
+			&messages.Error{Code: messages.CodeBusy, Text: "a loader's words", FullTemplate: "tag*"},
+			messages.Error{Code: messages.CodeBusy, Text: "a loader's words", FullTemplate: "tag*"},
+		},
 		{allocator.ErrNoSegment, messages.Error{Code: messages.CodeUnavailable, Text: allocator.ErrNoSegment.Error()}},
 		{errors.New("no reason known"), messages.Error{Code: messages.CodeUnavailable, Text: "no reason known"}},
 		{errors.New("致命\t错误"), messages.Error{Code: messages.CodeUnavailable, Text: "致命 错误"}},
@@ -240,7 +244,7 @@ func TestParkedRequestsAreAnsweredLater(t *testing.T) {
 	} {
 		tag := fmt.Sprint("tag", i)
 		byNATS, _, direct := request(tag, func() { m.refuse(tag, c.refusal) })
-		got := errorReply(byNATS.Header.Get(micro.ErrorCodeHeader), byNATS.Header.Get(micro.ErrorHeader))
+		got := errorReply(byNATS)
 		ascii := c.want // jnats receives nothing after a header in other characters
 		ascii.Text = strings.NewReplacer("致命 错误", "? ?", "…", "...").Replace(ascii.Text)
 		if got == nil || *got != ascii || len(byNATS.Data) > 0 {

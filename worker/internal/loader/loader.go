@@ -375,6 +375,9 @@ func (l *Loader) refuse(name string, jobs []job, order store.Order, result callR
 	if answer.Refused == messages.CodeBusy || answer.Refused == messages.CodeUnavailable {
 		answer.Reason = loadmsg.Reason(err)
 	}
+	if full, ok := errors.AsType[*fullError](err); ok {
+		answer.FullTemplate = full.pattern
+	}
 	if errors.Is(result.err, errTooManyMisses) {
 		answer.Pause = missPause.Milliseconds()
 	}

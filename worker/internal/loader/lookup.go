@@ -53,6 +53,18 @@ var (
 	errNotRead = errors.New("not read yet")
 )
 
+// fullError is the errNoNewTag of a template that has as many tags as it may have.
+type fullError struct {
+	pattern    string
+	tags, most int64
+}
+
+func (e *fullError) Error() string {
+	return fmt.Sprintf("template %s is full with %d of %d tags: %v", e.pattern, e.tags, e.most, errNoNewTag)
+}
+
+func (e *fullError) Unwrap() error { return errNoNewTag }
+
 func newLookup(from store.Reserver, source templateSource) *lookup {
 	return &lookup{
 		store: from, templates: newTemplateList(source),
@@ -255,7 +267,7 @@ func (l *limits) add(ctx context.Context, n *count, most int64) error {
 	case n.err != nil:
 		return n.err
 	case n.tags >= most:
-		return fmt.Errorf("template %s is full with %d of %d tags: %w", n.pattern, n.tags, most, errNoNewTag)
+		return &fullError{n.pattern, n.tags, most}
 	}
 	n.tags++
 	n.making.Add(1)

@@ -262,7 +262,7 @@ func TestAnotherLoaderMakesTheTag(t *testing.T) {
 		}
 		w.l.take(load("M.2", 1, 0))
 		time.Sleep(time.Second)
-		if all := heard(); len(all) != 1 || all[0].Refused != messages.CodeBusy {
+		if all := heard(); len(all) != 1 || all[0].Refused != messages.CodeBusy || all[0].FullTemplate != "M.*" {
 			t.Errorf("answers %+v to a second tag, want that the template is full", all)
 		}
 	})

@@ -252,14 +252,14 @@ func TestAnswersOfLoaders(t *testing.T) {
 	answers := map[string]loadmsg.Grant{
 		"none":      {Refused: messages.CodeNoTag},
 		"exhausted": {Refused: messages.CodeExhausted},
-		"busy":      {Refused: messages.CodeBusy, Reason: "the template is full"},
+		"busy":      {Refused: messages.CodeBusy, Reason: "the template is full", FullTemplate: "*"},
 		"corrupt":   {Refused: messages.CodeUnavailable, Reason: "not a number"},
 		"foreign":   {First: 1, End: 1000, Step: 1000, Order: store.Trend, Installation: "theirs"},
 	}
 	loader.answer = func(e loadmsg.Event) *loadmsg.Grant { g := answers[e.Tag]; return &g }
 	s := start(t, configWithJetStream(t, server.Connect(t)))
 	for tag, want := range map[string]error{
-		"none": store.ErrNoTag, "exhausted": store.ErrExhausted, "busy": allocator.ErrBusy, "corrupt": nil, "foreign": allocator.ErrNoSegment,
+		"none": store.ErrNoTag, "exhausted": store.ErrExhausted, "busy": messages.ErrBusy, "corrupt": nil, "foreign": allocator.ErrNoSegment,
 	} {
 		c := startCaller(s, tag, 1)
 		var ids []store.Segment
@@ -278,8 +278,11 @@ func TestAnswersOfLoaders(t *testing.T) {
 		if err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: got %v, %v, want %v", tag, ids, err, want)
 		}
-		if reason := answers[tag].Reason; err != nil && err.Error() != reason && tag == "busy" {
-			t.Errorf("%s: got %q, want the loader's words", tag, err)
+		if tag == "busy" {
+			want := messages.Error{Code: messages.CodeBusy, Text: answers[tag].Reason, FullTemplate: answers[tag].FullTemplate}
+			if reply, ok := errors.AsType[*messages.Error](err); !ok || *reply != want {
+				t.Errorf("%s: got %#v, want the loader's words and template", tag, err)
+			}
 		}
 	}
 }

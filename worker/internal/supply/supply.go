@@ -379,7 +379,7 @@ func (s *Supply) refuse(g loadmsg.Grant) {
 	case messages.CodeExhausted:
 		err = store.ErrExhausted
 	case messages.CodeBusy:
-		err = &noNewTagError{cmp.Or(g.Reason, "no new tags")}
+		err = &messages.Error{Code: messages.CodeBusy, Text: cmp.Or(g.Reason, "no new tags"), FullTemplate: g.FullTemplate}
 	default:
 		err = fmt.Errorf("cannot grant the tag: %s", cmp.Or(g.Reason, "no reason given"))
 	}
@@ -388,14 +388,6 @@ func (s *Supply) refuse(g loadmsg.Grant) {
 	}
 	s.alloc.Answer(g.Tag, g.Seq, allocator.Answer{Refused: err})
 }
-
-// noNewTagError is a loader's reason for not looking up or creating a tag now.
-// To requesters it is an [allocator.ErrBusy] with another text.
-type noNewTagError struct{ reason string }
-
-func (e *noNewTagError) Error() string { return e.reason }
-
-func (e *noNewTagError) Unwrap() error { return allocator.ErrBusy }
 
 // install passes a granted segment to the allocator.
 func (s *Supply) install(g loadmsg.Grant) {

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/testing/natstest"
@@ -46,11 +45,12 @@ func TestPauseForUnknownNames(t *testing.T) {
 				}
 				return nil
 			}
-			if err := request("made-up"); !errors.Is(err, allocator.ErrBusy) {
+			if err := request("made-up"); !errors.Is(err, messages.ErrBusy) {
 				t.Fatalf("%s: the refused name: %v", order, err)
 			}
 			began := f.count()
-			if err := request("other"); !errors.Is(err, allocator.ErrBusy) || err.Error() != "flooded" {
+			err := request("other")
+			if reply, ok := errors.AsType[*messages.Error](err); !ok || *reply != (messages.Error{Code: messages.CodeBusy, Text: "flooded"}) {
 				t.Errorf("%s: another unknown name during the pause: %v, want the loader's refusal", order, err)
 			}
 			if n := f.count() - began; n != 0 {
