@@ -14,6 +14,16 @@ const MaxTagLen = 128
 // ErrTag is wrapped by the errors of [CheckTag].
 var ErrTag = problem.New(problem.Invalid, "malformed tag")
 
+// TagError is the error of [CheckTag]. It wraps [ErrTag].
+type TagError struct {
+	Fault string // the fault, and the allowed values
+}
+
+func (e *TagError) Error() string { return fmt.Sprintf("%v: %s", ErrTag, e.Fault) }
+
+// Unwrap returns [ErrTag].
+func (e *TagError) Unwrap() error { return ErrTag }
+
 // tagByte holds the bytes allowed in the tokens of a tag. All of them are legal
 // in NATS subjects and in KV keys, and none is a wildcard.
 var tagByte = func() (ok [256]bool) {
@@ -23,12 +33,11 @@ var tagByte = func() (ok [256]bool) {
 	return ok
 }()
 
-// CheckTag returns an error that wraps [ErrTag] unless tag is well-formed:
-// tokens of A–Z a–z 0–9 _ - joined by single dots, 1 to 128 bytes in all. The
-// error names the fault and the allowed values.
+// CheckTag returns a [*TagError] unless tag is well-formed: tokens of A–Z a–z
+// 0–9 _ - joined by single dots, 1 to 128 bytes in all.
 func CheckTag(tag string) error {
 	if tag == "" || len(tag) > MaxTagLen {
-		return fmt.Errorf("%w: %d bytes, allowed is 1 to %d", ErrTag, len(tag), MaxTagLen)
+		return &TagError{fmt.Sprintf("%d bytes, allowed is 1 to %d", len(tag), MaxTagLen)}
 	}
 	token := 0 // bytes in the token so far
 	for i := range len(tag) {
@@ -38,10 +47,10 @@ func CheckTag(tag string) error {
 		case c == '.' && token > 0 && i < len(tag)-1:
 			token = 0
 		case c == '.':
-			return fmt.Errorf("%w: empty token at byte %d, allowed are tokens joined by single dots", ErrTag, i)
+			return &TagError{fmt.Sprintf("empty token at byte %d, allowed are tokens joined by single dots", i)}
 		default:
 			c, _ := utf8.DecodeRuneInString(tag[i:])
-			return fmt.Errorf("%w: %q at byte %d, allowed are A-Z a-z 0-9 _ - and dots between tokens", ErrTag, c, i)
+			return &TagError{fmt.Sprintf("%q at byte %d, allowed are A-Z a-z 0-9 _ - and dots between tokens", c, i)}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,8 +33,8 @@ func CheckPattern(pattern string) error {
 	if !wild {
 		return fmt.Errorf("%w %.200q: it has no wildcard, * or >", ErrPattern, pattern)
 	}
-	if err := messages.CheckTag(strings.Join(tokens, ".")); err != nil {
-		return fmt.Errorf("%w %.200q: %s", ErrPattern, pattern, strings.TrimPrefix(err.Error(), messages.ErrTag.Error()+": "))
+	if tag, bad := errors.AsType[*messages.TagError](messages.CheckTag(strings.Join(tokens, "."))); bad {
+		return fmt.Errorf("%w %.200q: %s", ErrPattern, pattern, tag.Fault)
 	}
 	return nil
 }
