@@ -412,9 +412,9 @@ func (b *suite) testLimits(t *testing.T) {
 }
 
 // The numbers left in a narrow column, or below the bound of a constraint, are
-// reserved to the last. Only the end of the column's type is known before. What
-// a constraint refuses changes no row, and the error names the constraint. A
-// wider column, or the end of the constraint, heals that at once.
+// reserved to the last. Only the end of the column's type is known before. If a
+// constraint refuses a row, nothing changes, and the error names the constraint.
+// A wider column, or the end of the constraint, heals that at once.
 func (b *suite) testLastNumbers(t *testing.T) {
 	tables := maps.Clone(b.Bounded)
 	tables["narrow"] = [2]string{strings.Replace(b.Narrow, "max_id int", "max_id smallint", 1), b.Widen}
