@@ -13,8 +13,8 @@ import "context"
 // unknown.
 type Table interface {
 	// Reserve raises a row by n and returns the n numbers below its new value.
-	// Errors: ErrNoTag, ErrExhausted, ErrCorrupt, ErrSetup, and ErrBadTag for a
-	// malformed tag or n below 1.
+	// Errors: ErrNoTag; ErrExhausted, also if a constraint refuses the raise;
+	// ErrCorrupt, ErrSetup, and ErrBadTag for a malformed tag or n below 1.
 	Reserve(ctx context.Context, tag string, n int64) (Segment, error)
 
 	// ReserveRest reserves what is left of a row, at most so many numbers. It
@@ -59,10 +59,9 @@ type Table interface {
 	// answered.
 	Server() string
 
-	// Limit returns the largest value that a row can have: at most 2^63 - 1, and
-	// less if the column is narrower than BIGINT, or a constraint names a bound
-	// that can be understood. Errors: ErrSetup, also for a type that is no
-	// integer.
+	// Limit returns the largest value of the column's type, at most 2^63 - 1. A
+	// constraint may end a row earlier. Errors: ErrSetup, also for a type that is
+	// no integer.
 	Limit(ctx context.Context) (int64, error)
 
 	// Limited is Limit as it was read lately, 2^63 - 1 before that.

@@ -158,10 +158,7 @@ func (c *tagCreateCmd) createTag(ctx context.Context, t *tags.Tags, out output) 
 	case c.IfMissing && (errors.Is(err, store.ErrTagExists) || errors.Is(err, store.ErrOrder)):
 		return c.findTag(ctx, t, out, err)
 	case errors.Is(err, store.ErrTagExists):
-		if have, failed := t.Find(ctx, c.Tag); failed == nil && c.Order != "" && c.Order != have.Order {
-			return fmt.Errorf("%w, and is %s; a name keeps its order, so choose another", err, have.Order)
-		}
-		return fmt.Errorf("%w; change it with: idworker tag set %s --step N", err, c.Tag)
+		return fmt.Errorf("%w; change it with: idworker tag set %s --step N, but a name keeps its order", err, c.Tag)
 	}
 	return err
 }
@@ -231,14 +228,8 @@ func (c *tagCreateCmd) findTag(ctx context.Context, t *tags.Tags, out output, be
 	if errors.Is(err, store.ErrNoTag) { // it was removed
 		return because
 	}
-	if err == nil {
-		err = c.compare("tag", templates.Template{Step: tag.Step, Order: tag.Order})
-	}
-	if err != nil {
+	if err := cmp.Or(err, c.compare(templates.Template{Step: tag.Step, Order: tag.Order, First: tag.Next})); err != nil {
 		return err
-	}
-	if first := orDefault(c.First, 1); tag.Next < first {
-		return fmt.Errorf("tag %s exists with next ID %d, below --first %d; to change it: idworker tag raise %[1]s --next %[3]d", c.Tag, tag.Next, first)
 	}
 	return out.Print(tagInfo{
 		sentence: sentence(fmt.Sprintf("%s %s exists: step %d, next ID %d", kindOf(tag), c.Tag, tag.Step, tag.Next)),
@@ -253,45 +244,52 @@ func (c *tagCreateCmd) findTemplate(ctx context.Context, t *tags.Tags, out outpu
 		return err
 	}
 	have, err := all.Named(c.Tag)
-	if err == nil {
-		err = c.compare("template", have)
-	}
-	if err != nil {
+	if err := cmp.Or(err, c.compare(have)); err != nil {
 		return err
-	}
-	if first := orDefault(c.First, 1); have.First < first {
-		return fmt.Errorf("template %s exists with first ID %d, below --first %d; recreate it, or: idworker tag raise --all --by N", c.Tag, have.First, first)
 	}
 	found := infoOf(have, "template %s exists: %s")
 	found.Created = new(false)
 	return out.Print(found)
 }
 
-// compare returns an error that lists the settings that differ, and the command
-// that changes them.
-func (c *tagCreateCmd) compare(kind string, have templates.Template) error {
-	var different, flags []string
-	number := func(name string, given *int64, have int64) {
-		if given != nil && *given != have {
-			different = append(different, fmt.Sprintf("%s %d, not %d", name, have, *given))
-			flags = append(flags, fmt.Sprintf("--%s %d", strings.ReplaceAll(name, " ", "-"), *given))
+// compare returns an error that lists the settings that differ, and the commands
+// that change them, if all can be changed. The first ID of a tag is its next.
+func (c *tagCreateCmd) compare(have templates.Template) error {
+	want := c.template()
+	want.First = max(want.First, 1)
+	kind, raise := "tag", fmt.Sprintf("idworker tag raise %s --next %d", c.Tag, want.First)
+	if c.Template {
+		kind, raise = "template", "idworker tag raise --all --by N, or create it again"
+	}
+	var different, commands []string
+	flags := ""
+	differ := func(given bool, name string, have, want any) {
+		if given && have != want {
+			different = append(different, fmt.Sprintf("%s %v, not %v", name, have, want))
+			flags += fmt.Sprintf(" --%s %v", strings.ReplaceAll(name, " ", "-"), want)
 		}
 	}
-	number("step", c.Step, have.Step)
-	if c.Order != "" && c.Order != have.Order {
-		different = append(different, fmt.Sprintf("order %s, not %s", have.Order, c.Order))
+	differ(c.Step != nil, "step", have.Step, want.Step)
+	differ(c.MaxTags != nil, "max tags", have.MaxTags, want.MaxTags)
+	differ(c.NewPerSecond != nil, "new per second", have.NewPerSecond, want.NewPerSecond)
+	if flags != "" {
+		commands = append(commands, fmt.Sprintf("idworker tag set '%s'%s", c.Tag, flags))
 	}
-	number("max tags", c.MaxTags, have.MaxTags)
-	number("new per second", c.NewPerSecond, have.NewPerSecond)
-	if want := c.template().Dates; c.Dated != "" && want != have.Dates {
-		different = append(different, fmt.Sprintf("%s, not %s", cmp.Or(datesOf(have.Dates), "no dates"), datesOf(want)))
+	if have.First < want.First {
+		different = append(different, fmt.Sprintf("IDs from %d on, below --first %d", have.First, want.First))
+		commands = append(commands, raise)
+	}
+	changeable := len(different)
+	differ(c.Order != "", "order", have.Order, want.Order)
+	if c.Dated != "" && have.Dates != want.Dates {
+		different = append(different, fmt.Sprintf("%s, not %s", cmp.Or(datesOf(have.Dates), "no dates"), datesOf(want.Dates)))
 	}
 	if len(different) == 0 {
 		return nil
 	}
 	err := fmt.Errorf("%s %s exists with other settings: %s", kind, c.Tag, strings.Join(different, ", "))
-	if len(flags) < len(different) { // an order cannot be changed
+	if len(different) > changeable {
 		return err
 	}
-	return fmt.Errorf("%w; to change it: idworker tag set '%s' %s", err, c.Tag, strings.Join(flags, " "))
+	return fmt.Errorf("%w; to change it: %s", err, strings.Join(commands, "; "))
 }

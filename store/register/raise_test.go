@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
 )
@@ -131,6 +133,62 @@ func TestRaiseInterrupted(t *testing.T) {
 	s.reserve(handle(t, connect(t, s.srv)), "t0000", 5001)
 	if _, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5001, Alone: true}, nil); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("raised to the same target: %v", err)
+	}
+}
+
+// TestRaiseRefusedByAConstraint: a constraint of the table, of which nothing is
+// known before, refuses a raised row. The error names the tag, the constraint
+// and the remedy. Nothing is granted, until the constraint is gone and the same
+// raise has ended.
+func TestRaiseRefusedByAConstraint(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]leaftest.Dialect{"MySQL": leaftest.MySQL, "PostgreSQL": leaftest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, db := newSite(t), b.Database(t)
+			db.Exec(t, b.Shapes["official"], "ALTER TABLE leaf_alloc ADD CONSTRAINT five CHECK (max_id <= 5000 OR biz_tag <> 'order')")
+			at := func() (cfg Config) {
+				cfg = connect(t, s.srv)
+				cfg.Table, cfg.TableName = leaftest.Open(t, db.DSN(), "leaf_alloc"), name
+				return cfg
+			}
+			s.create(handle(t, at()), "order")
+			s.create(handle(t, at()), "other")
+			refused := func(err error) {
+				t.Helper()
+				of, ok := errors.AsType[*store.TableError](err)
+				if !ok || of.Tag != "order" || !errors.Is(err, store.ErrSetup) ||
+					!regexp.MustCompile("tag order: a constraint refuses the row: [^\n]*five[^\n]*; drop or change that constraint$").MatchString(err.Error()) {
+					t.Errorf("%v, want an ErrSetup of tag order that names the constraint", err)
+				}
+			}
+			refused(handle(t, at()).Raise(t.Context(), "order", 5001))
+			_, err := storetest.Reserve(t.Context(), handle(t, at()), "order", 10)
+			refused(err)
+			raise := func() (int64, error) {
+				admin, err := Decide(t.Context(), at(), 1, 0, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return admin.RaiseAll(t.Context(), Raise{Target: 7000, Alone: true}, func(store.Tag, int64) {})
+			}
+			for range 2 {
+				_, err := raise()
+				refused(err)
+				for _, tag := range []string{"order", "other"} {
+					if seg, err := storetest.Reserve(t.Context(), handle(t, at()), tag, 10); !errors.Is(err, store.ErrRegressed) {
+						t.Errorf("%s in a raise that did not end: %v, %v", tag, seg, err)
+					}
+				}
+			}
+			db.Exec(t, "ALTER TABLE leaf_alloc DROP CONSTRAINT five")
+			target, err := raise()
+			if err != nil || target < 7000 {
+				t.Fatalf("without the constraint: raised to %d, %v", target, err)
+			}
+			s.reserve(handle(t, at()), "order", target)
+			s.reserve(handle(t, at()), "other", target)
+		})
 	}
 }
 

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -26,7 +24,7 @@ func (t *LeafTable) checkAny(ctx context.Context, conn *dbsql.Conn) error {
 
 // check is Check, and prefers the row of a tag for the trial.
 func (t *LeafTable) check(ctx context.Context, conn *dbsql.Conn, tag string) error {
-	if _, err := t.end(ctx, conn); err != nil {
+	if _, err := t.columns(ctx, conn); err != nil {
 		return err
 	}
 	if err := t.checkDurable(ctx, conn); err != nil {
@@ -62,7 +60,7 @@ func (t *LeafTable) Probe(ctx context.Context) error {
 // Limit implements [store.Table]. It needs the right SELECT.
 func (t *LeafTable) Limit(ctx context.Context) (limit int64, err error) {
 	err = t.call(ctx, "", func(ctx context.Context, conn *dbsql.Conn) (err error) {
-		limit, err = t.end(ctx, conn)
+		limit, err = t.columns(ctx, conn)
 		return err
 	})
 	return limit, err
@@ -76,54 +74,6 @@ func (t *LeafTable) Limited() int64 {
 	return math.MaxInt64
 }
 
-// end returns the largest max_id, by the column's type and by constraints that
-// name a bound, and remembers it. Only warnings rest on a constraint's bound.
-func (t *LeafTable) end(ctx context.Context, conn *dbsql.Conn) (int64, error) {
-	limit, err := t.columns(ctx, conn)
-	if err != nil {
-		return 0, err
-	}
-	limit = min(limit, t.bound(ctx, conn))
-	t.limit.Store(limit)
-	return limit, nil
-}
-
-// upper matches an upper bound of max_id in the text of a constraint, where a
-// domain has VALUE for the column.
-var upper = regexp.MustCompile("(?i)\\b(?:max_id|value)[`\"]?\\s*(?:(<=?)|between\\s+\\d+\\s+and)\\s*\\(?'?(\\d{1,19})\\b")
-
-// bound returns the lowest bound in the constraints that the server describes,
-// or the largest int64.
-func (t *LeafTable) bound(ctx context.Context, conn *dbsql.Conn) int64 {
-	bound := int64(math.MaxInt64)
-	rows, err := conn.QueryContext(ctx, t.text(t.constraints))
-	if err != nil {
-		return bound
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var name, text string
-		if rows.Scan(&name, &text) != nil {
-			return bound
-		}
-		for line := range strings.Lines(text) {
-			if !strings.Contains(line, "CHECK") || strings.Contains(strings.ToUpper(line), " OR ") {
-				continue
-			}
-			for _, found := range upper.FindAllStringSubmatch(line, -1) {
-				n, err := strconv.ParseInt(found[2], 10, 64)
-				if err == nil && found[1] == "<" {
-					n--
-				}
-				if err == nil {
-					bound = min(bound, n)
-				}
-			}
-		}
-	}
-	return bound
-}
-
 // limits are the largest numbers of the integer types, at most the largest
 // int64, by the drivers' names.
 var limits = map[string]int64{
@@ -135,7 +85,8 @@ var limits = map[string]int64{
 }
 
 // columns refuses columns that would round numbers or pad names, and returns
-// the limit of max_id.
+// the limit of max_id, which it remembers. A CHECK may end the numbers earlier:
+// the server reports that when a number violates it.
 func (t *LeafTable) columns(ctx context.Context, conn *dbsql.Conn) (limit int64, err error) {
 	rows, err := conn.QueryContext(ctx, t.text("SELECT biz_tag, step, max_id FROM {table} LIMIT 0"))
 	if err != nil {
@@ -155,7 +106,10 @@ func (t *LeafTable) columns(ctx context.Context, conn *dbsql.Conn) (limit int64,
 			return 0, setup(fmt.Sprintf("column %s is %s", column.Name(), kind), "make it BIGINT")
 		}
 	}
-	return limit, rows.Err() // of the last column
+	if err = rows.Err(); err == nil {
+		t.limit.Store(limit) // of the last column
+	}
+	return limit, err
 }
 
 // checkDurable refuses a table that may lose rows in a crash or with a

@@ -47,6 +47,7 @@ var (
 	errNoDelete = setup("a right is missing", "grant the user DELETE on the table to remove tags")
 	errTrigger  = setup("the server does not report the new max_id of an UPDATE", "drop the table's triggers on UPDATE, which SHOW TRIGGERS lists")
 	errSecurity = setup("row security keeps the user from rows of the table", "give the user BYPASSRLS, or a policy FOR ALL USING (true)")
+	errCheck    = setup("a constraint refuses the row", "drop or change that constraint")
 	errRule     = setup("the server refuses UPDATE … RETURNING", "drop the table's rules on UPDATE")
 
 	errSkipped = fmt.Errorf("%w, or drop the trigger that skips the UPDATE", store.ErrChanged)

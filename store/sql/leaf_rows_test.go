@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -411,44 +412,67 @@ func (b *suite) testLimits(t *testing.T) {
 }
 
 // The numbers left in a narrow column, or below the bound of a constraint, are
-// reserved to the last. A wider column heals that at once.
+// reserved to the last. Only the end of the column's type is known before. If a
+// constraint refuses a row, nothing changes, and the error names the constraint.
+// A wider column, or the end of the constraint, heals that at once.
 func (b *suite) testLastNumbers(t *testing.T) {
 	tables := maps.Clone(b.Bounded)
-	tables["narrow"] = strings.Replace(b.Narrow, "max_id int", "max_id smallint", 1)
-	for name, create := range tables {
+	tables["narrow"] = [2]string{strings.Replace(b.Narrow, "max_id int", "max_id smallint", 1), b.Widen}
+	for name, table := range tables {
 		t.Run(name, func(t *testing.T) {
+			end, limit, notMade := int64(5000), int64(math.MaxInt64), store.ErrSetup
+			refused := regexp.MustCompile("^table leaf_alloc, tag [a-z]+: a constraint refuses the row: [^\n]+; drop or change that constraint$")
+			if name == "narrow" {
+				end, limit, notMade = math.MaxInt16, math.MaxInt16, store.ErrBadTag
+				refused = regexp.MustCompile("column max_id is too narrow for [^\n]+; make it BIGINT$")
+			}
 			db := b.Database(t)
-			s := fresh(t, db, create)
-			limit, err := s.Limit(t.Context())
-			if err != nil || limit != 5000 && limit != math.MaxInt16 {
-				t.Fatalf("Limit: %d, %v", limit, err)
+			s := fresh(t, db, table[0])
+			if known, err := s.Limit(t.Context()); err != nil || known != limit {
+				t.Errorf("Limit: %d, %v, want %d", known, err, limit)
 			}
-			db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', %d, 10)", limit-700))
-			if seg, err := s.Reserve(t.Context(), "order", 1000); !errors.Is(err, store.ErrExhausted) {
-				t.Errorf("Reserve of more than is left: %v, %v, want ErrExhausted", seg, err)
-			}
-			end := limit - 700
-			for end < limit {
-				seg, err := s.ReserveRest(t.Context(), "order", 1000)
-				if err != nil || seg.First != end {
-					t.Fatalf("ReserveRest from %d: %v, %v", end, seg, err)
+			next := end - 700
+			db.Exec(t, fmt.Sprintf("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', %d, 10)", next))
+			unchanged := func() {
+				t.Helper()
+				if n := maxID(t, db, "order"); n != next {
+					t.Errorf("max_id is %d, want %d", n, next)
 				}
-				end = seg.End
+			}
+			exhausted := func(seg store.Segment, err error) {
+				t.Helper()
+				if !errors.Is(err, store.ErrExhausted) || errors.Is(err, store.ErrSetup) || seg != (store.Segment{}) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("reserve of more than is left: %v, %v, want ErrExhausted in one line", seg, err)
+				}
+				unchanged()
+			}
+			exhausted(s.Reserve(t.Context(), "order", 1000))
+			if err := s.Raise(t.Context(), "order", end+1); !errors.Is(err, store.ErrSetup) || !refused.MatchString(err.Error()) {
+				t.Errorf("Raise beyond the end: %v, want ErrSetup that matches %v", err, refused)
+			}
+			unchanged()
+			if err := s.CreateTag(t.Context(), store.Tag{Name: "new", Step: 10, Next: end + 1}); !errors.Is(err, notMade) {
+				t.Errorf("CreateTag beyond the end: %v, want %v", err, notMade)
+			}
+			if _, err := s.Find(t.Context(), "new"); !errors.Is(err, store.ErrNoTag) {
+				t.Errorf("Find of the tag that was not created: %v", err)
+			}
+			for next < end {
+				seg, err := s.ReserveRest(t.Context(), "order", 1000)
+				if err != nil || seg.First != next {
+					t.Fatalf("ReserveRest from %d: %v, %v", next, seg, err)
+				}
+				next = seg.End
 			}
 			for range 2 {
-				if seg, err := s.ReserveRest(t.Context(), "order", 1000); !errors.Is(err, store.ErrExhausted) {
-					t.Errorf("ReserveRest after the last number: %v, %v, want ErrExhausted", seg, err)
-				}
+				exhausted(s.ReserveRest(t.Context(), "order", 1000))
 			}
-			if n := maxID(t, db, "order"); n != limit {
-				t.Errorf("max_id is %d at the end, want %d", n, limit)
-			}
-			if name != "narrow" {
+			if table[1] == "" {
 				return
 			}
-			db.Exec(t, b.Widen)
-			if seg, err := s.Reserve(t.Context(), "order", 1000); err != nil || seg.First != limit {
-				t.Errorf("Reserve from a wider column: %v, %v", seg, err)
+			db.Exec(t, table[1])
+			if seg, err := s.Reserve(t.Context(), "order", 1000); err != nil || seg.First != end {
+				t.Errorf("Reserve without the bound: %v, %v", seg, err)
 			}
 		})
 	}

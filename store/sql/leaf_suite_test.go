@@ -28,8 +28,8 @@ type suite struct {
 	Wide       string // max_id has numbers beyond 2^63
 
 	// Bounded are statements that create tables in which a constraint keeps
-	// max_id at 5000 or below.
-	Bounded map[string]string
+	// max_id at 5000 or below, and a statement that drops it, if any.
+	Bounded map[string][2]string
 
 	// Limits are the largest values of max_id, by its type.
 	Limits map[string]int64
@@ -122,10 +122,11 @@ var mysqlSuite = suite{
 		"a view": {strings.Replace(officialMySQL, "leaf_alloc", "leaf", 1) + "; CREATE VIEW leaf_alloc AS SELECT * FROM leaf",
 			"DROP VIEW leaf_alloc; DROP TABLE leaf"},
 	},
-	Bounded: map[string]string{
-		"int CHECK":   "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CHECK (max_id <= 5000), step int NOT NULL)",
-		"table CHECK": "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL, CHECK (max_id > 0 AND max_id < 5001))",
-		"BETWEEN":     "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL, CHECK (max_id BETWEEN 1 AND 5000))",
+	Bounded: map[string][2]string{
+		"column CHECK": {"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CHECK (max_id <= 5000), step int NOT NULL)",
+			""}, // MySQL and MariaDB drop it in different ways
+		"table CHECK": {"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL," +
+			" CONSTRAINT five CHECK (max_id BETWEEN 1 AND 5000))", "ALTER TABLE leaf_alloc DROP CONSTRAINT five"},
 	},
 	NoDatabase: "information_schem",
 }
@@ -149,11 +150,12 @@ var postgresSuite = suite{
 		"a view": {strings.Replace(officialPostgres, "leaf_alloc", "leaf", 1) + "; CREATE VIEW leaf_alloc AS SELECT * FROM leaf",
 			"DROP VIEW leaf_alloc; DROP TABLE leaf"},
 	},
-	Bounded: map[string]string{
-		"CHECK":   "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CHECK (max_id <= 5000), step int NOT NULL)",
-		"BETWEEN": "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CHECK (max_id BETWEEN 1 AND 5000), step int NOT NULL)",
-		"DOMAIN": "CREATE DOMAIN five AS bigint CHECK (VALUE < 5001);" +
+	Bounded: map[string][2]string{
+		"CHECK": {"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL CONSTRAINT five CHECK (max_id BETWEEN 1 AND 5000), step int NOT NULL)",
+			"ALTER TABLE leaf_alloc DROP CONSTRAINT five"},
+		"DOMAIN": {"CREATE DOMAIN five AS bigint CONSTRAINT five CHECK (VALUE < 5001);" +
 			"CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id five NOT NULL, step int NOT NULL)",
+			"ALTER DOMAIN five DROP CONSTRAINT five"},
 	},
 	NoDatabase: "no_such_database",
 }

@@ -51,8 +51,7 @@ var mysql = dialect{
 		) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`,
 	distinct: "ALTER TABLE {table} MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''",
 
-	tryRow:      tryInsertID,
-	constraints: "SHOW CREATE TABLE {table}",
+	tryRow: tryInsertID,
 
 	serverName: "SELECT CONCAT(@@hostname, ':', @@port)",
 
@@ -82,7 +81,7 @@ var mysql = dialect{
 		"1129": errBlocked,
 		"1050": errExists, "1062": errExists, // table, row
 		"1264": errNoFit, "1406": errNoFit, // number, text
-		"3819": errNoFit, "4025": errNoFit, // by a constraint, of MySQL and MariaDB
+		"3819": errCheck, "4025": errCheck, // of MySQL, MariaDB
 		"1053": errShutdown,
 		"1205": errLocked,
 	},

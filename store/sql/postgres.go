@@ -57,9 +57,6 @@ var postgres = dialect{
 	distinct: `ALTER TABLE {table} ALTER COLUMN biz_tag TYPE VARCHAR(128) COLLATE "C"`,
 
 	tryRow: tryRowSecurity,
-	constraints: `SELECT c.conname::text, pg_catalog.pg_get_constraintdef(c.oid) FROM pg_catalog.pg_constraint c
-		WHERE c.contype = 'c' AND (c.conrelid = '{table}'::regclass OR c.contypid =
-			(SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = '{table}'::regclass AND a.attname = 'max_id'))`,
 
 	serverName: "SELECT concat_ws(':', host(inet_server_addr()), inet_server_port())",
 
@@ -80,7 +77,8 @@ var postgres = dialect{
 		"42501": errNoRight, "ExecWithCheckOptions": errSecurity, "RewriteQuery": errRule, // of a policy, a rule
 		"25006": errReadOnly, "CheckCmdReplicaIdentity": errNoKey,
 		"42P07": errExists, "42710": errExists, "23505": errExists, // table, its type, row
-		"22003": errNoFit, "22001": errNoFit, "23514": errNoFit, // number, text, by a constraint
+		"22003": errNoFit, "22001": errNoFit, // number, text
+		"23514": errCheck,
 		"57P01": errShutdown, "57P02": errShutdown, "57P03": errShutdown,
 	},
 

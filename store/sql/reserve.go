@@ -24,33 +24,33 @@ func (t *LeafTable) Reserve(ctx context.Context, tag string, n int64) (seg store
 	return seg, err
 }
 
-// ReserveRest implements [store.Table]. A constraint may end the numbers before
-// the column's type does, so it tries smaller and smaller ranges.
+// ReserveRest implements [store.Table]. A CHECK may end the numbers before the
+// column's type does, so it tries smaller and smaller ranges.
 func (t *LeafTable) ReserveRest(ctx context.Context, tag string, most int64) (seg store.Segment, err error) {
 	err = t.callChecked(ctx, store.Tag{Name: tag, Step: most, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
 		end, err := t.columns(ctx, conn)
-		for n := most; err == nil; n /= 2 {
-			var next int64
-			if next, err = t.next(ctx, conn, tag); err != nil {
-				return err
-			}
-			if n = min(n, end-next); n < 1 {
-				return fmt.Errorf("%w: max_id is %d", store.ErrExhausted, next)
-			}
-			if seg, err = t.reserve(ctx, conn, tag, n); !errors.Is(err, store.ErrExhausted) {
-				return err
-			}
-			err = nil
+		if err != nil {
+			return err
+		}
+		next, err := t.next(ctx, conn, tag)
+		if err != nil {
+			return err
+		}
+		err = fmt.Errorf("%w: max_id is %d", store.ErrExhausted, next)
+		for n := min(most, end-next); n > 0 && errors.Is(err, store.ErrExhausted); n /= 2 {
+			seg, err = t.reserve(ctx, conn, tag, n)
 		}
 		return err
 	})
 	return seg, err
 }
 
-// reserve raises a row by n. It is ErrExhausted if that does not fit. No numbers
-// are discarded by attempts that are bound to fail: after the server reported no
-// number, the next call checks the table, and a tag with several rows is read
-// first.
+// reserve raises a row by n. It is ErrExhausted if that does not fit the column,
+// or violates a constraint, which in practice is an upper bound: the server
+// answers, and only this row ends, so callers are refused for good instead of
+// told to retry. No numbers are discarded by attempts that are bound to fail:
+// after the server reported no number, the next call checks the table, and a tag
+// with several rows is read first.
 func (t *LeafTable) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n int64) (seg store.Segment, err error) {
 	if _, doubled := t.doubled.Load(tag); doubled {
 		if _, err := t.find(ctx, conn, tag); err != nil {
@@ -60,7 +60,7 @@ func (t *LeafTable) reserve(ctx context.Context, conn *dbsql.Conn, tag string, n
 	}
 	rows, maxID, err := t.change(ctx, conn, t.text(raise), n, tag, tag, store.Left(n))
 	switch {
-	case t.is(err, errNoFit):
+	case t.is(err, errNoFit), t.is(err, errCheck):
 		return seg, fmt.Errorf("%w: column max_id has no room for %d more IDs, must be BIGINT without bounds: %w", store.ErrExhausted, n, explained(err))
 	case err != nil:
 		return seg, err

@@ -51,8 +51,6 @@ type dialect struct {
 	create   string // creates the table
 	distinct string // gives biz_tag a collation that distinguishes Order from order
 
-	constraints string // selects names, and texts with the table's constraints
-
 	// tryRow fails if an UPDATE of the row of a tag would be useless although
 	// the server reports no error. Without such a row it tries any other, and
 	// reports whether there was one. It changes nothing.
@@ -152,7 +150,7 @@ type LeafTable struct {
 	words   *strings.Replacer
 	checked atomic.Bool  // cleared by a raise that returned no number
 	doubled sync.Map     // tags with several rows
-	limit   atomic.Int64 // see end
+	limit   atomic.Int64 // see columns
 
 	answered atomic.Int64 // when the server answered last, see since
 	looked   atomic.Int64 // when look looked last
@@ -287,7 +285,7 @@ func (t *LeafTable) look(ctx context.Context, conn *dbsql.Conn) {
 	var name string
 	if conn.QueryRowContext(ctx, t.serverName).Scan(&name) == nil {
 		t.server.Store(&name)
-		_, _ = t.end(ctx, conn) // the error shows elsewhere
+		_, _ = t.columns(ctx, conn) // the error shows elsewhere
 	}
 }
 

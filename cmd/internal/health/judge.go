@@ -303,7 +303,7 @@ func judgeEndings(reports []worker.Report) (all []Diagnosis) {
 		}
 		more += max(len(tags)-maxNamed, 0)
 	}
-	end := "its numbers end at 2^63"
+	end := "its numbers end at 2^63, or earlier if a CHECK of its table bounds max_id"
 	if limit > 0 {
 		end = fmt.Sprintf("its numbers end at %d, where column max_id ends; make it a BIGINT without bounds", limit)
 	}

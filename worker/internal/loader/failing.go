@@ -76,8 +76,9 @@ func (e *endings) granted(tag string, end, limit int64) {
 	}
 }
 
-// refused records that a tag has no numbers left.
-func (e *endings) refused(tag string, limit int64) {
+// refused records that a tag has no numbers left. The error names the constraint
+// of the table, if one ends them before limit.
+func (e *endings) refused(tag string, limit int64, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	had, listed := e.tags[tag]
@@ -88,7 +89,7 @@ func (e *endings) refused(tag string, limit int64) {
 	if had.exhausted {
 		return
 	}
-	e.log.Error("tag is exhausted", zap.String("tag", tag), zap.Int64("limit", limit))
+	e.log.Error("tag is exhausted", zap.String("tag", tag), zap.Int64("limit", limit), zap.Error(err))
 }
 
 // forget removes a tag that has numbers again. The caller holds mu.

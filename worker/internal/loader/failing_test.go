@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/store"
 )
 
 // TestEndings: a tag that crosses into its last tenth, and one that is
@@ -37,8 +39,8 @@ func TestEndings(t *testing.T) {
 	e.granted("order", limit, limit)
 	expect("tag will soon be exhausted", 0, 1)
 	for range 3 {
-		e.refused("order", limit)
-		e.refused("other", limit)
+		e.refused("order", limit, store.ErrExhausted)
+		e.refused("other", limit, store.ErrExhausted)
 	}
 	expect("tag is exhausted; tag is exhausted", 2, 0)
 	e.granted("other", limit/2, limit)

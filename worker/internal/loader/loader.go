@@ -365,7 +365,7 @@ func (l *Loader) refuse(name string, jobs []job, order store.Order, result callR
 	case result.refusal == messages.CodeExhausted && order == store.Strict && jobs[0].event.Want > 1:
 		// Fewer may be left.
 	case result.refusal == messages.CodeExhausted:
-		l.endings.refused(name, l.cfg.Store.Limited())
+		l.endings.refused(name, l.cfg.Store.Limited(), err)
 	case result.refusal == messages.CodeUnavailable:
 		l.failures.failed(name, true, err)
 	case result.refusal == messages.CodeNoTag:
