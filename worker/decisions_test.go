@@ -27,7 +27,7 @@ func raiseAll(t *testing.T, net network, target int64, alone bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.RaiseAll(t.Context(), register.Raise{Target: target, Alone: alone}, func(store.Tag, int64) {}); err != nil {
+	if _, err := admin.RaiseAll(t.Context(), register.OldRaise{Target: target, Alone: alone}, func(store.Tag, int64) {}); err != nil {
 		t.Fatal(err)
 	}
 }

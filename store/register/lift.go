@@ -24,7 +24,7 @@ const batchesAtOnce = 4
 // lifting is the work of a raise.
 type lifting struct {
 	*Register
-	Raise
+	OldRaise
 	report func(tag store.Tag, before int64)
 
 	mu      sync.Mutex
@@ -44,8 +44,8 @@ type lift struct {
 
 // liftAll lifts all entries, and then the rows. The error wraps
 // [store.ErrCorrupt] if all but unreadable entries and rows were lifted.
-func (s *Register) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
-	l := &lifting{Register: s, Raise: r, report: report}
+func (s *Register) liftAll(ctx context.Context, r OldRaise, report func(tag store.Tag, before int64)) error {
+	l := &lifting{Register: s, OldRaise: r, report: report}
 	rows, _, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err

@@ -39,7 +39,7 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 	if seg, err := storetest.Reserve(t.Context(), loader, "a", 10); err == nil {
 		t.Errorf("granted %v from a register that is being restored", seg)
 	}
-	raise := Raise{Target: 500, Alone: true, First: func(ctx context.Context, _ Raise) error {
+	raise := OldRaise{Target: 500, Alone: true, First: func(ctx context.Context, _ OldRaise) error {
 		return admin.PutBack(ctx, []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}})
 	}}
 	if _, err := admin.RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {

@@ -28,8 +28,8 @@ import (
 // entries, and replaces the mark by a decision. docs/proofs/register.md has the
 // argument.
 
-// Raise tells [Register.RaiseAll] how far to lift tags.
-type Raise struct {
+// OldRaise tells [Register.RaiseAll] how far to lift tags.
+type OldRaise struct {
 	// Target is the lowest first ID of names without an entry, from the decision
 	// on. Tags below the target are lifted to it. It has to lie above every
 	// earlier target.
@@ -58,7 +58,7 @@ type Raise struct {
 
 	// First is done before entries are lifted, and Also before the decision,
 	// both with the target of the mark. They may be nil.
-	First, Also func(ctx context.Context, r Raise) error
+	First, Also func(ctx context.Context, r OldRaise) error
 }
 
 // Slack is the number of IDs between what is known of earlier grants and a
@@ -73,7 +73,7 @@ const Slack int64 = 10_000_000_000
 // A tag at or above the target was not begun by time. It may have been granted
 // a million IDs a second since its entry was written, as targets assume of all
 // tags.
-func (r Raise) Lift(tag store.Tag, written time.Time) int64 {
+func (r OldRaise) Lift(tag store.Tag, written time.Time) int64 {
 	held := r.Held[tag.Name]
 	if r.By != nil {
 		if by := r.By(tag.Name); by > 0 {
@@ -156,7 +156,7 @@ func (s *Register) restart(ctx context.Context) error {
 
 // PlanRaise passes what [Register.RaiseAll] would do to visit: each tag and removed
 // tag, with its next ID after the raise. Step 0 means that the tag is removed.
-func (s *Register) PlanRaise(ctx context.Context, r Raise, visit func(tag store.Tag, next int64)) error {
+func (s *Register) PlanRaise(ctx context.Context, r OldRaise, visit func(tag store.Tag, next int64)) error {
 	rows, _, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
@@ -230,9 +230,9 @@ func (s *Register) tagOf(name string, e storedEntry, rows map[string]store.Tag) 
 // After any error but ErrCorrupt there is no decision, and RaiseAll has to be
 // called again. It waits for guard.PollAge. If it finds that another call raises all
 // tags, it ends with an error. If its mark disappears, it starts over.
-func (s *Register) RaiseAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) (target int64, err error) {
+func (s *Register) RaiseAll(ctx context.Context, r OldRaise, report func(tag store.Tag, before int64)) (target int64, err error) {
 	var corrupt error
-	work := func(ctx context.Context, r Raise) error {
+	work := func(ctx context.Context, r OldRaise) error {
 		if r.First != nil {
 			if err := r.First(ctx, r); err != nil {
 				return err
@@ -277,11 +277,11 @@ var (
 // the target as the lowest first ID of new names. It passes the raise to work
 // with the target of the mark, and returns that. It fails with an [ErrRaising]
 // if there is a mark: only RaiseAll lifts the tags that need it.
-func (s *Register) DecideAfter(ctx context.Context, r Raise, work func(context.Context, Raise) error) (target int64, err error) {
+func (s *Register) DecideAfter(ctx context.Context, r OldRaise, work func(context.Context, OldRaise) error) (target int64, err error) {
 	return s.decideAfter(ctx, r, false, work)
 }
 
-func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work func(context.Context, Raise) error) (target int64, err error) {
+func (s *Register) decideAfter(ctx context.Context, r OldRaise, over bool, work func(context.Context, OldRaise) error) (target int64, err error) {
 	s.judge((*guard.Guard).IgnoreMarks)
 	before, err := agreement.Floor(ctx, s.cfg.JetStream, s.cfg.Prefix)
 	if err != nil {
@@ -315,7 +315,7 @@ func (s *Register) decideAfter(ctx context.Context, r Raise, over bool, work fun
 // mark. A mark of an unfinished raise is replaced, by a higher target: entries
 // may have been lifted to that of the other. Then begin waits until no write
 // with an earlier permit can be granted any more.
-func (s *Register) begin(ctx context.Context, r *Raise, over bool) (mark string, err error) {
+func (s *Register) begin(ctx context.Context, r *OldRaise, over bool) (mark string, err error) {
 	born := false // no permit was ever valid for it
 	err = s.change(ctx, func(meta map[string]string, found guard.Poll) error {
 		born = found.Mark != "" && found.Mark == s.born
@@ -360,7 +360,7 @@ func unmarked(found guard.Poll) error {
 // of the installation's register, after the floor has been written to the
 // installation's config. It reads the decision back, because an update of a
 // stream has no condition.
-func (s *Register) decide(ctx context.Context, r Raise, mark string) error {
+func (s *Register) decide(ctx context.Context, r OldRaise, mark string) error {
 	agreed, err := agreement.Open(ctx, s.cfg.JetStream, s.cfg.Prefix)
 	if err != nil {
 		return err

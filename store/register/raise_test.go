@@ -78,7 +78,7 @@ func TestRaiseWaitsForPermits(t *testing.T) {
 	seen := s.lastSequence()
 	older.Restore(t, s.conn)
 	listed := 0
-	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 1_000_000, By: func(tag string) int64 {
+	_, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 1_000_000, By: func(tag string) int64 {
 		if listed++; listed == tags {
 			natstest.Eventually(t, "the sequence is lifted", func() bool { return s.lastSequence() > seen })
 			if seg, err := storetest.Reserve(t.Context(), loader, strings.Clone(tag), 10); err == nil {
@@ -103,7 +103,7 @@ func TestRaiseInterrupted(t *testing.T) {
 	s := newSite(t)
 	s.importTags(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := s.admin().RaiseAll(ctx, Raise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() })
+	_, err := s.admin().RaiseAll(ctx, OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestRaiseInterrupted(t *testing.T) {
 	if did, err := Bucket(prefix, 3).Apply(t.Context(), s.js); !errors.Is(err, ErrRaising) {
 		t.Errorf("settings are changed under the mark: %s, %v", did, err)
 	}
-	target, err := s.admin().RaiseAll(t.Context(), Raise{Target: 4000, Alone: true}, func(store.Tag, int64) {})
+	target, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 4000, Alone: true}, func(store.Tag, int64) {})
 	if err != nil || target != 5001 {
 		t.Fatalf("target %d, %v; want 5001", target, err)
 	}
@@ -129,7 +129,7 @@ func TestRaiseInterrupted(t *testing.T) {
 		t.Errorf("the config has floor %d, %v", floor, err)
 	}
 	s.reserve(handle(t, connect(t, s.srv)), "t0000", 5001)
-	if _, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5001, Alone: true}, nil); !errors.Is(err, store.ErrBadTag) {
+	if _, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 5001, Alone: true}, nil); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("raised to the same target: %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestAnnouncement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raise := Raise{Target: 5000, Alone: true, Now: func() time.Time { // just before the decision is written
+	raise := OldRaise{Target: 5000, Alone: true, Now: func() time.Time { // just before the decision is written
 		if d := announced(); d != (agreement.Decision{}) {
 			t.Errorf("announced before the decision: %+v", d)
 		}
@@ -199,7 +199,7 @@ func TestLineOfAGrant(t *testing.T) {
 		}
 	}
 	reserves(1)
-	if _, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+	if _, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the loader takes over the decision", func() bool { return loader.poll(t.Context(), true) == nil && loader.Lowest() == 5000 })
@@ -218,7 +218,7 @@ func TestRaisesAtOnce(t *testing.T) {
 		for i := range targets {
 			admin := s.admin()
 			raises.Go(func() {
-				targets[i], errs[i] = admin.RaiseAll(t.Context(), Raise{Target: int64(1000 * (i + 1)), Alone: true}, func(store.Tag, int64) {})
+				targets[i], errs[i] = admin.RaiseAll(t.Context(), OldRaise{Target: int64(1000 * (i + 1)), Alone: true}, func(store.Tag, int64) {})
 			})
 		}
 		raises.Wait()
@@ -272,12 +272,12 @@ func TestRaiseUndoesNoOther(t *testing.T) {
 			}
 			once.Do(func() {
 				var err error
-				if other, err = s.admin().RaiseAll(t.Context(), Raise{Target: 2000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+				if other, err = s.admin().RaiseAll(t.Context(), OldRaise{Target: 2000, Alone: true}, func(store.Tag, int64) {}); err != nil {
 					t.Errorf("%s: the other raise: %v", what, err)
 				}
 			})
 		}}
-		target, err := admin.RaiseAll(t.Context(), Raise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
+		target, err := admin.RaiseAll(t.Context(), OldRaise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
 		if err != nil || other < 2000 || target <= other {
 			t.Errorf("%s: raised to %d, the other to %d, %v", what, target, other, err)
 		}
@@ -295,7 +295,7 @@ func TestRaiseLosesItsMark(t *testing.T) {
 	s.importTags(2)
 	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
 	var once sync.Once
-	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5000, Alone: true}, func(store.Tag, int64) {
+	_, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) {
 		once.Do(func() { older.Restore(t, s.conn) })
 	})
 	if err != nil {
@@ -310,7 +310,7 @@ func TestRaiseLosesItsMark(t *testing.T) {
 func TestLift(t *testing.T) {
 	t.Parallel()
 	const now = 1_795_000_000_000_000
-	r := Raise{Target: now, Held: map[string]int64{"held": now + 500}}
+	r := OldRaise{Target: now, Held: map[string]int64{"held": now + 500}}
 	hourAgo := time.UnixMicro(now).Add(-time.Hour)
 	for _, c := range []struct {
 		tag     string
@@ -355,7 +355,7 @@ func TestRaiseRewritesEveryEntry(t *testing.T) {
 	s.create(h, "order")
 	before := s.entry("high")
 	plan := make(map[string]int64)
-	r := Raise{Target: time.Now().UnixMicro(), Alone: true}
+	r := OldRaise{Target: time.Now().UnixMicro(), Alone: true}
 	admin := s.admin()
 	if err := admin.PlanRaise(t.Context(), r, func(tag store.Tag, next int64) { plan[tag.Name] = next }); err != nil {
 		t.Fatal(err)
@@ -410,7 +410,7 @@ func TestRaiseAfterLateWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})}
-	if _, err := admin.RaiseAll(t.Context(), Raise{Target: time.Now().UnixMicro(), Alone: true}, func(store.Tag, int64) {}); err != nil {
+	if _, err := admin.RaiseAll(t.Context(), OldRaise{Target: time.Now().UnixMicro(), Alone: true}, func(store.Tag, int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	s.reserve(handle(t, connect(t, s.srv)), "high", lost.End+Slack/2)
@@ -422,10 +422,10 @@ func TestDecisionsOfOthers(t *testing.T) {
 	s := newSite(t)
 	s.importTags(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.admin().RaiseAll(ctx, Raise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := s.admin().RaiseAll(ctx, OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	_, err := s.admin().DecideAfter(t.Context(), Raise{Target: 9000, Alone: true}, func(context.Context, Raise) error { return nil })
+	_, err := s.admin().DecideAfter(t.Context(), OldRaise{Target: 9000, Alone: true}, func(context.Context, OldRaise) error { return nil })
 	if !errors.Is(err, ErrRaising) {
 		t.Errorf("over the mark of a raise: %v", err)
 	}

@@ -97,13 +97,13 @@ func (s site) createOld() {
 }
 
 // raiseBy lifts all tags by a number. It waits for no permits.
-func raiseBy(t testing.TB, admin *Register, n int64) Raise {
+func raiseBy(t testing.TB, admin *Register, n int64) OldRaise {
 	t.Helper()
 	found, err := admin.remote.poll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Raise{Target: store.Beyond(found.First, n), By: func(string) int64 { return n }, Alone: true}
+	return OldRaise{Target: store.Beyond(found.First, n), By: func(string) int64 { return n }, Alone: true}
 }
 
 func (s site) delete() {

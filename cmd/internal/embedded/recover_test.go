@@ -56,7 +56,7 @@ func raise(t *testing.T, cfg Config, by int64) {
 	defer conn.Close()
 	segments, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0, true)
 	if err == nil {
-		_, err = segments.RaiseAll(t.Context(), register.Raise{
+		_, err = segments.RaiseAll(t.Context(), register.OldRaise{
 			Target: segments.Lowest() + by, By: func(string) int64 { return by }, Alone: true,
 		}, func(store.Tag, int64) {})
 	}
@@ -213,7 +213,7 @@ func TestClockBehindADecision(t *testing.T) {
 	clock(js, 1)
 	admin, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0, true)
 	if err == nil {
-		_, err = admin.RaiseAll(t.Context(), register.Raise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
+		_, err = admin.RaiseAll(t.Context(), register.OldRaise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
 	}
 	if err != nil {
 		t.Fatal(err)
