@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/storetest"
@@ -23,6 +24,10 @@ func (s lateServer) update(ctx context.Context, tag string, value []byte, revisi
 	got, err := s.fakeServer.update(ctx, tag, value, revision)
 	time.Sleep(2 * guard.PollAge)
 	return got, err
+}
+
+func (s lateServer) updateMany(ctx context.Context, changes []kv.Write) []kv.Written {
+	return updateEach(ctx, s.update, changes)
 }
 
 // TestRowGoesBack: a regressed row is raised at once, and the next range is

@@ -18,9 +18,6 @@ import (
 	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
-// batchesAtOnce is the number of batches of a raise in flight.
-const batchesAtOnce = 4
-
 // lifting is the work of a raise.
 type lifting struct {
 	*Register
@@ -220,8 +217,7 @@ func (l *lifting) tell(t lift) {
 }
 
 const (
-	rowsAtOnce = 16 // rows that are raised at the same time
-	rowRaises  = 5  // attempts at a row, which another transaction may lock
+	rowRaises = 5 // attempts at a row, which another transaction may lock
 )
 
 // isListed reports whether a retry cannot help.

@@ -224,7 +224,7 @@ func TestRaisesAtOnce(t *testing.T) {
 		raises.Wait()
 		highest := int64(0)
 		for i, err := range errs {
-			if err != nil && !errors.Is(err, errOther) {
+			if err != nil && !errors.Is(err, ErrOther) {
 				t.Error(err)
 			}
 			highest = max(highest, targets[i])
