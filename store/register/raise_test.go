@@ -19,10 +19,41 @@ import (
 	"github.com/idworker/idworker/testing/storetest"
 )
 
+// alone are the options of a raise that waits for no permits.
+var alone = MarkOptions{Over: true, Alone: true}
+
+// raiseAll raises all tags, and decides, as an administrator's command does: if
+// its mark is gone, it starts over, above what has been decided since.
+func raiseAll(ctx context.Context, admin *Register, r Raise, o MarkOptions, report func(Change)) (target int64, err error) {
+	for {
+		m, err := admin.Mark(ctx, r.Target, o)
+		var corrupt error
+		if err == nil {
+			r.Target = m.Target()
+			worked := admin.Rewrite(ctx, r, report)
+			if errors.Is(worked, store.ErrCorrupt) {
+				corrupt, worked = worked, nil
+			}
+			err = m.Finish(ctx, worked, Decision{Time: time.Now()})
+		}
+		if err == nil {
+			return r.Target, corrupt
+		}
+		if !errors.Is(err, ErrUnmarked) || r.By > 0 {
+			return 0, err
+		}
+		floor, err := agreement.Floor(ctx, admin.cfg.JetStream, prefix)
+		if err != nil {
+			return 0, err
+		}
+		r.Target = max(r.Target, store.Beyond(floor, Slack))
+	}
+}
+
 // admin opens the register to raise it.
 func (s site) admin() *Register {
 	s.Helper()
-	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0, true)
+	admin, err := OpenToRaise(s.Context(), connect(s, s.srv), 1, 0, true)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -36,7 +67,7 @@ func (s site) importTags(n int) {
 	for i := range n {
 		list = append(list, store.Tag{Name: fmt.Sprintf("t%04d", i), Step: 10, Next: 1, Order: store.Trend})
 	}
-	err := handle(s, connect(s, s.srv)).Import(s.Context(), list, func() error { return nil }, func(store.Tag, int64) {})
+	err := handle(s, connect(s, s.srv)).Rewrite(s.Context(), Import{list}, func(Change) {})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -60,6 +91,23 @@ func (s site) lastSequence() uint64 {
 	return found.Last
 }
 
+// lister calls a function before it passes the last of some entries.
+type lister struct {
+	remote
+	entries int
+	last    func(tag string)
+}
+
+func (l lister) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
+	n := 0
+	return l.remote.each(ctx, func(tag string, e listed, written time.Time) bool {
+		if n++; n == l.entries {
+			l.last(strings.Clone(tag))
+		}
+		return visit(tag, e, written)
+	})
+}
+
 // TestRaiseWaitsForPermits: the register was restored and is raised at once. A
 // loader whose permit is older than the restore grants nothing from an entry
 // that is not lifted yet, although the raise has lifted the sequence above all
@@ -77,21 +125,19 @@ func TestRaiseWaitsForPermits(t *testing.T) {
 	}
 	seen := s.lastSequence()
 	older.Restore(t, s.conn)
-	listed := 0
-	_, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 1_000_000, By: func(tag string) int64 {
-		if listed++; listed == tags {
-			natstest.Eventually(t, "the sequence is lifted", func() bool { return s.lastSequence() > seen })
-			if seg, err := storetest.Reserve(t.Context(), loader, strings.Clone(tag), 10); err == nil {
-				t.Errorf("%s: %v is granted from an entry that was put back", tag, seg)
-			}
+	admin := s.admin()
+	admin.remote = lister{admin.remote, tags, func(tag string) {
+		natstest.Eventually(t, "the sequence is raised", func() bool { return s.lastSequence() > seen })
+		if seg, err := storetest.Reserve(t.Context(), loader, tag, 10); err == nil {
+			t.Errorf("%s: %v is granted from an entry that was put back", tag, seg)
 		}
-		return 0
-	}}, func(store.Tag, int64) {})
-	if err != nil {
+	}}
+	raised := make(map[string]bool)
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: 1_000_000}, MarkOptions{Over: true}, func(c Change) { raised[c.Name] = true }); err != nil {
 		t.Fatal(err)
 	}
-	if listed < tags {
-		t.Errorf("%d tags listed", listed)
+	if len(raised) != tags {
+		t.Errorf("%d tags raised", len(raised))
 	}
 	s.reserve(loader, "t0000", 1_000_000)
 }
@@ -103,7 +149,7 @@ func TestRaiseInterrupted(t *testing.T) {
 	s := newSite(t)
 	s.importTags(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := s.admin().RaiseAll(ctx, OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() })
+	_, err := raiseAll(ctx, s.admin(), Raise{Target: 5000}, alone, func(Change) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -117,7 +163,7 @@ func TestRaiseInterrupted(t *testing.T) {
 	if did, err := Bucket(prefix, 3).Apply(t.Context(), s.js); !errors.Is(err, ErrRaising) {
 		t.Errorf("settings are changed under the mark: %s, %v", did, err)
 	}
-	target, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 4000, Alone: true}, func(store.Tag, int64) {})
+	target, err := raiseAll(t.Context(), s.admin(), Raise{Target: 4000}, alone, func(Change) {})
 	if err != nil || target != 5001 {
 		t.Fatalf("target %d, %v; want 5001", target, err)
 	}
@@ -129,7 +175,7 @@ func TestRaiseInterrupted(t *testing.T) {
 		t.Errorf("the config has floor %d, %v", floor, err)
 	}
 	s.reserve(handle(t, connect(t, s.srv)), "t0000", 5001)
-	if _, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 5001, Alone: true}, nil); !errors.Is(err, store.ErrBadTag) {
+	if _, err := raiseAll(t.Context(), s.admin(), Raise{Target: 5001}, alone, nil); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("raised to the same target: %v", err)
 	}
 }
@@ -153,13 +199,13 @@ func TestAnnouncement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raise := OldRaise{Target: 5000, Alone: true, Now: func() time.Time { // just before the decision is written
+	admin := s.admin()
+	admin.cfg.JetStream = late{admin.cfg.JetStream, func(jetstream.StreamConfig) { // just before mark and decision are written
 		if d := announced(); d != (agreement.Decision{}) {
 			t.Errorf("announced before the decision: %+v", d)
 		}
-		return time.Now()
 	}}
-	if _, err := s.admin().RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: 5000}, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	want := agreement.Decision{Floor: 5000, Installation: id}
@@ -199,7 +245,7 @@ func TestLineOfAGrant(t *testing.T) {
 		}
 	}
 	reserves(1)
-	if _, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), s.admin(), Raise{Target: 5000}, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the loader takes over the decision", func() bool { return loader.poll(t.Context(), true) == nil && loader.Lowest() == 5000 })
@@ -218,7 +264,7 @@ func TestRaisesAtOnce(t *testing.T) {
 		for i := range targets {
 			admin := s.admin()
 			raises.Go(func() {
-				targets[i], errs[i] = admin.RaiseAll(t.Context(), OldRaise{Target: int64(1000 * (i + 1)), Alone: true}, func(store.Tag, int64) {})
+				targets[i], errs[i] = raiseAll(t.Context(), admin, Raise{Target: int64(1000 * (i + 1))}, alone, func(Change) {})
 			})
 		}
 		raises.Wait()
@@ -272,12 +318,12 @@ func TestRaiseUndoesNoOther(t *testing.T) {
 			}
 			once.Do(func() {
 				var err error
-				if other, err = s.admin().RaiseAll(t.Context(), OldRaise{Target: 2000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+				if other, err = raiseAll(t.Context(), s.admin(), Raise{Target: 2000}, alone, func(Change) {}); err != nil {
 					t.Errorf("%s: the other raise: %v", what, err)
 				}
 			})
 		}}
-		target, err := admin.RaiseAll(t.Context(), OldRaise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
+		target, err := raiseAll(t.Context(), admin, Raise{Target: 1000}, alone, func(Change) {})
 		if err != nil || other < 2000 || target <= other {
 			t.Errorf("%s: raised to %d, the other to %d, %v", what, target, other, err)
 		}
@@ -295,7 +341,7 @@ func TestRaiseLosesItsMark(t *testing.T) {
 	s.importTags(2)
 	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
 	var once sync.Once
-	_, err := s.admin().RaiseAll(t.Context(), OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) {
+	_, err := raiseAll(t.Context(), s.admin(), Raise{Target: 5000}, alone, func(Change) {
 		once.Do(func() { older.Restore(t, s.conn) })
 	})
 	if err != nil {
@@ -306,11 +352,11 @@ func TestRaiseLosesItsMark(t *testing.T) {
 	s.reserve(h, "t0001", 5000)
 }
 
-// TestLift: each tag is lifted above all that it may have been granted.
-func TestLift(t *testing.T) {
+// TestNextAfter: each tag is raised above all that it may have been granted.
+func TestNextAfter(t *testing.T) {
 	t.Parallel()
 	const now = 1_795_000_000_000_000
-	r := OldRaise{Target: now, Held: map[string]int64{"held": now + 500}}
+	r := Raise{Target: now, Held: map[string]int64{"held": now + 500}}
 	hourAgo := time.UnixMicro(now).Add(-time.Hour)
 	for _, c := range []struct {
 		tag     string
@@ -329,15 +375,15 @@ func TestLift(t *testing.T) {
 		{"full", math.MaxInt64, hourAgo, math.MaxInt64},
 		{"full", math.MaxInt64 - 5, hourAgo, math.MaxInt64},
 	} {
-		if got := r.Lift(store.Tag{Name: c.tag, Next: c.next}, c.written); got != c.want {
+		if got := r.NextAfter(store.Tag{Name: c.tag, Next: c.next}, c.written); got != c.want {
 			t.Errorf("%s at %d, written %v: %d, want %d", c.tag, c.next, c.written, got, c.want)
 		}
 	}
-	r.By = func(tag string) int64 { return map[string]int64{"order": 20}[tag] }
-	if got := r.Lift(store.Tag{Name: "order", Next: 5}, hourAgo); got != 25 {
+	r.Lifts = []Lift{{"ord.*", 30}, {"order", 20}, {"order", 10}}
+	if got := r.NextAfter(store.Tag{Name: "order", Next: 5}, hourAgo); got != 25 {
 		t.Errorf("by a number: %d", got)
 	}
-	if got := r.Lift(store.Tag{Name: "other", Next: 5}, hourAgo); got != now {
+	if got := r.NextAfter(store.Tag{Name: "other", Next: 5}, hourAgo); got != now {
 		t.Errorf("without a number: %d", got)
 	}
 }
@@ -355,12 +401,12 @@ func TestRaiseRewritesEveryEntry(t *testing.T) {
 	s.create(h, "order")
 	before := s.entry("high")
 	plan := make(map[string]int64)
-	r := OldRaise{Target: time.Now().UnixMicro(), Alone: true}
+	r := Raise{Target: time.Now().UnixMicro()}
 	admin := s.admin()
-	if err := admin.PlanRaise(t.Context(), r, func(tag store.Tag, next int64) { plan[tag.Name] = next }); err != nil {
+	if err := admin.Preview(t.Context(), r, func(c Change) { plan[strings.Clone(c.Name)] = c.Next }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.RaiseAll(t.Context(), r, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, r, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	for tag, next := range plan {
@@ -410,7 +456,7 @@ func TestRaiseAfterLateWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})}
-	if _, err := admin.RaiseAll(t.Context(), OldRaise{Target: time.Now().UnixMicro(), Alone: true}, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: time.Now().UnixMicro()}, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	s.reserve(handle(t, connect(t, s.srv)), "high", lost.End+Slack/2)
@@ -422,10 +468,10 @@ func TestDecisionsOfOthers(t *testing.T) {
 	s := newSite(t)
 	s.importTags(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.admin().RaiseAll(ctx, OldRaise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := raiseAll(ctx, s.admin(), Raise{Target: 5000}, alone, func(Change) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	_, err := s.admin().DecideAfter(t.Context(), OldRaise{Target: 9000, Alone: true}, func(context.Context, OldRaise) error { return nil })
+	_, err := s.admin().Mark(t.Context(), 9000, MarkOptions{Alone: true})
 	if !errors.Is(err, ErrRaising) {
 		t.Errorf("over the mark of a raise: %v", err)
 	}
