@@ -15,18 +15,17 @@ import (
 	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
-// A raise raises every tag, because the register may have regressed: some grants
-// are in no entry. It writes a mark into the metadata of the stream, which stops
-// all grants, waits until no permit from before the mark is valid, raises
-// the entries, and replaces the mark by a decision. docs/proofs/register.md has the
-// argument.
+// A raise concerns every tag, because the register may have regressed: some
+// grants are in no entry. The mark in the metadata of the stream stops all
+// grants. Once no permit from before the mark is valid, the entries are raised,
+// and then a decision replaces the mark. docs/proofs/register.md has the argument.
 
 // OpenToRaise opens a register that may have regressed, or is missing, to raise
 // it, which needs the config bucket. It creates a missing register with the
 // identity of the installation's, and marked as being raised: no loader grants
-// from it before the decision. The first sequence of its stream is the
-// given number, above all sequences of earlier streams, so that no late write to
-// one of those can be accepted. Unless alone, it first waits until no permit is
+// from it before the decision. The first sequence of its stream is the given
+// number, above all sequences of earlier streams, so that no late write to one
+// of those can be accepted. Unless alone, it first waits until no permit is
 // valid: a loader that lacks the entry of a tag could create it in the new
 // register, and an answer from there is above all that it has seen.
 func OpenToRaise(ctx context.Context, cfg Config, replicas int, first uint64, alone bool) (*Register, error) {
