@@ -352,6 +352,29 @@ func TestRaiseLosesItsMark(t *testing.T) {
 	s.reserve(h, "t0001", 5000)
 }
 
+// TestFailedRaise: after work that failed nothing is decided, and the mark stays.
+// That the mark is gone counts more.
+func TestFailedRaise(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.importTags(1)
+	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
+	m, err := s.admin().Mark(t.Context(), 5000, alone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Finish(t.Context(), errLost, Decision{}); !errors.Is(err, errLost) {
+		t.Errorf("after work that failed: %v", err)
+	}
+	if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Marked != 5000 || state.Floor != 1 {
+		t.Errorf("%+v, %v", state, err)
+	}
+	older.Restore(t, s.conn)
+	if err := m.Finish(t.Context(), errLost, Decision{}); !errors.Is(err, ErrUnmarked) {
+		t.Errorf("without the mark: %v", err)
+	}
+}
+
 // TestNextAfter: each tag is raised above all that it may have been granted.
 func TestNextAfter(t *testing.T) {
 	t.Parallel()
