@@ -11,7 +11,6 @@ import (
 
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/messages"
-	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/natstest"
@@ -23,11 +22,16 @@ import (
 func raiseAll(t *testing.T, net network, target int64, alone bool) {
 	t.Helper()
 	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
-	admin, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix}, 1, 1, alone)
+	admin, err := register.OpenToRaise(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix}, 1, 1, alone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.RaiseAll(t.Context(), register.Raise{Target: target, Alone: alone}, func(store.Tag, int64) {}); err != nil {
+	mark, err := admin.Mark(t.Context(), target, register.MarkOptions{Over: true, Alone: alone})
+	if err == nil {
+		err = admin.Rewrite(t.Context(), register.Raise{Target: target}, func(register.Change) {})
+		err = mark.Finish(t.Context(), err, register.Decision{Time: time.Now()})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

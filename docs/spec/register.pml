@@ -14,7 +14,8 @@
  *   unknown                     Doubt
  *   PROOF                       prove, and stop
  *   overtake                    overtake
- *   putBack                     IsFresh, Renewed, and Register.putBack
+ *   putBack                     IsFresh, Renewed; acceptance, accepting (register)
+ *   LIFTED, PUTBACK             Raise.apply (register)
  *   start                       Begin
  *
  * A tag's entry is {next}. Its revision is its sequence in the one stream that
@@ -68,9 +69,10 @@
  *            permits are valid, and updates of it may arrive at any time. To a
  *            loader a missing register is one that is being raised. A restore
  *            waits until no loader has a permit, makes a register with the mark
- *            and a first sequence above the old ones, and raises it. Before it
- *            lifts entries it writes those of a list that are missing. The list
- *            was taken after any of the writes. Needs RAISE, TARGET and OVER=2.
+ *            and a first sequence above the old ones, and raises it. The entries
+ *            of a list that are missing it writes as the raise would leave them:
+ *            those above the target were written at W. The list was taken after
+ *            any of the writes. Needs RAISE, TARGET and OVER=2.
  *            LOST=2: the register went back, and the list is newer.
  * -DADMINS=2 Two administrators; one may stop at any moment.
  * -DDEC=d    The decision after the restore: 1 is the latest, 0 the one before
@@ -125,7 +127,8 @@
  *   PLAIN    makes a register without the mark (LOST=1)
  *   LOW      its sequences begin at 1 (LOST=1)
  *   SOON     makes it while loaders have permits (LOST=1)
- *   AFTER    writes the entries of the list after it lifted the others (LOST)
+ *   AFTER    writes the entries of the list after it lifted the others, and as
+ *            they are in the list (LOST)
  *   BEFORE   writes them before the mark (LOST=2)
  *   BEHIND   a mark over another may have a lower target. run.sh does not run
  *            it: entries above a target are lifted, too
@@ -400,9 +403,9 @@ end: do
 #define EXPIRED ((!PERMITS(0) && !PERMITS(NL-1)) || M == WAIT)
 inline expire() { do :: t < NL && M != WAIT -> LATE(t); t++ :: else -> break od; t = 0 }
 #if LOST
-inline fill() {                 /* writes the entries of the list that the register lacks */
-  do :: t < NT -> atomic { if :: lst[t] && !rv[t] -> to = (aim && lst[t] >= aim -> lst[t] + RAISE + aim - W : lst[t]);
-                                 written(t, to); WRITE(t); to = 0 :: else fi; t++ }
+#define PUTBACK(t) (lst[t] >= aim -> lst[t] + RAISE + aim - W : aim)   /* an entry that the register lacks, raised */
+inline fill() {                 /* writes the entries of the list that the register lacks, as they are there */
+  do :: t < NT -> atomic { if :: lst[t] && !rv[t] -> to = lst[t]; written(t, to); WRITE(t); to = 0 :: else fi; t++ }
      :: else -> break od; t = 0 }
 #endif
 proctype admin(byte T; byte born) { byte t, i, aim, to;
@@ -417,10 +420,11 @@ endLost:
 end:
   atomic { EXPIRED; expire() }                                                                    /* waits */
   if :: MINE :: else -> goto over fi;
+  do :: t < NT -> atomic { if :: rv[t] && (TIMED(t) || M != ABOVE) -> to = LIFTED(t); written(t, to); WRITE(t); to = 0
 #if LOST
-  if :: M != AFTER -> fill() :: else fi;
+                              :: !rv[t] && lst[t] && M != AFTER -> to = PUTBACK(t); written(t, to); WRITE(t); to = 0
 #endif
-  do :: t < NT -> atomic { if :: rv[t] && (TIMED(t) || M != ABOVE) -> to = LIFTED(t); written(t, to); WRITE(t); to = 0 :: else fi; t++ }
+                              :: else fi; t++ }
      :: else -> break od;
 #if LOST
   t = 0; if :: M == AFTER -> fill() :: else fi;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register/internal/guard"
 	"github.com/idworker/idworker/testing/storetest"
@@ -23,6 +25,10 @@ func (s lateServer) update(ctx context.Context, tag string, value []byte, revisi
 	got, err := s.fakeServer.update(ctx, tag, value, revision)
 	time.Sleep(2 * guard.PollAge)
 	return got, err
+}
+
+func (s lateServer) updateMany(ctx context.Context, changes []kv.Write) []kv.Written {
+	return updateEach(ctx, s.update, changes)
 }
 
 // TestRowGoesBack: a regressed row is raised at once, and the next range is
@@ -274,6 +280,54 @@ func TestPausedInAcceptance(t *testing.T) {
 		}
 		w.mustReserve(w.loader(2), tag.Name)
 		w.granted.Check(t)
+	})
+}
+
+// batchServer writes a batch in no time, and then calls a function.
+type batchServer struct {
+	*fakeServer
+	after func()
+}
+
+func (s batchServer) updateMany(_ context.Context, changes []kv.Write) []kv.Written {
+	written := make([]kv.Written, len(changes))
+	s.mu.Lock()
+	for i, c := range changes {
+		written[i].Revision, written[i].Err = s.write(c.Key, c.Value, c.Revision)
+	}
+	s.mu.Unlock()
+	s.after()
+	return written
+}
+
+// TestPausedBetweenBatches: a loader that puts back more tags than one batch has
+// needs a permit for each batch. The register is restored and raised again after
+// the first one.
+func TestPausedBetweenBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, s, _ := lostTag(t)
+		w.server.decide(1000)
+		s.mu.Lock()
+		for i := range kv.MaxBatch {
+			s.cache[fmt.Sprint("lost.", i)] = storedEntry{entry{Next: 11, Step: 10}, 1}
+		}
+		s.mu.Unlock()
+		s.remote = batchServer{w.server, sync.OnceFunc(func() {
+			w.server.putBack(0, guard.PollAge/2, false)
+			w.server.decide(2000)
+		})}
+		if err := s.poll(t.Context(), true); !errors.Is(err, guard.ErrChanged) {
+			t.Errorf("after a second restore: %v", err)
+		}
+		if err := s.poll(t.Context(), true); err != nil || len(w.server.keys) <= kv.MaxBatch {
+			t.Errorf("the second decision: %v, %d entries", err, len(w.server.keys))
+		}
+		for name, e := range w.server.keys {
+			if strings.HasPrefix(name, "lost") && e.Next < 2001 {
+				t.Errorf("%s is put back at %d", name, e.Next)
+			}
+		}
 	})
 }
 

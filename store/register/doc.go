@@ -42,16 +42,19 @@
 // Package internal/guard judges that, without any I/O. The register sends the
 // requests, passes their replies to the guard, and does what it returns.
 //
-// The register repairs nothing. [Register.RaiseAll] raises all entries, and
-// writes a decision to the metadata of the stream, with the lowest first ID of
-// tags created from then on: a tag of such a name may have been lost. Loaders
-// that see a decision for the first time resume if the register holds all that
-// they have cached. A stream that was only unreachable, and holds all that was
-// seen, needs no decision.
+// The register repairs nothing. An administrator raises all tags: a [Mark] in
+// the metadata of the stream stops all grants, [Register.Rewrite] applies a
+// [Raise] to every entry, and [Mark.Finish] replaces the mark by a decision, with
+// the lowest first ID of tags created from then on: a tag of such a name may
+// have been lost. Loaders that see a decision for the first time resume if the
+// register holds all that they have cached. A stream that was only unreachable,
+// and holds all that was seen, needs no decision.
 //
 // A [Witness] keeps what was seen in a file, for the next start.
 // docs/proofs/register.md has the argument, docs/spec/register.pml the model.
 // poll.go reads the stream's state, watch.go polls and compares, store.go reads
 // and writes entries, reserve.go and rows.go serve loaders, admin.go serves
-// administrators, entry.go has the entries and their bucket.
+// administrators, entry.go has the entries and their bucket. rule.go says what a
+// raise or an import makes of a tag, rewrite.go does that to all, mark.go marks
+// and decides, raise.go opens a register to raise it.
 package register

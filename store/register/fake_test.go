@@ -120,8 +120,20 @@ func (f *fakeServer) each(ctx context.Context, visit func(tag string, e listed, 
 	return err
 }
 
-// updateMany is for administrators, who do not use a fake.
-func (f *fakeServer) updateMany(context.Context, []kv.Write) []kv.Written { panic("unused") }
+func (f *fakeServer) updateMany(ctx context.Context, changes []kv.Write) []kv.Written {
+	return updateEach(ctx, f.update, changes)
+}
+
+// updateEach sends each of some updates alone, all at the same time.
+func updateEach(ctx context.Context, update func(context.Context, string, []byte, uint64) (uint64, error), changes []kv.Write) []kv.Written {
+	written := make([]kv.Written, len(changes))
+	var all sync.WaitGroup
+	for i, c := range changes {
+		all.Go(func() { written[i].Revision, written[i].Err = update(ctx, c.Key, c.Value, c.Revision) })
+	}
+	all.Wait()
+	return written
+}
 
 func (f *fakeServer) reconnects() uint64 {
 	f.mu.Lock()

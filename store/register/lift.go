@@ -18,13 +18,10 @@ import (
 	"github.com/idworker/idworker/store/register/internal/guard"
 )
 
-// batchesAtOnce is the number of batches of a raise in flight.
-const batchesAtOnce = 4
-
 // lifting is the work of a raise.
 type lifting struct {
 	*Register
-	Raise
+	OldRaise
 	report func(tag store.Tag, before int64)
 
 	mu      sync.Mutex
@@ -44,8 +41,8 @@ type lift struct {
 
 // liftAll lifts all entries, and then the rows. The error wraps
 // [store.ErrCorrupt] if all but unreadable entries and rows were lifted.
-func (s *Register) liftAll(ctx context.Context, r Raise, report func(tag store.Tag, before int64)) error {
-	l := &lifting{Register: s, Raise: r, report: report}
+func (s *Register) liftAll(ctx context.Context, r OldRaise, report func(tag store.Tag, before int64)) error {
+	l := &lifting{Register: s, OldRaise: r, report: report}
 	rows, _, err := s.rows(ctx)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return err
@@ -220,8 +217,7 @@ func (l *lifting) tell(t lift) {
 }
 
 const (
-	rowsAtOnce = 16 // rows that are raised at the same time
-	rowRaises  = 5  // attempts at a row, which another transaction may lock
+	rowRaises = 5 // attempts at a row, which another transaction may lock
 )
 
 // isListed reports whether a retry cannot help.

@@ -1,8 +1,9 @@
 package register
 
 import (
-	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/idworker/idworker/store"
@@ -24,7 +25,7 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 	before := s.lastSequence()
 	s.delete()
 	const first = 1_000_000
-	admin, err := Decide(t.Context(), connect(s, s.srv), 1, first, true)
+	admin, err := OpenToRaise(t.Context(), connect(s, s.srv), 1, first, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +40,8 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 	if seg, err := storetest.Reserve(t.Context(), loader, "a", 10); err == nil {
 		t.Errorf("granted %v from a register that is being restored", seg)
 	}
-	raise := Raise{Target: 500, Alone: true, First: func(ctx context.Context, _ Raise) error {
-		return admin.PutBack(ctx, []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}})
-	}}
-	if _, err := admin.RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {
+	raise := Raise{Target: 500, List: []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}}}
+	if _, err := raiseAll(t.Context(), admin, raise, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	e := s.entry("a")
@@ -76,21 +75,32 @@ func TestPutBack(t *testing.T) {
 		{Name: "lost", Step: 30, Next: 8, Order: store.Strict},
 		{Name: "lower", Step: 40, Next: 6, Order: store.Strict},
 	}
-	c, err := admin.CompareList(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
+	r := Raise{Target: 1000, List: list}
+	var lost, lower, orders []string
+	err = admin.Preview(t.Context(), r, func(c Change) {
+		switch {
+		case c.Listed == nil:
+			t.Errorf("%+v is not in the list", c)
+		case c.Entry == 0:
+			lost = append(lost, c.Name)
+		case c.Entry < c.Listed.Next:
+			lower = append(lower, strings.Clone(c.Name))
+		}
+		if c.Listed != nil && c.Entry > 0 && c.WasOrder != c.Listed.Order {
+			orders = append(orders, strings.Clone(c.Name))
+		}
+	})
+	if err != nil || len(lost) != 3 || !slices.Equal(lower, []string{"lower"}) || !slices.Equal(orders, lower) {
+		t.Errorf("lost %q, lower %q, orders %q, %v", lost, lower, orders, err)
 	}
-	if len(c.Missing) != 3 || len(c.Lower) != 1 || c.Lower[0].Name != "lower" || len(c.Orders) != 1 || c.Orders[0].Name != "lower" {
-		t.Errorf("compared: %+v", c)
-	}
-	if err := admin.PutBack(t.Context(), list); err != nil {
+	if err := admin.Rewrite(t.Context(), r, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]entry{
-		"byhand": {Next: 7, Step: 20, Order: store.Strict},
-		"gone":   {Next: 9, Removed: true},
-		"lost":   {Next: 8, Step: 30, Order: store.Strict},
-		"lower":  {Next: 5, Step: 10, Order: store.Strict},
+		"byhand": {Next: 1000, Step: 20, Order: store.Strict},
+		"gone":   {Next: 1000, Removed: true},
+		"lost":   {Next: 1000, Step: 30, Order: store.Strict},
+		"lower":  {Next: 1000, Step: 10, Order: store.Strict},
 	} {
 		if found := s.entry(name).entry; found != want {
 			t.Errorf("%s: %+v, want %+v", name, found, want)
@@ -118,13 +128,13 @@ func TestPutBackBesideTable(t *testing.T) {
 	if err := errors.Join(admin.RemoveTag(t.Context(), "gone"), table.RemoveTag(t.Context(), "rowless", 50), table.RemoveTag(t.Context(), "later", 1)); err != nil {
 		t.Fatal(err)
 	}
-	err := admin.PutBack(t.Context(), []store.Tag{
+	err := admin.Rewrite(t.Context(), Raise{Target: 1000, List: []store.Tag{
 		{Name: "gone", Step: 10, Next: 9, Order: store.Trend},
 		{Name: "lost", Step: 10, Next: 40, Order: store.Strict},
 		{Name: "rowless", Step: 10, Next: 60, Order: store.Strict},
 		{Name: "strict", Step: 10, Next: 30, Order: store.Strict},
 		{Name: "trend", Step: 10, Next: 20, Order: store.Trend},
-	})
+	}}, func(Change) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +142,12 @@ func TestPutBackBesideTable(t *testing.T) {
 		entry
 		row int64
 	}{
-		"gone":    {entry{Next: 5, Removed: true}, 0},
-		"later":   {entry{Next: 1, Order: store.Strict, Removed: true}, 0},
-		"lost":    {entry{Next: 40, Order: store.Strict}, 40},
-		"rowless": {entry{Next: 1, Order: store.Strict}, 60},
-		"strict":  {entry{Next: 30, Order: store.Strict}, 1},
-		"trend":   {entry{Next: 20}, 1},
+		"gone":    {entry{Next: 1000, Removed: true}, 0},
+		"later":   {entry{Next: 1000, Order: store.Strict, Removed: true}, 0},
+		"lost":    {entry{Next: 1000, Order: store.Strict}, 1000},
+		"rowless": {entry{Next: 1000, Order: store.Strict}, 1000},
+		"strict":  {entry{Next: 1000, Order: store.Strict}, 1000},
+		"trend":   {entry{Next: 1000}, 1000},
 	} {
 		if found := s.entry(name).entry; found != want.entry || table.rows[name] != want.row {
 			t.Errorf("%s: %+v, row %d, want %+v", name, found, table.rows[name], want)
@@ -164,20 +174,25 @@ func TestPutBackHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = admin.PutBackHeld(t.Context(), []store.Tag{
+	var forgotten []string
+	err = admin.Rewrite(t.Context(), Raise{Target: 1000, Workers: []store.Tag{
 		{Name: "byhand", Step: 20, Next: 7, Order: store.Trend},
 		{Name: "known", Step: 20, Next: 9, Order: store.Trend},
 		{Name: "lost", Step: 30, Next: 8, Order: store.Strict},
 		{Name: "order", Step: 40, Next: 6, Order: store.Strict},
+	}}, func(c Change) {
+		if c.Forgotten {
+			forgotten = append(forgotten, c.Name)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !slices.Equal(forgotten, []string{"lost"}) {
+		t.Errorf("forgotten are %q, %v", forgotten, err)
 	}
 	for name, want := range map[string]entry{
 		"byhand": {},
-		"known":  {Next: 5, Step: 10},
-		"lost":   {Next: 8, Step: 30, Order: store.Strict},
-		"order":  {Next: 5, Step: 10},
+		"known":  {Next: 1000, Step: 10},
+		"lost":   {Next: 1000, Step: 30, Order: store.Strict},
+		"order":  {Next: 1000, Step: 10},
 	} {
 		if found := s.entry(name).entry; found != want {
 			t.Errorf("%s: %+v, want %+v", name, found, want)
@@ -199,7 +214,7 @@ func TestLostRegisterWaitsForPermits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.delete()
-	if _, err := Decide(t.Context(), connect(s, s.srv), 1, 1_000_000, false); err != nil {
+	if _, err := OpenToRaise(t.Context(), connect(s, s.srv), 1, 1_000_000, false); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := storetest.ReserveFirst(t.Context(), two, tag, 10); err == nil {

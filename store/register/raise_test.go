@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,15 +14,45 @@ import (
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
-	"github.com/idworker/idworker/testing/leaftest"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/storetest"
 )
 
+// alone are the options of a raise that waits for no permits.
+var alone = MarkOptions{Over: true, Alone: true}
+
+// raiseAll raises all tags, and decides, as an administrator's command does: if
+// its mark is gone, it starts over, above what has been decided since.
+func raiseAll(ctx context.Context, admin *Register, r Raise, o MarkOptions, report func(Change)) (target int64, err error) {
+	for {
+		m, err := admin.Mark(ctx, r.Target, o)
+		var corrupt error
+		if err == nil {
+			r.Target = m.Target()
+			worked := admin.Rewrite(ctx, r, report)
+			if errors.Is(worked, store.ErrCorrupt) {
+				corrupt, worked = worked, nil
+			}
+			err = m.Finish(ctx, worked, Decision{Time: time.Now()})
+		}
+		if err == nil {
+			return r.Target, corrupt
+		}
+		if !errors.Is(err, ErrUnmarked) || r.By > 0 {
+			return 0, err
+		}
+		floor, err := agreement.Floor(ctx, admin.cfg.JetStream, prefix)
+		if err != nil {
+			return 0, err
+		}
+		r.Target = max(r.Target, store.Beyond(floor, Slack))
+	}
+}
+
 // admin opens the register to raise it.
 func (s site) admin() *Register {
 	s.Helper()
-	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0, true)
+	admin, err := OpenToRaise(s.Context(), connect(s, s.srv), 1, 0, true)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -38,7 +66,7 @@ func (s site) importTags(n int) {
 	for i := range n {
 		list = append(list, store.Tag{Name: fmt.Sprintf("t%04d", i), Step: 10, Next: 1, Order: store.Trend})
 	}
-	err := handle(s, connect(s, s.srv)).Import(s.Context(), list, func() error { return nil }, func(store.Tag, int64) {})
+	err := handle(s, connect(s, s.srv)).Rewrite(s.Context(), Import{list}, func(Change) {})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -62,6 +90,23 @@ func (s site) lastSequence() uint64 {
 	return found.Last
 }
 
+// lister calls a function before it passes the last of some entries.
+type lister struct {
+	remote
+	entries int
+	last    func(tag string)
+}
+
+func (l lister) each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error {
+	n := 0
+	return l.remote.each(ctx, func(tag string, e listed, written time.Time) bool {
+		if n++; n == l.entries {
+			l.last(strings.Clone(tag))
+		}
+		return visit(tag, e, written)
+	})
+}
+
 // TestRaiseWaitsForPermits: the register was restored and is raised at once. A
 // loader whose permit is older than the restore grants nothing from an entry
 // that is not lifted yet, although the raise has lifted the sequence above all
@@ -79,33 +124,32 @@ func TestRaiseWaitsForPermits(t *testing.T) {
 	}
 	seen := s.lastSequence()
 	older.Restore(t, s.conn)
-	listed := 0
-	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 1_000_000, By: func(tag string) int64 {
-		if listed++; listed == tags {
-			natstest.Eventually(t, "the sequence is lifted", func() bool { return s.lastSequence() > seen })
-			if seg, err := storetest.Reserve(t.Context(), loader, strings.Clone(tag), 10); err == nil {
-				t.Errorf("%s: %v is granted from an entry that was put back", tag, seg)
-			}
+	admin := s.admin()
+	admin.remote = lister{admin.remote, tags, func(tag string) {
+		natstest.Eventually(t, "the sequence is raised", func() bool { return s.lastSequence() > seen })
+		if seg, err := storetest.Reserve(t.Context(), loader, tag, 10); err == nil {
+			t.Errorf("%s: %v is granted from an entry that was put back", tag, seg)
 		}
-		return 0
-	}}, func(store.Tag, int64) {})
-	if err != nil {
+	}}
+	raised := make(map[string]bool)
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: 1_000_000}, MarkOptions{Over: true}, func(c Change) { raised[c.Name] = true }); err != nil {
 		t.Fatal(err)
 	}
-	if listed < tags {
-		t.Errorf("%d tags listed", listed)
+	if len(raised) != tags {
+		t.Errorf("%d tags raised", len(raised))
 	}
 	s.reserve(loader, "t0000", 1_000_000)
 }
 
 // TestRaiseInterrupted: a raise whose target is lower than that of an unfinished
-// raise goes above that, because entries were lifted to it.
+// raise goes above that, because entries were lifted to it. Only a raise of all
+// tags goes over its mark.
 func TestRaiseInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.importTags(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := s.admin().RaiseAll(ctx, Raise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() })
+	_, err := raiseAll(ctx, s.admin(), Raise{Target: 5000}, alone, func(Change) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -119,7 +163,10 @@ func TestRaiseInterrupted(t *testing.T) {
 	if did, err := Bucket(prefix, 3).Apply(t.Context(), s.js); !errors.Is(err, ErrRaising) {
 		t.Errorf("settings are changed under the mark: %s, %v", did, err)
 	}
-	target, err := s.admin().RaiseAll(t.Context(), Raise{Target: 4000, Alone: true}, func(store.Tag, int64) {})
+	if _, err := s.admin().Mark(t.Context(), 9000, MarkOptions{Alone: true}); !errors.Is(err, ErrRaising) {
+		t.Errorf("an import goes over the mark: %v", err)
+	}
+	target, err := raiseAll(t.Context(), s.admin(), Raise{Target: 4000}, alone, func(Change) {})
 	if err != nil || target != 5001 {
 		t.Fatalf("target %d, %v; want 5001", target, err)
 	}
@@ -131,64 +178,8 @@ func TestRaiseInterrupted(t *testing.T) {
 		t.Errorf("the config has floor %d, %v", floor, err)
 	}
 	s.reserve(handle(t, connect(t, s.srv)), "t0000", 5001)
-	if _, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5001, Alone: true}, nil); !errors.Is(err, store.ErrBadTag) {
+	if _, err := raiseAll(t.Context(), s.admin(), Raise{Target: 5001}, alone, nil); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("raised to the same target: %v", err)
-	}
-}
-
-// TestRaiseRefusedByAConstraint: a constraint of the table, of which nothing is
-// known before, refuses a raised row. The error names the tag, the constraint
-// and the remedy. Nothing is granted, until the constraint is gone and the same
-// raise has ended.
-func TestRaiseRefusedByAConstraint(t *testing.T) {
-	t.Parallel()
-	for name, b := range map[string]leaftest.Dialect{"MySQL": leaftest.MySQL, "PostgreSQL": leaftest.Postgres} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, db := newSite(t), b.Database(t)
-			db.Exec(t, b.Shapes["official"], "ALTER TABLE leaf_alloc ADD CONSTRAINT five CHECK (max_id <= 5000 OR biz_tag <> 'order')")
-			at := func() (cfg Config) {
-				cfg = connect(t, s.srv)
-				cfg.Table, cfg.TableName = leaftest.Open(t, db.DSN(), "leaf_alloc"), name
-				return cfg
-			}
-			s.create(handle(t, at()), "order")
-			s.create(handle(t, at()), "other")
-			refused := func(err error) {
-				t.Helper()
-				of, ok := errors.AsType[*store.TableError](err)
-				if !ok || of.Tag != "order" || !errors.Is(err, store.ErrSetup) ||
-					!regexp.MustCompile("tag order: a constraint refuses the row: [^\n]*five[^\n]*; drop or change that constraint$").MatchString(err.Error()) {
-					t.Errorf("%v, want an ErrSetup of tag order that names the constraint", err)
-				}
-			}
-			refused(handle(t, at()).Raise(t.Context(), "order", 5001))
-			_, err := storetest.Reserve(t.Context(), handle(t, at()), "order", 10)
-			refused(err)
-			raise := func() (int64, error) {
-				admin, err := Decide(t.Context(), at(), 1, 0, true)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return admin.RaiseAll(t.Context(), Raise{Target: 7000, Alone: true}, func(store.Tag, int64) {})
-			}
-			for range 2 {
-				_, err := raise()
-				refused(err)
-				for _, tag := range []string{"order", "other"} {
-					if seg, err := storetest.Reserve(t.Context(), handle(t, at()), tag, 10); !errors.Is(err, store.ErrRegressed) {
-						t.Errorf("%s in a raise that did not end: %v, %v", tag, seg, err)
-					}
-				}
-			}
-			db.Exec(t, "ALTER TABLE leaf_alloc DROP CONSTRAINT five")
-			target, err := raise()
-			if err != nil || target < 7000 {
-				t.Fatalf("without the constraint: raised to %d, %v", target, err)
-			}
-			s.reserve(handle(t, at()), "order", target)
-			s.reserve(handle(t, at()), "other", target)
-		})
 	}
 }
 
@@ -211,13 +202,13 @@ func TestAnnouncement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raise := Raise{Target: 5000, Alone: true, Now: func() time.Time { // just before the decision is written
+	admin := s.admin()
+	admin.cfg.JetStream = late{admin.cfg.JetStream, func(jetstream.StreamConfig) { // just before mark and decision are written
 		if d := announced(); d != (agreement.Decision{}) {
 			t.Errorf("announced before the decision: %+v", d)
 		}
-		return time.Now()
 	}}
-	if _, err := s.admin().RaiseAll(t.Context(), raise, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: 5000}, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	want := agreement.Decision{Floor: 5000, Installation: id}
@@ -257,47 +248,11 @@ func TestLineOfAGrant(t *testing.T) {
 		}
 	}
 	reserves(1)
-	if _, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), s.admin(), Raise{Target: 5000}, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the loader takes over the decision", func() bool { return loader.poll(t.Context(), true) == nil && loader.Lowest() == 5000 })
 	reserves(5000)
-}
-
-// TestRaisesAtOnce: of several raises one succeeds, none waits for ever, and all
-// tags lie above its target.
-func TestRaisesAtOnce(t *testing.T) {
-	t.Parallel()
-	for range 3 {
-		s := newSite(t)
-		s.importTags(3)
-		targets, errs := make([]int64, 3), make([]error, 3)
-		var raises sync.WaitGroup
-		for i := range targets {
-			admin := s.admin()
-			raises.Go(func() {
-				targets[i], errs[i] = admin.RaiseAll(t.Context(), Raise{Target: int64(1000 * (i + 1)), Alone: true}, func(store.Tag, int64) {})
-			})
-		}
-		raises.Wait()
-		highest := int64(0)
-		for i, err := range errs {
-			if err != nil && !errors.Is(err, errOther) {
-				t.Error(err)
-			}
-			highest = max(highest, targets[i])
-		}
-		if highest == 0 {
-			t.Fatalf("none succeeded: %v", errs)
-		}
-		h := handle(t, connect(t, s.srv))
-		for i := range 3 {
-			s.reserve(h, fmt.Sprintf("t%04d", i), highest)
-		}
-		if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Marked != 0 || state.Floor < highest {
-			t.Errorf("%+v, %v", state, err)
-		}
-	}
 }
 
 // late delays updates of streams that it is to delay.
@@ -330,12 +285,12 @@ func TestRaiseUndoesNoOther(t *testing.T) {
 			}
 			once.Do(func() {
 				var err error
-				if other, err = s.admin().RaiseAll(t.Context(), Raise{Target: 2000, Alone: true}, func(store.Tag, int64) {}); err != nil {
+				if other, err = raiseAll(t.Context(), s.admin(), Raise{Target: 2000}, alone, func(Change) {}); err != nil {
 					t.Errorf("%s: the other raise: %v", what, err)
 				}
 			})
 		}}
-		target, err := admin.RaiseAll(t.Context(), Raise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
+		target, err := raiseAll(t.Context(), admin, Raise{Target: 1000}, alone, func(Change) {})
 		if err != nil || other < 2000 || target <= other {
 			t.Errorf("%s: raised to %d, the other to %d, %v", what, target, other, err)
 		}
@@ -345,58 +300,53 @@ func TestRaiseUndoesNoOther(t *testing.T) {
 	}
 }
 
-// TestRaiseLosesItsMark: if the register is restored while it is raised, the
-// raise starts over.
-func TestRaiseLosesItsMark(t *testing.T) {
+// TestFailedRaise: after work that failed nothing is decided, and the mark stays.
+// That the mark is another's, or gone, counts more.
+func TestFailedRaise(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.importTags(2)
+	s.importTags(1)
 	older := natstest.TakeSnapshot(t, s.conn, kv.StreamName(BucketName(prefix)))
-	var once sync.Once
-	_, err := s.admin().RaiseAll(t.Context(), Raise{Target: 5000, Alone: true}, func(store.Tag, int64) {
-		once.Do(func() { older.Restore(t, s.conn) })
-	})
+	m, err := s.admin().Mark(t.Context(), 5000, alone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := handle(t, connect(t, s.srv))
-	s.reserve(h, "t0000", 5000)
-	s.reserve(h, "t0001", 5000)
-}
-
-// TestLift: each tag is lifted above all that it may have been granted.
-func TestLift(t *testing.T) {
-	t.Parallel()
-	const now = 1_795_000_000_000_000
-	r := Raise{Target: now, Held: map[string]int64{"held": now + 500}}
-	hourAgo := time.UnixMicro(now).Add(-time.Hour)
-	for _, c := range []struct {
-		tag     string
-		next    int64
-		written time.Time
-		want    int64
-	}{
-		{"order", 1, hourAgo, now},
-		{"order", now - 1, hourAgo, now},
-		{"order", now, hourAgo, now + time.Hour.Microseconds() + Slack},
-		{"high", 1_700_000_000_000_000_000, hourAgo, 1_700_000_000_000_000_000 + time.Hour.Microseconds() + Slack},
-		{"high", 1_700_000_000_000_000_000, time.UnixMicro(now).Add(time.Hour), 1_700_000_000_000_000_000 + Slack},
-		{"high", now, time.Time{}, 2*now + Slack},
-		{"held", 1, hourAgo, now + 500 + Slack},
-		{"held", now + 500, hourAgo, now + 500 + time.Hour.Microseconds() + Slack},
-		{"full", math.MaxInt64, hourAgo, math.MaxInt64},
-		{"full", math.MaxInt64 - 5, hourAgo, math.MaxInt64},
-	} {
-		if got := r.Lift(store.Tag{Name: c.tag, Next: c.next}, c.written); got != c.want {
-			t.Errorf("%s at %d, written %v: %d, want %d", c.tag, c.next, c.written, got, c.want)
+	if err := m.Finish(t.Context(), errLost, Decision{}); !errors.Is(err, errLost) {
+		t.Errorf("after work that failed: %v", err)
+	}
+	if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Marked != 5000 || state.Floor != 1 {
+		t.Errorf("%+v, %v", state, err)
+	}
+	if _, err := s.admin().Mark(t.Context(), 6000, alone); err != nil {
+		t.Fatal(err)
+	}
+	over := m.Finish(t.Context(), nil, Decision{})
+	older.Restore(t, s.conn)
+	for _, worked := range []error{errLost, nil} {
+		if gone := m.Finish(t.Context(), worked, Decision{}); !errors.Is(over, ErrOther) || !errors.Is(gone, ErrUnmarked) {
+			t.Errorf("with the mark of another: %v; without the mark: %v", over, gone)
 		}
 	}
-	r.By = func(tag string) int64 { return map[string]int64{"order": 20}[tag] }
-	if got := r.Lift(store.Tag{Name: "order", Next: 5}, hourAgo); got != 25 {
-		t.Errorf("by a number: %d", got)
+	if state, err := Look(t.Context(), s.js, prefix); err != nil || state.Floor != 1 {
+		t.Errorf("%+v, %v", state, err)
 	}
-	if got := r.Lift(store.Tag{Name: "other", Next: 5}, hourAgo); got != now {
-		t.Errorf("without a number: %d", got)
+}
+
+// refusing is a table with a constraint.
+type refusing struct{ *fakeTable }
+
+func (refusing) Raise(_ context.Context, tag string, _ int64) error {
+	return &store.TableError{Table: "t", Tag: tag, Err: store.ErrSetup}
+}
+
+// TestRaiseRefusedByAConstraint: a raise fails if the table refuses a raised row.
+func TestRaiseRefusedByAConstraint(t *testing.T) {
+	t.Parallel()
+	cfg := connect(t, newSite(t).srv)
+	cfg.Table = refusing{newFakeTable(1, 0, "order")}
+	of := new(store.TableError)
+	if err := handle(t, cfg).Rewrite(t.Context(), Raise{Target: 7000}, func(Change) {}); !errors.Is(err, store.ErrSetup) || !errors.As(err, &of) || of.Tag != "order" {
+		t.Errorf("%v, want an ErrSetup of tag order", err)
 	}
 }
 
@@ -413,12 +363,12 @@ func TestRaiseRewritesEveryEntry(t *testing.T) {
 	s.create(h, "order")
 	before := s.entry("high")
 	plan := make(map[string]int64)
-	r := Raise{Target: time.Now().UnixMicro(), Alone: true}
+	r := Raise{Target: time.Now().UnixMicro()}
 	admin := s.admin()
-	if err := admin.PlanRaise(t.Context(), r, func(tag store.Tag, next int64) { plan[tag.Name] = next }); err != nil {
+	if err := admin.Preview(t.Context(), r, func(c Change) { plan[strings.Clone(c.Name)] = c.Next }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.RaiseAll(t.Context(), r, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, r, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	for tag, next := range plan {
@@ -468,23 +418,8 @@ func TestRaiseAfterLateWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})}
-	if _, err := admin.RaiseAll(t.Context(), Raise{Target: time.Now().UnixMicro(), Alone: true}, func(store.Tag, int64) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: time.Now().UnixMicro()}, alone, func(Change) {}); err != nil {
 		t.Fatal(err)
 	}
 	s.reserve(handle(t, connect(t, s.srv)), "high", lost.End+Slack/2)
-}
-
-// TestDecisionsOfOthers: only a raise of all tags goes over the mark of another.
-func TestDecisionsOfOthers(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.importTags(1)
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.admin().RaiseAll(ctx, Raise{Target: 5000, Alone: true}, func(store.Tag, int64) { cancel() }); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	_, err := s.admin().DecideAfter(t.Context(), Raise{Target: 9000, Alone: true}, func(context.Context, Raise) error { return nil })
-	if !errors.Is(err, ErrRaising) {
-		t.Errorf("over the mark of a raise: %v", err)
-	}
 }

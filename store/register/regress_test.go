@@ -76,11 +76,8 @@ func (s site) reserve(h *Register, tag string, first int64) store.Segment {
 // raise raises all tags, as an administrator does.
 func (s site) raise(by int64) {
 	s.Helper()
-	admin, err := Decide(s.Context(), connect(s, s.srv), 1, 0, true)
-	if err == nil {
-		_, err = admin.RaiseAll(s.Context(), raiseBy(s, admin, by), func(store.Tag, int64) {})
-	}
-	if err != nil {
+	admin := s.admin()
+	if _, err := raiseAll(s.Context(), admin, raiseBy(s, admin, by), alone, func(Change) {}); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -96,14 +93,14 @@ func (s site) createOld() {
 	}
 }
 
-// raiseBy lifts all tags by a number. It waits for no permits.
+// raiseBy raises all tags by a number.
 func raiseBy(t testing.TB, admin *Register, n int64) Raise {
 	t.Helper()
 	found, err := admin.remote.poll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Raise{Target: store.Beyond(found.First, n), By: func(string) int64 { return n }, Alone: true}
+	return Raise{Target: store.Beyond(found.First, n), By: n}
 }
 
 func (s site) delete() {
@@ -432,20 +429,20 @@ func TestOtherRows(t *testing.T) {
 	h := handle(s, cfg)
 	var planned, raised []string
 	r := raiseBy(t, h, 100)
-	if err := h.PlanRaise(t.Context(), r, func(tag store.Tag, _ int64) { planned = append(planned, tag.Name) }); err != nil {
+	if err := h.Preview(t.Context(), r, func(c Change) { planned = append(planned, c.Name) }); err != nil {
 		t.Error(err)
 	}
-	if _, err := h.RaiseAll(t.Context(), r, func(tag store.Tag, _ int64) { raised = append(raised, tag.Name) }); err != nil {
+	if _, err := raiseAll(t.Context(), h, r, alone, func(c Change) { raised = append(raised, c.Name) }); err != nil {
 		t.Errorf("raised: %v", err)
 	}
 	tags, err := h.Tags(t.Context())
 	if len(planned) != 1 || len(raised) != 1 || err != nil || len(tags) != 1 || tags[0].Next != 101 {
 		t.Errorf("planned %q, raised %q, tags %v, %v; want order alone, at 101", planned, raised, tags, err)
 	}
-	c, err := h.CompareList(t.Context(), nil)
+	found, err := h.Others(t.Context())
 	_, removed, listed, err2 := h.AllTags(t.Context())
-	if err := errors.Join(err, err2); err != nil || len(removed) != 0 || len(listed) != len(others) || len(c.Others) != len(others) {
-		t.Errorf("%d others and %d compared, %d removed, %v; want %d", len(listed), len(c.Others), len(removed), err, len(others))
+	if err := errors.Join(err, err2); err != nil || len(removed) != 0 || len(listed) != len(others) || len(found) != len(others) {
+		t.Errorf("%d others and %d alone, %d removed, %v; want %d", len(listed), len(found), len(removed), err, len(others))
 	}
 	for _, name := range others {
 		if seg, err := storetest.Reserve(t.Context(), h, name, 10); !errors.Is(err, store.ErrBadTag) || table.rows[name] != 1 {
@@ -472,7 +469,7 @@ func TestRaiseAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	raised := make(map[string]store.Tag)
-	if _, err := h.RaiseAll(t.Context(), raiseBy(t, h, 100), func(tag store.Tag, _ int64) { raised[tag.Name] = tag }); err != nil {
+	if _, err := raiseAll(t.Context(), h, raiseBy(t, h, 100), alone, func(c Change) { raised[c.Name] = c.Tag }); err != nil {
 		t.Fatal(err)
 	}
 	for tag, next := range map[string]int64{"order": 101, "strict": 101, "gone": 101, "full": math.MaxInt64} {
@@ -489,11 +486,11 @@ func TestRaiseAll(t *testing.T) {
 			t.Errorf("%+v is listed, and was raised as %+v", tag, raised[tag.Name])
 		}
 	}
-	if _, err := h.RaiseAll(t.Context(), raiseBy(t, h, 0), nil); !errors.Is(err, store.ErrBadTag) {
+	if _, err := raiseAll(t.Context(), h, raiseBy(t, h, 0), alone, nil); !errors.Is(err, store.ErrBadTag) {
 		t.Errorf("raised by 0: %v", err)
 	}
 	s.put("bad", "{}")
-	if _, err := h.RaiseAll(t.Context(), raiseBy(t, h, 1), func(store.Tag, int64) {}); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := raiseAll(t.Context(), h, raiseBy(t, h, 1), alone, func(Change) {}); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("with an entry that cannot be read: %v", err)
 	}
 	if found, err := h.remote.poll(t.Context()); err != nil || found.First != 102 || found.Mark != "" {

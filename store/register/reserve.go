@@ -57,12 +57,12 @@ func (s *Register) Probe(ctx context.Context, write bool) error {
 	if err != nil || !write {
 		return err
 	}
-	return s.rewrite(ctx)
+	return s.writeAgain(ctx)
 }
 
-// rewrite writes an entry as it is, of any tag that was granted lately: that
+// writeAgain writes an entry as it is, of any tag that was granted lately: that
 // proves that writes succeed. Without such a tag it writes nothing.
-func (s *Register) rewrite(ctx context.Context) error {
+func (s *Register) writeAgain(ctx context.Context) error {
 	tag, found := s.anyTag()
 	if !found {
 		return nil

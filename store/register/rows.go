@@ -182,6 +182,46 @@ func (s *Register) announce(ctx context.Context, tag store.Tag, check func(store
 	})
 }
 
+// listRows returns the rows of the table, and apart from them those whose names
+// are not those of tags. Leaf's servers may use those. Nobody gets IDs of them
+// here, because every method checks the name that it is called with, so they are
+// not to be raised, moved or backed up, and the register cannot have such names.
+func (s *Register) listRows(ctx context.Context) (rows, others []store.Tag, err error) {
+	if s.cfg.Table == nil {
+		return nil, nil, nil
+	}
+	list, err := s.cfg.Table.Tags(ctx)
+	rows = list[:0]
+	for _, row := range list {
+		if checkName(row.Name) == nil {
+			rows = append(rows, row)
+		} else {
+			others = append(others, row)
+		}
+	}
+	return rows, others, err
+}
+
+// Others returns the rows whose names are not those of tags, see listRows.
+func (s *Register) Others(ctx context.Context) ([]store.Tag, error) {
+	_, others, err := s.listRows(ctx)
+	return others, err
+}
+
+// rowsByName returns the rows of the table. Corrupt has an error if some rows
+// cannot be read.
+func (s *Register) rowsByName(ctx context.Context) (rows map[string]store.Tag, corrupt []error, err error) {
+	list, _, err := s.listRows(ctx)
+	if errors.Is(err, store.ErrCorrupt) {
+		corrupt, err = []error{err}, nil
+	}
+	rows = make(map[string]store.Tag, len(list))
+	for _, row := range list {
+		rows[row.Name] = row
+	}
+	return rows, corrupt, err
+}
+
 // rowStep returns the step of a row.
 func (s *Register) rowStep(ctx context.Context, tag string) (int64, error) {
 	if step, ok := s.steps.get(tag); ok {

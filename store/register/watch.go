@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/store"
@@ -115,19 +117,24 @@ func (s *Register) poll(ctx context.Context, force bool) error {
 
 // compare compares what was cached with the entries of the register, and then
 // resumes or accepts the decision. Entries that the register lacks after a
-// decision are written again with their order, at the lowest first ID of new
-// tags; in front of a table as removed tags, because the rows decide which tags
-// exist. After an error nothing is accepted, and the next poll is judged.
+// decision are written again first. After an error nothing is accepted, and the
+// next poll is judged.
 func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[string]storedEntry) error {
-	entries, err := s.list(ctx)
+	entries := make(map[string]listed)
+	err := s.remote.each(ctx, func(tag string, e listed, _ time.Time) bool {
+		if _, cached := cache[tag]; cached {
+			entries[strings.Clone(tag)] = e
+		}
+		return true
+	})
 	if err != nil {
 		return err
 	}
-	missing := make(map[string]storedEntry)
+	var missing []present
 	for tag, had := range cache {
 		switch has, there := entries[tag]; {
 		case !there:
-			missing[tag] = had
+			missing = append(missing, present{name: tag, table: s.cfg.Table != nil})
 			c.Entry(tag, had.Next, c.MissingAt())
 		case has.err == nil: // an unreadable entry grants nothing
 			c.Entry(tag, had.Next, has.Next)
@@ -136,9 +143,12 @@ func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[s
 	if s.judge(func(g *guard.Guard) { err = g.Compared(c) }); err != nil || !c.Decided {
 		return err
 	}
-	for tag, had := range missing {
-		had.Next, had.Removed = c.MissingAt(), had.Removed || s.cfg.Table != nil
-		if err := s.putBack(ctx, c, tag, had); err != nil {
+	put := &rewrite{Register: s, rule: acceptance{cache, c.MissingAt()}, permission: accepting{s, c}}
+	for batch := range slices.Chunk(missing, kv.MaxBatch) { // one permit at a time
+		ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+		err := put.write(ctx, batch)
+		cancel()
+		if err != nil {
 			return err
 		}
 	}
@@ -159,30 +169,50 @@ func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[s
 	return err
 }
 
-// putBack writes the entry of a tag that a raised register lacks. It needs a
-// permit as any write: a second restore and raise may have come since the
-// decision was found.
-func (s *Register) putBack(ctx context.Context, c *guard.Comparison, tag string, e storedEntry) error {
-	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
-	defer cancel()
+// acceptance is the rule of a loader that accepts a decision: a tag that a raised
+// register lacks is put back with its order, at the lowest first ID of new tags;
+// in front of a table as a removed tag, because the rows decide which tags exist.
+type acceptance struct {
+	cache map[string]storedEntry
+	next  int64
+}
+
+func (a acceptance) apply(p present) (entry, Change, error) {
+	if p.had.revision > 0 { // another loader was faster
+		return p.had.entry, Change{}, nil
+	}
+	e := a.cache[p.name].entry
+	e.Next, e.Removed = a.next, e.Removed || p.table
+	return e, Change{}, nil
+}
+
+// accepting is the permission of a loader that accepts a decision. It needs one
+// as for any write: a second restore and raise may have come since the decision
+// was found. An answer that comes too late is a fault, because what it has put
+// back may be granted.
+type accepting struct {
+	*Register
+	c *guard.Comparison
+}
+
+func (a accepting) permit(ctx context.Context) (guard.Permit, error) {
 	var sent guard.Permit
 	var fresh bool
-	s.judge(func(g *guard.Guard) { sent, fresh = g.Stamp(s.moment()), g.IsFresh(c, s.moment()) })
-	if !fresh {
-		found, err := s.remote.poll(ctx)
-		if err != nil {
-			return err
-		}
-		if s.judge(func(g *guard.Guard) { err = g.Renewed(c, sent, found) }); err != nil {
-			return err
-		}
+	a.judge(func(g *guard.Guard) { sent, fresh = g.Stamp(a.moment()), g.IsFresh(a.c, a.moment()) })
+	if fresh {
+		return sent, nil
 	}
-	_, err := s.remote.update(ctx, tag, e.encode(), 0)
-	switch {
-	case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // another loader was faster
-		return nil
-	case err == nil && c.IsLate(s.moment()):
-		err = guard.ErrLate
+	found, err := a.remote.poll(ctx)
+	if err != nil {
+		return sent, err
 	}
-	return s.tagError(tag, err)
+	a.judge(func(g *guard.Guard) { err = g.Renewed(a.c, sent, found) })
+	return sent, err
+}
+
+func (a accepting) confirm(guard.Permit, uint64) error {
+	if a.c.IsLate(a.moment()) {
+		return guard.ErrLate
+	}
+	return nil
 }

@@ -1,10 +1,12 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -54,11 +56,9 @@ func raise(t *testing.T, cfg Config, by int64) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	segments, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0, true)
+	found, err := register.Look(t.Context(), js, prefix)
 	if err == nil {
-		_, err = segments.RaiseAll(t.Context(), register.Raise{
-			Target: segments.Lowest() + by, By: func(string) int64 { return by }, Alone: true,
-		}, func(store.Tag, int64) {})
+		err = raiseAll(t.Context(), js, register.Raise{Target: found.Floor + by, By: by})
 	}
 	if err == nil {
 		err = s.Witness().Accept(t.Context(), js, prefix, cfg.Beside...)
@@ -66,6 +66,20 @@ func raise(t *testing.T, cfg Config, by int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// raiseAll raises all tags, and decides.
+func raiseAll(ctx context.Context, js jetstream.JetStream, r register.Raise) error {
+	admin, err := register.OpenToRaise(ctx, register.Config{JetStream: js, Prefix: prefix}, 1, 0, true)
+	if err != nil {
+		return err
+	}
+	mark, err := admin.Mark(ctx, r.Target, register.MarkOptions{Over: true, Alone: true})
+	if err != nil {
+		return err
+	}
+	err = admin.Rewrite(ctx, r, func(register.Change) {})
+	return mark.Finish(ctx, err, register.Decision{Time: time.Now()})
 }
 
 // handedOut is the end of each tag's issued IDs; no reservation may begin
@@ -211,11 +225,7 @@ func TestClockBehindADecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock(js, 1)
-	admin, err := register.Decide(t.Context(), register.Config{JetStream: js, Prefix: prefix}, 1, 0, true)
-	if err == nil {
-		_, err = admin.RaiseAll(t.Context(), register.Raise{Target: 1000, Alone: true}, func(store.Tag, int64) {})
-	}
-	if err != nil {
+	if err := raiseAll(t.Context(), js, register.Raise{Target: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()

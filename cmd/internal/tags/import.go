@@ -54,8 +54,8 @@ func (t *Tags) Import(ctx context.Context, list Listing, report func(Change)) er
 	if unlisted > 0 { // the register may have regressed unnoticed
 		return fmt.Errorf("%w: %d tags here are not in the list", ErrRaiseFirst, unlisted)
 	}
-	raise := register.Raise{Target: max(list.Floor, store.Beyond(k.state.Floor, 1)), Now: k.time}
-	_, err = t.store.DecideAfter(ctx, raise, func(ctx context.Context, _ register.Raise) error {
+	raise := register.OldRaise{Target: max(list.Floor, store.Beyond(k.state.Floor, 1)), Now: k.time}
+	_, err = t.store.DecideAfter(ctx, raise, func(ctx context.Context, _ register.OldRaise) error {
 		return t.importAll(ctx, list, report)
 	})
 	return err

@@ -274,7 +274,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 		return 0, err
 	}
 	raise.Alone = alone
-	raise.Also = func(ctx context.Context, raise register.Raise) error {
+	raise.Also = func(ctx context.Context, raise register.OldRaise) error {
 		err := liftTemplates(ctx, js, prefix, raise)
 		if err == nil && r.before != nil {
 			err = r.before(ctx)
@@ -300,7 +300,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 			return 0, err
 		}
 	}
-	raise.First = func(ctx context.Context, raise register.Raise) error {
+	raise.First = func(ctx context.Context, raise register.OldRaise) error {
 		if r.Restored != nil {
 			if !k.state.Missing { // under the mark, or a restore that ended here would seem to be done
 				if err := r.Restored.Prepare(ctx, js); err != nil {
@@ -323,7 +323,7 @@ func (r *Raising) raise(ctx context.Context, js jetstream.JetStream, prefix mess
 
 // prepareLost confirms and prepares the raise of a register that is missing, or
 // is replaced: its entries, if any, are saved and deleted.
-func (r *Raising) prepareLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, k *known, plan Plan, raise register.Raise, unreadable map[string]string) error {
+func (r *Raising) prepareLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, k *known, plan Plan, raise register.OldRaise, unreadable map[string]string) error {
 	plan.Changes = func(context.Context, func(Change)) error { return nil }
 	for _, tag := range k.heldTags(r.Restored) { // in front of a table, those with a row
 		plan.Forgotten.Add(tag.Name)
@@ -378,7 +378,7 @@ func (r *Raising) confirm(ctx context.Context, js jetstream.JetStream, prefix me
 
 // liftTemplates lifts the first IDs of templates at or above the target, as
 // tags: a lost tag may have begun there.
-func liftTemplates(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, raise register.Raise) error {
+func liftTemplates(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, raise register.OldRaise) error {
 	stored, err := kv.Get(ctx, js, agreement.BucketName(prefix), templates.Key)
 	if err != nil {
 		return err
@@ -417,8 +417,8 @@ func (r *Raising) open(ctx context.Context, js jetstream.JetStream, prefix messa
 
 // target decides how far tags are lifted: above the time, and above whatever is
 // known of an earlier raise.
-func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) {
-	raise = register.Raise{Now: k.time, Held: k.held}
+func (r *Raising) target(k *known) (plan Plan, raise register.OldRaise, err error) {
+	raise = register.OldRaise{Now: k.time, Held: k.held}
 	if r.By > 0 || len(r.Lifts) > 0 {
 		raise.By = r.by
 		if k.floor.value > k.state.Floor {
@@ -466,7 +466,7 @@ func (r *Raising) target(k *known) (plan Plan, raise register.Raise, err error) 
 }
 
 // count counts a tag, with its next ID after the raise.
-func (p *Plan) count(tag store.Tag, next int64, raise register.Raise) {
+func (p *Plan) count(tag store.Tag, next int64, raise register.OldRaise) {
 	if tag.Step == 0 {
 		p.Removed++
 	} else {
@@ -487,7 +487,7 @@ func (p *Plan) count(tag store.Tag, next int64, raise register.Raise) {
 }
 
 // fill counts what the raise will do, and refuses what it cannot do.
-func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.Raise, segments *backend.Segments, held []store.Tag) error {
+func (r *Raising) fill(ctx context.Context, plan *Plan, raise register.OldRaise, segments *backend.Segments, held []store.Tag) error {
 	limit := int64(0)
 	if segments.Database != nil {
 		var err error

@@ -120,7 +120,7 @@ func (r *Restored) checkTemplates(ctx context.Context, js jetstream.JetStream, p
 
 // putBack writes the tags that the register lacks, below the target of the
 // raise that lifts them, and missing rows and templates.
-func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Segments, raise register.Raise) error {
+func (r *Restored) putBack(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, segments *backend.Segments, raise register.OldRaise) error {
 	list := slices.Clone(r.Tags)
 	for i, tag := range list {
 		if tag.Next >= raise.Target { // its entry will have been written just now
