@@ -220,7 +220,7 @@ func (s *killedSite) whole(t *testing.T) {
 	}
 	s.check(t)
 
-	lacks(t, s.lost.backup, s.mustRun(t, "tag", "export", "--server", s.net.URL()).stdout)
+	lacks(t, backedUp(t, s.lost.backup), s.mustRun(t, "tag", "export", "--server", s.net.URL()).stdout)
 	for bucket, want := range map[string]map[string]string{"ids_config": s.want.Config, "ids_enrich": s.want.Enrichments} {
 		kv, err := s.js.KeyValue(t.Context(), bucket)
 		if err != nil {
@@ -246,17 +246,24 @@ func (s settings) faults(t *testing.T, url string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "FAIL") })
 }
 
-// lacks fails the test for tags and templates of a backup that are not in a list.
-func lacks(t *testing.T, backup, list string) {
+// backedUp is a backup's list of tags.
+func backedUp(t *testing.T, backup string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(backup, "tags.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// lacks fails the test for tags and templates of a list that an installation's
+// list lacks.
+func lacks(t *testing.T, want, list string) {
+	t.Helper()
 	here := shapes(list)
-	for _, line := range shapes(string(text)) {
+	for _, line := range shapes(want) {
 		if !slices.Contains(here, line) {
-			t.Errorf("the backup has %q, and the installation only:\n%s", line, strings.Join(here, "\n"))
+			t.Errorf("missing is %q, there is only:\n%s", line, strings.Join(here, "\n"))
 		}
 	}
 }
