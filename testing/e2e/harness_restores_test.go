@@ -104,7 +104,7 @@ func startRestoreSite(t *testing.T, servers int, db *dbtest.DB) *restoreSite {
 	s.backUp(t)
 	s.keepEarly(t)
 	s.resumes(t)
-	s.faults = s.settings.faults(t, s.url)
+	s.faults = s.doctorFaults(t, s.url)
 	return s
 }
 
@@ -263,7 +263,7 @@ func (s *restoreSite) whole(t *testing.T, list string) {
 	t.Helper()
 	lacks(t, list, s.mustRun(t, "tag", "export", "--server", s.url).stdout)
 	natstest.Eventually(t, "doctor finds no fault", func() bool {
-		found := s.settings.faults(t, s.url)
+		found := s.doctorFaults(t, s.url)
 		return !slices.ContainsFunc(found, func(fault string) bool { return !slices.Contains(s.faults, fault) })
 	})
 }

@@ -71,7 +71,7 @@ func loseInstallation(t *testing.T, store settings) *lostInstallation {
 	s.mustRun(t, at("backup", l.backup)...)
 	s.copyData(t, l.young, s.data)
 	s.eachServed(t, append(l.strict, "order")...)
-	l.faults = s.settings.faults(t, s.net.URL())
+	l.faults = s.doctorFaults(t, s.net.URL())
 	for _, p := range []*process{worker, s.loader} {
 		p.kill()
 	}
@@ -232,15 +232,15 @@ func (s *killedSite) whole(t *testing.T) {
 			}
 		}
 	}
-	for _, fault := range s.settings.faults(t, s.net.URL()) {
+	for _, fault := range s.doctorFaults(t, s.net.URL()) {
 		if !slices.Contains(s.lost.faults, fault) && !strings.Contains(fault, "clock bucket was replaced or restored") {
 			t.Errorf("doctor: %s", fault)
 		}
 	}
 }
 
-// faults are those that doctor finds.
-func (s settings) faults(t *testing.T, url string) []string {
+// doctorFaults are the faults that doctor finds.
+func (s settings) doctorFaults(t *testing.T, url string) []string {
 	t.Helper()
 	lines := s.run(t, "doctor", "--server", url).lines()
 	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "FAIL") })
