@@ -91,6 +91,11 @@ func (s *restoreSite) round(t *testing.T, l loss, killed bool) {
 		fourth.stop(syscall.SIGTERM)
 	}
 	s.whole(t, list)
+	for _, tag := range []string{trend, strict} { // later backups have them as removed
+		if r := s.run(t, "tag", "rm", tag, "--yes", "--server", s.url); r.code != exitOK && (younger || r.code != exitNoTag) {
+			t.Errorf("remove tag %s: exit code %d: %s", tag, r.code, r.stderr)
+		}
+	}
 	if s.random.IntN(4) == 0 {
 		s.backUp(t)
 	}
