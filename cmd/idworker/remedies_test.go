@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -313,7 +314,8 @@ func servesFolder(t *testing.T, data string, given map[int64]bool, command []str
 }
 
 // TestRestoreFolder: a data folder is lost, with its witness or without, and
-// restored from a backup. No ID comes that was handed out before.
+// restored from a backup. The second time, the server has made a new installation
+// in its place. No ID comes that was handed out before.
 func TestRestoreFolder(t *testing.T) {
 	t.Parallel()
 	data, backup, given := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup"), make(map[int64]bool)
@@ -325,7 +327,15 @@ func TestRestoreFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r := command(t, "restore", backup, "--data", data, "--yes")
+		restore := []string{"restore", backup, "--data", data, "--yes"}
+		if len(lost) > 1 {
+			other := make(map[int64]bool)
+			servesFolder(t, data, other, nil)
+			maps.Copy(given, other)
+			_, id, _ := strings.Cut(command(t, restore...).stderr, "--replace-installation ")
+			restore = append(restore, "--replace-installation", strings.Fields(id + " none")[0])
+		}
+		r := command(t, restore...)
 		if r.code != exitOK || !strings.Contains(r.stdout, data+" can be served again") {
 			t.Fatalf("restore: %+v", r)
 		}

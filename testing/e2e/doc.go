@@ -9,10 +9,10 @@
 //	cli_       the first minutes of a newcomer, commands that need a process, HTTP
 //	client_    callers unaffected by restarts, kills and pauses of workers; Node.js
 //	segment_   bad requests, strict order; on demand, overload and unknown tags
-//	store_     MySQL and PostgreSQL, and their replicas; moving counters, leaving Leaf; a register or
-//	           data folder that regresses; backups restored under load, into a new installation, and by
-//	           a command that is killed and run again
-//	snowflake_ JetStream that is away for long, or restored; a lost clock bucket
+//	store_     MySQL and PostgreSQL, and their replicas; moving counters, leaving Leaf; a damaged data
+//	           folder; backups restored under load, again and again, into a new installation, and by a
+//	           command that is killed and run again
+//	snowflake_ JetStream that is away for long; a lost clock bucket
 //	cluster_   three NATS servers as in the docs
 //	enrich_    enrichers that are killed at every step
 //	status_    status agrees with /metrics on a bad day

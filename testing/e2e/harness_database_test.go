@@ -27,6 +27,21 @@ func (d database) with(t testing.TB, rows ...string) *dbtest.DB {
 	return db
 }
 
+// mariaDB returns an empty Leaf table that compares names by bytes, as templates
+// need.
+func mariaDB(t testing.TB) *dbtest.DB {
+	t.Helper()
+	db := databases[0].with(t)
+	db.Exec(t, "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''")
+	return db
+}
+
+// postgres returns an empty Leaf table.
+func postgres(t testing.TB) *dbtest.DB {
+	t.Helper()
+	return databases[1].with(t)
+}
+
 // insert adds rows as a DBA does: "'order', 1, 1000".
 func insert(t testing.TB, db *dbtest.DB, rows ...string) {
 	t.Helper()

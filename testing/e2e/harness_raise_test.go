@@ -23,40 +23,16 @@ import (
 	"github.com/idworker/idworker/worker/history"
 )
 
-// dataServer is a NATS server of the operator's, whose data may be lost or put
-// back.
-type dataServer struct {
-	net  *natstest.Node
-	data string
-	js   jetstream.JetStream
-}
-
-func startDataServer(t *testing.T) dataServer {
-	t.Helper()
-	s := dataServer{data: t.TempDir()}
-	s.net = natstest.Start(t, func(o *server.Options) { o.StoreDir = s.data })
-	s.js = natstest.JetStream(t, s.net.Connect(t))
-	return s
-}
-
-// copyData copies the server's data while it does not run.
-func (s *dataServer) copyData(t *testing.T, to, from string) {
-	t.Helper()
-	s.net.Stop()
-	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
-		t.Fatal(err)
-	}
-	s.net.Restart()
-}
-
 // raiseSite is a server with a loader and workers, and callers whose answers are
 // judged: once a raise or a restore has succeeded, no request that is sent gets
 // an ID from before its decision. Until then IDs may come twice, because the
 // command is the remedy for that.
 type raiseSite struct {
-	t *testing.T // with which its processes end
-	dataServer
-	settings // name the store
+	t        *testing.T // with which its processes end
+	settings            // name the store
+	net      *natstest.Node
+	data     string // the server's folder, which may be lost or put back
+	js       jetstream.JetStream
 
 	loader *process
 	began  time.Time
@@ -81,10 +57,22 @@ func startRaiseSite(t *testing.T, store settings) *raiseSite {
 // newRaiseSite starts the server alone.
 func newRaiseSite(t *testing.T, store settings) *raiseSite {
 	t.Helper()
-	s := &raiseSite{t: t, dataServer: startDataServer(t), settings: store, began: time.Now()}
+	s := &raiseSite{t: t, settings: store, data: t.TempDir(), began: time.Now()}
+	s.net = natstest.Start(t, func(o *server.Options) { o.StoreDir = s.data })
+	s.js = natstest.JetStream(t, s.net.Connect(t))
 	s.asking, s.stop = context.WithCancel(context.Background())
 	t.Cleanup(s.finish)
 	return s
+}
+
+// copyData copies the server's data while it does not run.
+func (s *raiseSite) copyData(t *testing.T, to, from string) {
+	t.Helper()
+	s.net.Stop()
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+		t.Fatal(err)
+	}
+	s.net.Restart()
 }
 
 func (s *raiseSite) startLoader() {

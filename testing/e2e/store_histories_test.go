@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/idworker/idworker/testing/natstest"
@@ -48,44 +47,6 @@ func TestTwoHistories(t *testing.T) {
 	s.served(t, tags...)
 	s.finish()
 	s.check(t)
-}
-
-// TestRaisePutsBackLostTags: a snapshot of a running server lacks the entries
-// that were written while it was taken, which are those of the busiest tags, and
-// an old copy lacks the tags that were made after it. If the loaders have
-// forgotten such a tag, too, the raise puts it back as workers hold it, and it
-// is served again.
-func TestRaisePutsBackLostTags(t *testing.T) {
-	t.Parallel()
-	s := startRaiseSite(t, settings{})
-	must(t, "tag", "create", "--server", s.net.URL(), "kept")
-	backup := filepath.Join(t.TempDir(), "backup")
-	s.copyData(t, backup, s.data)
-	workers := s.startWorkers(2)
-	must(t, "tag", "create", "--server", s.net.URL(), "lost.trend", "--step", "2000")
-	must(t, "tag", "create", "--server", s.net.URL(), "lost.strict", "--order", "strict")
-	s.heldByAll(t, workers, "lost.trend")
-	s.served(t, "lost.strict")
-	s.loader.kill()
-	s.copyData(t, s.data, backup)
-	s.startLoader()
-	s.answer(t, workers...) // who are not connected yet cannot be asked
-
-	said := settings{}.succeeds(t, "tag", "raise", "--all", "--yes", "--server", s.net.URL()).stdout
-	s.succeed(t)
-	if want := "put back: 2 tags that workers hold and the register has forgotten: lost.strict, lost.trend\n"; !strings.Contains(said, want) {
-		t.Errorf("the command does not say %q:\n%s", want, said)
-	}
-	s.served(t, "kept", "lost.trend", "lost.strict")
-	for _, tag := range []string{"lost.trend", "lost.strict"} {
-		_, kind, _ := strings.Cut(tag, ".")
-		step := map[string]string{"trend": " 2000 ", "strict": " 1000 "}[kind]
-		if line := strings.Join(must(t, "tag", "ls", "--server", s.net.URL(), tag).lines()[1:], "\n"); !strings.Contains(line, step) || !strings.Contains(line, kind) {
-			t.Errorf("tag %s is listed as %q, want step%sand the order %s", tag, line, step, kind)
-		}
-	}
-	s.finish()
-	s.check(t, "lost.strict")
 }
 
 // TestStrictAgain: a strict tag is younger than the copy of the register that

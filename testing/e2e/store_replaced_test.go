@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,52 +10,27 @@ import (
 	"github.com/idworker/idworker/testing/natstest"
 )
 
-// lostVolume is an installation whose data is lost, and the IDs that were
-// handed out before its backup was restored.
-type lostVolume struct {
-	url    string
-	before ledgers // of the installation and of the one that took its place
-}
-
+// Tags of the lost installation, of the one that took its place, and of both
+// once more have been made by a template.
 var (
 	volumeTags = []string{"order", "invoice", "chat.1"}
-	laterTags  = append([]string{"later", "chat.2"}, volumeTags...) // that the new installation has
+	laterTags  = append([]string{"later", "chat.2"}, volumeTags...)
 	allTags    = append([]string{"chat.3"}, laterTags...)
 )
 
-func newLostVolume(url string) *lostVolume { return &lostVolume{url, newLedgers(allTags)} }
-
 // deploy is a deployment job.
-func (v *lostVolume) deploy(t *testing.T, more ...string) {
+func deploy(t *testing.T, url string, more ...string) {
 	t.Helper()
-	must(t, "provision", "--server", v.url, "--part", "ids")
+	must(t, "provision", "--server", url, "--part", "ids")
 	for _, tag := range append([]string{"order --step 10", "invoice --order strict", "chat.* --template"}, more...) {
-		args := append([]string{"tag", "create", "--if-missing", "--server", v.url}, strings.Fields(tag)...)
+		args := append([]string{"tag", "create", "--if-missing", "--server", url}, strings.Fields(tag)...)
 		must(t, args...)
 	}
 }
 
-// take takes IDs of tags. Those of the new installation may be those of the old
-// one.
-func (v *lostVolume) take(t *testing.T, tags []string, installations int) {
-	t.Helper()
-	client := dial(t, v.url)
-	defer client.conn.Close()
-	for _, tag := range tags {
-		l := v.before[tag]
-		for range 50 {
-			l.add(client.get(t, tag, 100))
-		}
-		if installations > 1 {
-			l.Forgive()
-		}
-	}
-	v.before.check(t)
-}
-
-// refused tries to restore, which is refused, and returns the ID of the other
+// otherInstallation tries to restore, which is refused, and returns the ID of the other
 // installation.
-func (v *lostVolume) refused(t *testing.T, at []string, tags string) (id string) {
+func otherInstallation(t *testing.T, at []string, tags string) (id string) {
 	t.Helper()
 	r := run(t, at...)
 	_, id, _ = strings.Cut(r.stderr, "--replace-installation ")
@@ -84,12 +57,11 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 		t.Run("workers of "+awayOf+" are away", func(t *testing.T) {
 			t.Parallel()
 			s := startRaiseSite(t, settings{})
-			v := newLostVolume(s.net.URL())
 			backup := filepath.Join(t.TempDir(), "backup")
 			var away []absent
 			serve := func(installation string, more ...string) (running []*process) {
 				t.Helper()
-				v.deploy(t, append(more, takenTag)...)
+				deploy(t, s.net.URL(), append(more, takenTag)...)
 				held := s.startWorkers(1)
 				if running = append(held, s.loader); installation == awayOf {
 					var workers []*process
@@ -102,7 +74,7 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 			}
 			lost := serve("the lost installation")
 			s.ask(t, 4, volumeTags...)
-			must(t, "backup", backup, "--server", v.url)
+			must(t, "backup", backup, "--server", s.net.URL())
 			s.served(t, volumeTags...)
 			leave := func() {
 				for _, a := range away {
@@ -122,8 +94,8 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 				leave()
 			}
 
-			restore := []string{"restore", backup, "--yes", "--server", v.url}
-			id := v.refused(t, restore, " with 6 tags")
+			restore := []string{"restore", backup, "--yes", "--server", s.net.URL()}
+			id := otherInstallation(t, restore, " with 6 tags")
 			said := must(t, append(restore, "--replace-installation", id)...).stdout
 			s.succeed(t)
 			s.more(t, 10) // by processes that are to be restarted
@@ -152,7 +124,7 @@ func TestRestoreAfterVolumeWasLost(t *testing.T) {
 			s.served(t, append(allTags, takenTag)...)
 			s.finish()
 			s.check(t, "invoice")
-			if r := must(t, "restore", backup, "--server", v.url); !strings.Contains(r.stdout, "nothing is missing") {
+			if r := must(t, "restore", backup, "--server", s.net.URL()); !strings.Contains(r.stdout, "nothing is missing") {
 				t.Errorf("restored again:\n%s", r.stdout)
 			}
 			must(t, append(restore, "--replace-installation", id)...)
@@ -172,7 +144,7 @@ func TestRestoreAfterRaiseWasLost(t *testing.T) {
 	serve := func(role string) *process {
 		return startWorker(t, net.URL(), "--role", role, "--max-step", million, "--max-batch", million)
 	}
-	v, given := newLostVolume(net.URL()), ledger{tag: "order"}
+	given := ledger{tag: "order"}
 	client := dial(t, net.URL())
 	take := func() int64 {
 		ranges := client.get(t, "order", 1_000_000)
@@ -200,41 +172,10 @@ func TestRestoreAfterRaiseWasLost(t *testing.T) {
 	must(t, create...)
 	refuses(t, settings{}.launch(t, at("serve", "--role", "loader")...), "another installation answers") // but has given it an ID
 	restore := at("restore", backup, "--yes")
-	must(t, append(restore, "--replace-installation", v.refused(t, restore, " with 1 tag"))...)
+	must(t, append(restore, "--replace-installation", otherInstallation(t, restore, " with 1 tag"))...)
 	serve("loader")
 	for range 10 {
 		take()
 	}
 	given.check(t)
-}
-
-// TestRestoreFolder: the data folder of the embedded server is lost, with its
-// witness, and in its place there is that of a new installation. No ID comes
-// that was handed out before the restore.
-func TestRestoreFolder(t *testing.T) {
-	t.Parallel()
-	data, backup := filepath.Join(t.TempDir(), "ids"), filepath.Join(t.TempDir(), "backup")
-	v := newLostVolume("")
-	live := func(tags []string, installations int, commands ...func()) {
-		t.Helper()
-		server := startServer(t, data, append([]string{"--lease-ttl", "15s"}, folderSteps...)...) // a lost lease has to end
-		v.url = server.url
-		for _, f := range commands {
-			f()
-		}
-		v.take(t, tags, installations)
-		server.stop(syscall.SIGTERM)
-	}
-	live(volumeTags, 1, func() { v.deploy(t); v.take(t, volumeTags, 1); must(t, "backup", backup, "--server", v.url) })
-	live(volumeTags, 1)
-	if err := errors.Join(os.RemoveAll(data), os.RemoveAll(data+".witness")); err != nil {
-		t.Fatal(err)
-	}
-	live(laterTags, 2, func() { v.deploy(t, "later") })
-	restore := []string{"restore", backup, "--data", data, "--yes"}
-	id := v.refused(t, restore, " tags")
-	if r := must(t, append(restore, "--replace-installation", id)...); !strings.Contains(r.stdout, data+" can be served again") {
-		t.Errorf("restore says:\n%s", r.stdout)
-	}
-	live(allTags, 1)
 }

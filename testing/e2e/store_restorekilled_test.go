@@ -71,7 +71,7 @@ func loseInstallation(t *testing.T, store settings) *lostInstallation {
 	s.mustRun(t, at("backup", l.backup)...)
 	s.copyData(t, l.young, s.data)
 	s.eachServed(t, append(l.strict, "order")...)
-	l.faults = s.faults(t)
+	l.faults = s.doctorFaults(t, s.net.URL())
 	for _, p := range []*process{worker, s.loader} {
 		p.kill()
 	}
@@ -220,16 +220,7 @@ func (s *killedSite) whole(t *testing.T) {
 	}
 	s.check(t)
 
-	text, err := os.ReadFile(filepath.Join(s.lost.backup, "tags.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	here := shapes(s.mustRun(t, "tag", "export", "--server", s.net.URL()).stdout)
-	for _, line := range shapes(string(text)) {
-		if !slices.Contains(here, line) {
-			t.Errorf("the backup has %q, and the installation only:\n%s", line, strings.Join(here, "\n"))
-		}
-	}
+	lacks(t, backedUp(t, s.lost.backup), s.mustRun(t, "tag", "export", "--server", s.net.URL()).stdout)
 	for bucket, want := range map[string]map[string]string{"ids_config": s.want.Config, "ids_enrich": s.want.Enrichments} {
 		kv, err := s.js.KeyValue(t.Context(), bucket)
 		if err != nil {
@@ -241,18 +232,40 @@ func (s *killedSite) whole(t *testing.T) {
 			}
 		}
 	}
-	for _, fault := range s.faults(t) {
+	for _, fault := range s.doctorFaults(t, s.net.URL()) {
 		if !slices.Contains(s.lost.faults, fault) && !strings.Contains(fault, "clock bucket was replaced or restored") {
 			t.Errorf("doctor: %s", fault)
 		}
 	}
 }
 
-// faults are those that doctor finds.
-func (s *raiseSite) faults(t *testing.T) []string {
+// doctorFaults are the faults that doctor finds.
+func (s settings) doctorFaults(t *testing.T, url string) []string {
 	t.Helper()
-	lines := s.run(t, "doctor", "--server", s.net.URL()).lines()
+	lines := s.run(t, "doctor", "--server", url).lines()
 	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "FAIL") })
+}
+
+// backedUp is a backup's list of tags.
+func backedUp(t *testing.T, backup string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(backup, "tags.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// lacks fails the test for tags and templates of a list that an installation's
+// list lacks.
+func lacks(t *testing.T, want, list string) {
+	t.Helper()
+	here := shapes(list)
+	for _, line := range shapes(want) {
+		if !slices.Contains(here, line) {
+			t.Errorf("missing is %q, there is only:\n%s", line, strings.Join(here, "\n"))
+		}
+	}
 }
 
 // shapes are the lines of a list of tags, apart from their next IDs.
@@ -327,8 +340,7 @@ func TestRestoreKilled(t *testing.T) {
 		s.whole(t)
 	})
 	at("rows", func(t *testing.T) {
-		db := databases[0].with(t)
-		db.Exec(t, "ALTER TABLE leaf_alloc MODIFY biz_tag VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''") // templates need it
+		db := mariaDB(t)
 		s := loseInstallation(t, on(db.DSN())).site(t, nothing)
 		db.Exec(t, "DELETE FROM leaf_alloc")
 		via := proxy.Start(t, db.Addr())
