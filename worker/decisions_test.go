@@ -28,7 +28,7 @@ func raiseAll(t *testing.T, net network, target int64, alone bool) {
 	}
 	mark, err := admin.Mark(t.Context(), target, register.MarkOptions{Over: true, Alone: alone})
 	if err == nil {
-		err = admin.Rewrite(t.Context(), register.Raise{Target: target}, func(register.Change) {})
+		err = admin.Rewrite(t.Context(), register.Raise{Target: target}, func(register.Effect) {})
 		err = mark.Finish(t.Context(), err, register.Decision{Time: time.Now()})
 	}
 	if err != nil {
@@ -132,7 +132,7 @@ func TestDecisionWithoutTraffic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := agreement.Decision{Floor: 1000, Installation: "another"}
+		d := agreement.Announcement{Floor: 1000, Installation: "another"}
 		if own {
 			d.Installation = w.Installation()
 		}

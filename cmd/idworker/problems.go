@@ -77,12 +77,10 @@ var problems = map[problem.Kind]struct {
 	problem.DiskFull:        {hint: "free disk space first"},
 	problem.DiskReadOnly:    {hint: "make the file system writable first; the kernel's log may show why it is not"},
 
-	// A setting that cannot be changed in place needs a copy of the entries: an
-	// empty bucket would issue all IDs again.
-	problem.MayForget:     {hint: "copy its entries to a stream without this setting; an empty bucket would issue all IDs again"},
+	problem.MayForget:     {hint: "see A register that cannot be opened in docs/backup-restore.md, which has the command; an empty bucket would issue all IDs again"},
 	problem.ExpiryMissing: {hint: "idworker provision sets the TTL (--lease-ttl)"},
-	problem.EntriesExpire: {hint: "run nats stream edit %s --max-age=-1, and check that no entry has expired"},
-	problem.Discards:      {hint: "run nats stream edit %s --discard=new, and check that no entry was discarded"},
+	problem.EntriesExpire: {hint: "run nats stream edit %s --max-age=0, and put back what has expired; see A register that cannot be opened in docs/backup-restore.md"},
+	problem.Discards:      {hint: "run nats stream edit %s --discard=new, and put back what was discarded; see A register that cannot be opened in docs/backup-restore.md"},
 	problem.BucketGone:    {hint: "restore it from a backup"},
 	problem.Raising:       {exit: exitTryLater, hint: "wait until it has ended, or end it with: idworker tag raise --all"},
 	problem.RaiseUndone:   {exit: exitUsage, hint: "raise without a number: idworker tag raise --all; then single tags further: idworker tag raise TAG --next ID"},
@@ -146,6 +144,7 @@ var foreign = []struct {
 	{&jetstream.APIError{ErrorCode: 10023}, problem.ServerFull}, // insufficient resources
 	{&jetstream.APIError{ErrorCode: 10047}, problem.ServerFull}, // insufficient storage resources
 	{nats.ErrAuthorization, problem.LoginRefused},
+	{jetstream.ErrBadBucket, problem.MayForget},
 	{jetstream.ErrBucketNotFound, problem.NotProvisioned},
 	{jetstream.ErrStreamNotFound, problem.NotProvisioned},
 	{jetstream.ErrConsumerNotFound, problem.NotProvisioned},

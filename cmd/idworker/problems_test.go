@@ -21,6 +21,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/recovery"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/kv"
@@ -52,10 +53,11 @@ var remedies = []struct {
 	{&natsconn.DeniedError{What: `Subscription to "_INBOX.x"`}, "--inbox-prefix"},
 	{&natsconn.DeniedError{What: `Publish to "_INBOX.x"`}, "idworker rights prints those of each role"},
 	{&agreement.ForeignStoreError{Bucket: "ids_config", Installed: "jetstream", Given: "mysql a.b"}, "idworker tag import --switch-store with the new one"},
-	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=-1"},
+	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.MaxAge}, "nats stream edit KV_b --max-age=0"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Discard}, "nats stream edit KV_b --discard=new"},
 	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.NoExpiry}, "--lease-ttl"},
-	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Storage}, "copy its entries to a stream without"},
+	{&durability.UnsafeError{Stream: "KV_b", Setting: durability.Storage}, "an empty bucket would issue all IDs again"},
+	{jetstream.ErrBadBucket, "an empty bucket would issue all IDs again"},
 	{nats.ErrAuthorization, "check the password, or whether the server has the account of the creds"},
 	{jetstream.ErrBucketNotFound, "only for a new installation: idworker provision"},
 	{jetstream.ErrStreamNotFound, "only for a new installation: idworker provision"},
@@ -93,7 +95,7 @@ var remedies = []struct {
 	{&store.OrderError{Tag: "order", Was: store.Strict, Want: store.Trend}, "give --order strict"},
 	{fmt.Errorf("%w: x", tags.ErrNotNotified), "idworker tag rm"},
 	{tags.ErrMaybeCreated, "check with idworker tag ls"},
-	{tags.ErrLoadersRun, "stop them, export again"},
+	{recovery.ErrLoadersRun, "stop them, export again"},
 	{health.ErrDifferent, "provision with these flags"},
 	{health.ErrOtherLayout, "an installation keeps its layout: give all workers the same --layout and --epoch, or a new --prefix"},
 	{fmt.Errorf("worker IDs: %w", lease.ErrForeignLayout), "an installation keeps its layout: give all workers the same --layout and --epoch, or a new --prefix"},

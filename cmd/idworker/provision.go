@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
-	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
@@ -211,7 +210,7 @@ var errLost = problem.New(problem.RegisterGone, "its installation is missing on 
 // processes that grant or answer for tags run: theirs was lost.
 func checkNotLost(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) error {
 	_, err := register.Bucket(prefix, 0).Look(ctx, js)
-	if !errors.Is(err, jetstream.ErrStreamNotFound) || !tags.Allowed(ctx, js, worker.ListProcessesRights()) {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) || !natsconn.Allowed(ctx, js, worker.ListProcessesRights()) {
 		return nil // other errors are those of its creation
 	}
 	running, _ := worker.ListProcesses(ctx, js.Conn(), prefix) // without an answer, there is no evidence
@@ -305,7 +304,7 @@ func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix mes
 		return b.pinFlag.admit(ctx, js, prefix)
 	}
 	for _, r := range (resourceFlags{}).resources(prefix, partAll) {
-		if !strings.HasPrefix(r.String(), "bucket ") || !tags.Allowed(ctx, js, rights.Publish(r.InfoSubject())) {
+		if !strings.HasPrefix(r.String(), "bucket ") || !natsconn.Allowed(ctx, js, rights.Publish(r.InfoSubject())) {
 			continue // without entries, or another user's
 		}
 		_, err := r.Look(ctx, js)

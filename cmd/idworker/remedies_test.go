@@ -339,6 +339,9 @@ func TestRestoreFolder(t *testing.T) {
 		if r.code != exitOK || !strings.Contains(r.stdout, data+" can be served again") {
 			t.Fatalf("restore: %+v", r)
 		}
+		if r := command(t, restore...); r.code != exitOK || !strings.Contains(r.stdout, "nothing is missing") {
+			t.Fatalf("restored again: %+v", r)
+		}
 		servesFolder(t, data, given, nil)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/progress"
+	"github.com/idworker/idworker/cmd/internal/recovery"
 	"github.com/idworker/idworker/cmd/internal/tags"
 )
 
@@ -55,6 +56,7 @@ type tagImportCmd struct {
 
 	File   string `arg:"" optional:"" help:"Exported file (default: -, standard input)." type:"existingfile"`
 	Switch bool   `name:"switch-store" help:"Switch the installation to --store; stop all loaders first."`
+	DryRun bool   `help:"Print the changes and make none."`
 
 	printFlags `embed:""`
 }
@@ -72,14 +74,13 @@ func (i *tagImportCmd) Run(ctx context.Context, in input, out output) error {
 		return err
 	}
 	done := newChanges(out)
-	if i.Switch {
-		return done.End(i.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			return tags.SwitchStore(ctx, js, i.Prefix, source, list, done.Add)
-		}))
-	}
-	return done.End(i.withPinned(ctx, withTags(i.Prefix, source, func(ctx context.Context, t *tags.Tags) error {
-		return t.Import(ctx, list, done.Add)
-	})))
+	return done.End(i.withPinned(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		at := recovery.On(js, i.Prefix, source)
+		if i.Switch {
+			return recovery.SwitchStore(ctx, at, list, i.DryRun, done.Add)
+		}
+		return recovery.Import(ctx, at, list, i.DryRun, done.Add)
+	}))
 }
 
 // read reads the file, or standard input.

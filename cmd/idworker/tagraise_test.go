@@ -1,12 +1,14 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/idworker/idworker/cmd/internal/tags"
+	"github.com/idworker/idworker/cmd/internal/recovery"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -43,29 +45,72 @@ func TestFutureIsConfirmed(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
-		plan        tags.Plan
+		plan        recovery.Plan
 		shows, asks string
 	}{
-		"no future": {tags.Plan{}, "", ""},
-		"an hour":   {tags.Plan{Future: time.Hour}, "the backup is of 2026-11-26 13:00:00 UTC, 1h0m0s ahead of the clock (2026-11-26 12:00:00 UTC)\n", ""},
-		"two days": {tags.Plan{Future: 48 * time.Hour}, "the backup is of 2026-11-28 12:00:00 UTC, 48h0m0s ahead of the clock (2026-11-26 12:00:00 UTC)\n",
+		"no future": {recovery.Plan{}, "", ""},
+		"an hour":   {recovery.Plan{Future: time.Hour}, "the backup is of 2026-11-26 13:00:00 UTC, 1h0m0s ahead of the clock (2026-11-26 12:00:00 UTC)\n", ""},
+		"two days": {recovery.Plan{Future: 48 * time.Hour}, "the backup is of 2026-11-28 12:00:00 UTC, 48h0m0s ahead of the clock (2026-11-26 12:00:00 UTC)\n",
 			"the target lies above 2026-11-28 12:00:00 UTC"},
-		"no other clock": {tags.Plan{Unconfirmed: true}, "", "only this machine's clock shows the time: is it 2026-11-26 12:00:00 UTC?"},
-		"snowflake IDs":  {tags.Plan{Issued: now.Add(time.Hour)}, "", "their bucket is lost: worker IDs wait until "},
+		"no other clock": {recovery.Plan{Unconfirmed: true}, "", "only this machine's clock shows the time: is it 2026-11-26 12:00:00 UTC?"},
+		"snowflake IDs":  {recovery.Plan{Issued: now.Add(time.Hour)}, "", "their bucket is lost: worker IDs wait until "},
 	} {
 		p := c.plan
 		p.Clock, p.Newest, p.NewestOf = now, now.Add(p.Future), "the backup"
 		p.Time, p.Target = p.Newest, p.Newest.UnixMicro()
-		for _, yes := range []bool{false, true} {
-			text := new(strings.Builder)
-			out := output{Writer: text}
-			err := raisePrompt{yes: yes}.confirm(t.Context(), p, input{strings.NewReader("no\n")}, out, newRaised(out, false))
-			if (err != nil) != (c.asks != "" && !yes) || !strings.Contains(text.String(), c.shows) || !strings.Contains(text.String(), c.asks) {
-				t.Errorf("%s, --yes %v: %v, want it shown %q, asked %q:\n%s", name, yes, err, c.shows, c.asks, text)
-			}
-			if c.shows == "" && strings.Contains(text.String(), "ahead of the clock") {
-				t.Errorf("%s shows:\n%s", name, text)
-			}
+		text := new(strings.Builder)
+		if asks := showRaise(text, &p, 0); asks != (c.asks != "") || !strings.Contains(text.String(), c.shows) || !strings.Contains(text.String(), c.asks) {
+			t.Errorf("%s: asks %v, want it shown %q, asked %q:\n%s", name, asks, c.shows, c.asks, text)
 		}
+		if c.shows == "" && strings.Contains(text.String(), "ahead of the clock") {
+			t.Errorf("%s shows:\n%s", name, text)
+		}
+	}
+}
+
+// newStore is an installation that nobody serves.
+func newStore(t *testing.T) *site {
+	t.Helper()
+	ns := natstest.Start(t)
+	s := &site{T: t, nats: ns, url: ns.URL()}
+	s.must("provision")
+	return s
+}
+
+// TestRaiseIsConfirmed: a raise with effects that cannot be undone prompts, and
+// changes nothing without a yes.
+func TestRaiseIsConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.must("tag create order")
+	before := s.must("tag export")
+	if r := s.at("tag raise --all"); r.code != exitUsage || !strings.Contains(r.stdout, "1 tag will pass 2^31") || !strings.Contains(r.stderr, "nothing was changed") {
+		t.Errorf("not confirmed: %+v", r)
+	}
+	if after := s.must("tag export"); after != before {
+		t.Errorf("the tags are\n%s, were\n%s", after, before)
+	}
+}
+
+// TestImportDryRun: a dry run of an import prints what the import then prints,
+// and writes nothing.
+func TestImportDryRun(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.must("tag create order")
+	s.must("tag create other --first 100")
+	list := filepath.Join(t.TempDir(), "list")
+	text := "order 1000 50\nnew 10 5 strict\ngone removed 9\nother 10 7\nchat.* 10 trend 0 0 1\n"
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := s.must("tag export")
+	lines := func(command string) []string { return slices.Sorted(strings.Lines(s.must(command, list))) }
+	dry := lines("tag import --dry-run")
+	if after := s.must("tag export"); after != before {
+		t.Errorf("after the dry run the tags are\n%s, were\n%s", after, before)
+	}
+	if done := lines("tag import"); len(dry) != 5 || !slices.Equal(dry, done) {
+		t.Errorf("it prints\n%q, the dry run\n%q", done, dry)
 	}
 }

@@ -11,7 +11,7 @@
 //
 // Neither deletes or empties anything: an emptied bucket of counters would
 // issue all IDs again. For the same reason neither creates a bucket if there is
-// [Evidence] that it existed before. Streams get lost with a disk, when a
+// [Trace] that it existed before. Streams get lost with a disk, when a
 // single server joins a cluster, or by an operator's mistake.
 //
 // # Reading and writing

@@ -11,12 +11,12 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 )
 
-// Evidence looks for proof that a bucket existed before, although it is missing
+// Trace looks for a trace of a bucket that existed before, although it is missing
 // now. It returns the proof as text, "" if there is none.
 //
 // Creating the bucket must precede writing the evidence: evidence counts only if
 // the bucket is still missing after it was found.
-type Evidence func(ctx context.Context, js jetstream.JetStream) (what string, err error)
+type Trace func(ctx context.Context, js jetstream.JetStream) (what string, err error)
 
 // OlderError means that a bucket is missing, but existed before. A new one would
 // count from the start again.
@@ -44,7 +44,7 @@ func (e *OlderError) Problem() (problem.Kind, []any) {
 
 // HasEntries is the evidence that another bucket has entries, or had some that
 // were deleted.
-func HasEntries(bucket string) Evidence {
+func HasEntries(bucket string) Trace {
 	return func(ctx context.Context, js jetstream.JetStream) (string, error) {
 		s, err := js.Stream(ctx, StreamName(bucket))
 		switch {

@@ -95,7 +95,7 @@ type Lasting struct {
 
 	// Older is the evidence that the bucket existed before. A missing bucket is
 	// not created if there is some; the error is an [*OlderError] then.
-	Older []Evidence
+	Older []Trace
 
 	// Birth makes its creation the birth of an installation, which is refused
 	// while a server has a version that loses streams. An installation that

@@ -205,12 +205,6 @@ func (f *figures) endOutage() (lasted time.Duration, failures int) {
 	return lasted, failures
 }
 
-// reason returns why the enrichment has stopped, empty if it has not.
-func (f *figures) reason() (reason string) {
-	f.update(func() { reason = f.failing })
-	return reason
-}
-
 // failure returns the text of the last failure, empty while all is well.
 func (f *figures) failure() (text string) {
 	f.update(func() { text = f.text })

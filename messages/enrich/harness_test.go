@@ -252,3 +252,9 @@ func (b *bed) expect(msgs []jetstream.Msg, n int) {
 		seen[id] = true
 	}
 }
+
+// reason returns why the enrichment has stopped, empty if it has not.
+func (f *figures) reason() (reason string) {
+	f.update(func() { reason = f.failing })
+	return reason
+}

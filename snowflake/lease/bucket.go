@@ -213,7 +213,7 @@ func Resources(prefix messages.Prefix, ttl time.Duration, replicas int) []kv.Res
 	}
 }
 
-func clockBucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
+func clockBucket(prefix messages.Prefix, replicas int, older ...kv.Trace) kv.Resource {
 	return kv.LastingBucket(kv.Lasting{
 		Bucket: ClockBucketName(prefix), Description: "idworker: end of the reserved time of each worker ID", Replicas: replicas, Older: older,
 	})

@@ -37,7 +37,7 @@ func Bucket(prefix messages.Prefix, replicas int) kv.Resource {
 
 // NewBucket is the bucket whose creation begins an installation, see
 // [kv.Lasting]. Packages that use it pass the evidence that it existed before.
-func NewBucket(prefix messages.Prefix, replicas int, older ...kv.Evidence) kv.Resource {
+func NewBucket(prefix messages.Prefix, replicas int, older ...kv.Trace) kv.Resource {
 	b := bucket(prefix, replicas)
 	b.Birth, b.Older = true, older
 	return kv.LastingBucket(b)
@@ -49,7 +49,7 @@ func bucket(prefix messages.Prefix, replicas int) kv.Lasting {
 
 // HasKey is the evidence that a key was agreed on, for a bucket that must have
 // existed before.
-func HasKey(prefix messages.Prefix, key string) kv.Evidence {
+func HasKey(prefix messages.Prefix, key string) kv.Trace {
 	return func(ctx context.Context, js jetstream.JetStream) (string, error) {
 		if _, found, err := Lookup(ctx, js, prefix, key); err != nil || found {
 			return fmt.Sprintf("bucket %s has the key %s", BucketName(prefix), key), err
@@ -264,8 +264,8 @@ func (a *Agreement) RaiseFloor(ctx context.Context, floor int64) error {
 // reads nor writes it.
 const DecidedKey = "decided"
 
-// Decision is the value of [DecidedKey]. The zero value stands for none.
-type Decision struct {
+// Announcement is the value of [DecidedKey]. The zero value stands for none.
+type Announcement struct {
 	Floor        int64  // the lowest first ID of new tags
 	Installation string // empty if there was none: then it is about all processes
 }
@@ -275,35 +275,35 @@ var ErrDecision = errors.New("not a decision")
 
 // Decided returns the value of [DecidedKey]. A bucket that does not exist has
 // none.
-func Decided(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Decision, error) {
+func Decided(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (Announcement, error) {
 	value, found, err := Lookup(ctx, js, prefix, DecidedKey)
 	if err != nil || !found {
-		return Decision{}, err
+		return Announcement{}, err
 	}
-	d, err := parseDecision(value)
+	d, err := parseAnnouncement(value)
 	if err != nil {
 		return d, fmt.Errorf("bucket %s, key %s: %w", BucketName(prefix), DecidedKey, err)
 	}
 	return d, nil
 }
 
-// parseDecision ignores what a later version may add.
-func parseDecision(value string) (d Decision, err error) {
+// parseAnnouncement ignores what a later version may add.
+func parseAnnouncement(value string) (d Announcement, err error) {
 	fields := append(strings.Fields(value), "", "")
 	if d.Floor, err = parseFloor(fields[0]); err == nil && fields[1] != "" {
 		d.Installation, err = fields[1], CheckID(fields[1])
 	}
 	if err != nil {
-		return Decision{}, fmt.Errorf("%w: %w", ErrDecision, err)
+		return Announcement{}, fmt.Errorf("%w: %w", ErrDecision, err)
 	}
 	return d, nil
 }
 
 // Announce writes [DecidedKey], unless it has a higher floor of the same
 // installation. An unreadable value is replaced, because workers ignore it.
-func (a *Agreement) Announce(ctx context.Context, d Decision) error {
+func (a *Agreement) Announce(ctx context.Context, d Announcement) error {
 	_, err := a.bucket.Edit(ctx, DecidedKey, func(e kv.Entry) ([]byte, error) {
-		have, err := parseDecision(string(e.Value))
+		have, err := parseAnnouncement(string(e.Value))
 		if e.Exists() && err == nil && have.Installation == d.Installation && have.Floor >= d.Floor {
 			return nil, nil
 		}

@@ -211,9 +211,9 @@ func TestPeekInstallation(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	js := openJetStream(t)
 	a := open(t, js)
-	a1, a2, b1 := agreement.Decision{Floor: 10, Installation: "a"}, agreement.Decision{Floor: 20, Installation: "a"}, agreement.Decision{Floor: 5, Installation: "b"}
-	all := agreement.Decision{Floor: 30}
-	for i, step := range []struct{ write, want agreement.Decision }{{a2, a2}, {a1, a2}, {b1, b1}, {a1, a1}, {all, all}} {
+	a1, a2, b1 := agreement.Announcement{Floor: 10, Installation: "a"}, agreement.Announcement{Floor: 20, Installation: "a"}, agreement.Announcement{Floor: 5, Installation: "b"}
+	all := agreement.Announcement{Floor: 30}
+	for i, step := range []struct{ write, want agreement.Announcement }{{a2, a2}, {a1, a2}, {b1, b1}, {a1, a1}, {all, all}} {
 		err := a.Announce(t.Context(), step.write)
 		got, failed := agreement.Decided(t.Context(), js, messages.DefaultPrefix)
 		if err = errors.Join(err, failed); err != nil || got != step.want {

@@ -170,18 +170,6 @@ func (s *Register) Raise(ctx context.Context, tag string, next int64) error {
 	return err
 }
 
-// RaiseRemoved makes next the lowest first ID of a removed tag, if that is lower.
-// Errors: store.ErrNoTag if no such removed tag is stored; the others of Raise.
-func (s *Register) RaiseRemoved(ctx context.Context, tag string, next int64) error {
-	return s.update(ctx, tag, func(r storedEntry) (entry, error) {
-		if !r.exists() || s.cfg.Table == nil && s.live(r) {
-			return entry{}, store.ErrNoTag
-		}
-		r.Next = max(r.Next, next)
-		return r.entry, nil
-	})
-}
-
 // RemoveTag removes a tag, also if its row is missing. Its order and its next ID
 // stay stored, see [Register.CreateTag]. The row's max_id goes into the register
 // before the row is deleted, and only a row that is not above it is deleted:
@@ -223,34 +211,14 @@ func (s *Register) RemoveTag(ctx context.Context, tag string) error {
 	}
 }
 
-// AllTags returns the tags and the removed tags, as of one moment, and the rows
-// whose names are not those of tags. An error that wraps store.ErrCorrupt is about
-// some tags only.
+// AllTags lists the tags, the names that may be created again, and the rows whose
+// names are not those of tags, each in no particular order, as of a moment after
+// the call began. A name may be created again after its tag was removed, or if its
+// row is missing: its Next is the lowest first ID that it may have then, and its
+// Step is 0. Next of a tag is not below the last grant. If entries are unreadable,
+// AllTags returns the readable tags, and an error that wraps store.ErrCorrupt, with a
+// [store.EntryError] for each unreadable entry that has a name.
 func (s *Register) AllTags(ctx context.Context) (tags, removed, others []store.Tag, err error) {
-	return s.tags(ctx)
-}
-
-// Tags lists every tag, in no particular order, as of a moment after the call
-// began. Next is not below the last grant. Unreadable entries are left out: Tags
-// then returns both the readable tags and an error that wraps store.ErrCorrupt,
-// with a [store.EntryError] for each unreadable entry that has a name.
-func (s *Register) Tags(ctx context.Context) ([]store.Tag, error) {
-	tags, _, _, err := s.tags(ctx)
-	return tags, err
-}
-
-// Removed lists names that may be created again: of removed tags, and of tags
-// without a row. Next is the lowest first ID that such a tag may have, Step is 0.
-// Unreadable entries are left out, and no error: Tags reports them.
-func (s *Register) Removed(ctx context.Context) ([]store.Tag, error) {
-	_, removed, _, err := s.tags(ctx)
-	if errors.Is(err, store.ErrCorrupt) {
-		err = nil
-	}
-	return removed, err
-}
-
-func (s *Register) tags(ctx context.Context) (tags, removed, others []store.Tag, err error) {
 	// Before the register: a row created in between does not look removed.
 	rows, others, corrupt := s.listRows(ctx)
 	if corrupt != nil && !errors.Is(corrupt, store.ErrCorrupt) {

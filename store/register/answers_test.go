@@ -82,7 +82,7 @@ func TestRemoveBesideLeaf(t *testing.T) {
 		if err := errors.Join(s.start(t.Context()), s.RemoveTag(t.Context(), "a")); err != nil {
 			t.Fatal(err)
 		}
-		removed, err := s.Removed(t.Context())
+		_, removed, _, err := s.AllTags(t.Context())
 		if err != nil || len(removed) != 1 || removed[0].Next < table.end {
 			t.Errorf("removed are %v, %v; Leaf's servers have all below %d", removed, err, table.end)
 		}

@@ -31,7 +31,7 @@ func Bucket(p messages.Prefix, replicas int) kv.Resource {
 	return bucket(p, replicas, 0, map[string]string{metaID: nuid.Next()}, agreement.HasKey(p, ConfigKey))
 }
 
-func bucket(p messages.Prefix, replicas int, first uint64, meta map[string]string, older ...kv.Evidence) kv.Resource {
+func bucket(p messages.Prefix, replicas int, first uint64, meta map[string]string, older ...kv.Trace) kv.Resource {
 	return kv.LastingBucket(kv.Lasting{
 		Bucket: BucketName(p), Description: "idworker: how far each tag was granted", Replicas: replicas, Metadata: meta,
 		First: first, Older: older, Hold: whileRaised, LeaveRoom: true,

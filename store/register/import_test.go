@@ -31,7 +31,7 @@ func TestImportBesideGrants(t *testing.T) {
 	list := []store.Tag{
 		{Name: "high", Step: 20, Next: 50, Order: store.Trend}, {Name: "low", Step: 20, Next: 50, Order: store.Trend}, {Name: "new", Step: 20, Next: 50, Order: store.Trend},
 	}
-	if err := admin.Rewrite(t.Context(), Import{list}, func(Change) {}); err != nil {
+	if err := admin.Rewrite(t.Context(), Import{list}, func(Effect) {}); err != nil {
 		t.Fatal(err)
 	}
 	for tag, want := range map[string]int64{"high": high.End, "low": 50, "new": 50} {
@@ -81,11 +81,11 @@ func TestImportBesideTable(t *testing.T) {
 		{Name: "new", Step: 20, Next: 50, Order: store.Strict},
 		{Name: "row", Step: 20, Next: 60, Order: store.Trend},
 	}
-	planned, changed := make(map[string]Change), make(map[string]Change)
-	if err := admin.Preview(t.Context(), Import{list}, func(c Change) { planned[c.Listed.Name] = c }); err != nil {
+	planned, changed := make(map[string]Effect), make(map[string]Effect)
+	if err := admin.Preview(t.Context(), Import{list}, func(c Effect) { planned[c.Listed.Name] = c }); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Rewrite(t.Context(), Import{list}, func(c Change) { changed[c.Name] = c }); err != nil {
+	if err := admin.Rewrite(t.Context(), Import{list}, func(c Effect) { changed[c.Name] = c }); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]struct {
@@ -109,26 +109,6 @@ func TestImportBesideTable(t *testing.T) {
 	}
 }
 
-// TestImportChecksOrders: a preview finds what does not fit, in front of a table
-// also a row without an entry, which is trend.
-func TestImportChecksOrders(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	cfg := connect(s, s.srv)
-	s.create(handle(s, cfg), "order")
-	for _, table := range []store.Table{nil, newFakeTable(1, 0, "order")} {
-		cfg.Table = table
-		admin := handle(s, cfg)
-		list := []store.Tag{{Name: "new", Step: 10, Next: 1, Order: store.Trend}, {Name: "order", Step: 10, Next: 1, Order: store.Strict}}
-		if err := admin.Preview(t.Context(), Import{list}, func(Change) {}); !errors.Is(err, store.ErrOrder) {
-			t.Errorf("table %v: %v, want ErrOrder", table != nil, err)
-		}
-		if n, err := admin.Unlisted(t.Context(), list[:1]); n != 1 || err != nil {
-			t.Errorf("%d entries are not in the list, %v", n, err)
-		}
-	}
-}
-
 // TestSurvey: what a rule would do can be seen of a register that went back, that
 // is being raised, or that is missing, and nothing is written.
 func TestSurvey(t *testing.T) {
@@ -145,7 +125,7 @@ func TestSurvey(t *testing.T) {
 			t.Fatal(err)
 		}
 		entries, n := 0, 0
-		err = admin.Preview(t.Context(), Raise{Target: 1000, List: list}, func(c Change) {
+		err = admin.Preview(t.Context(), Raise{Target: 1000, List: list}, func(c Effect) {
 			if n++; c.Entry > 0 {
 				entries++
 			}

@@ -213,7 +213,7 @@ func Announce(ctx context.Context, js jetstream.JetStream, p messages.Prefix) er
 	if err != nil {
 		return err
 	}
-	return agreed.Announce(ctx, agreement.Decision{Floor: found.First, Installation: id})
+	return agreed.Announce(ctx, agreement.Announcement{Floor: found.First, Installation: id})
 }
 
 // change changes the metadata of the stream. It also corrects settings, which

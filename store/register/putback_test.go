@@ -1,11 +1,13 @@
 package register
 
 import (
-	"errors"
+	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/storetest"
@@ -41,7 +43,7 @@ func TestLostRegisterIsMadeMarked(t *testing.T) {
 		t.Errorf("granted %v from a register that is being restored", seg)
 	}
 	raise := Raise{Target: 500, List: []store.Tag{{Name: "a", Step: 10, Next: 11, Order: store.Strict}}}
-	if _, err := raiseAll(t.Context(), admin, raise, alone, func(Change) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, raise, alone, func(Effect) {}); err != nil {
 		t.Fatal(err)
 	}
 	e := s.entry("a")
@@ -77,7 +79,7 @@ func TestPutBack(t *testing.T) {
 	}
 	r := Raise{Target: 1000, List: list}
 	var lost, lower, orders []string
-	err = admin.Preview(t.Context(), r, func(c Change) {
+	err = admin.Preview(t.Context(), r, func(c Effect) {
 		switch {
 		case c.Listed == nil:
 			t.Errorf("%+v is not in the list", c)
@@ -93,7 +95,7 @@ func TestPutBack(t *testing.T) {
 	if err != nil || len(lost) != 3 || !slices.Equal(lower, []string{"lower"}) || !slices.Equal(orders, lower) {
 		t.Errorf("lost %q, lower %q, orders %q, %v", lost, lower, orders, err)
 	}
-	if err := admin.Rewrite(t.Context(), r, func(Change) {}); err != nil {
+	if err := admin.Rewrite(t.Context(), r, func(Effect) {}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]entry{
@@ -108,50 +110,43 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// TestPutBackBesideTable: the entry of a strict tag that has a row is put back
-// as strict. A row that is missing is created, unless its tag was removed here.
-func TestPutBackBesideTable(t *testing.T) {
+// secondWriter has another administrator write an entry once, after it was
+// rewritten.
+type secondWriter struct {
+	remote
+	write func()
+}
+
+func (w secondWriter) updateMany(ctx context.Context, changes []kv.Write) []kv.Written {
+	written := w.remote.updateMany(ctx, changes)
+	w.write()
+	return written
+}
+
+// TestRowOfAnEntryThatIsWrittenAgain: a row is created once, above what another
+// wrote to its entry after that was put back.
+func TestRowOfAnEntryThatIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	cfg := connect(s, s.srv)
-	table := newFakeTable(1, 0, "strict", "trend", "removed")
+	table := newFakeTable(1, 0)
 	cfg.Table = table
 	admin := handle(s, cfg)
-	for _, tag := range []store.Tag{
-		{Name: "rowless", Step: 10, Next: 50, Order: store.Strict}, {Name: "gone", Step: 10, Next: 5, Order: store.Trend},
-		{Name: "later", Step: 10, Next: 1, Order: store.Strict},
-	} {
-		if err := admin.CreateTag(t.Context(), tag); err != nil {
-			t.Fatal(err)
+	server := admin.remote
+	admin.remote = secondWriter{server, sync.OnceFunc(func() {
+		e := s.entry("lost")
+		e.Next = 5000
+		if _, err := server.update(t.Context(), "lost", e.encode(), e.revision); err != nil {
+			t.Error(err)
 		}
-	}
-	if err := errors.Join(admin.RemoveTag(t.Context(), "gone"), table.RemoveTag(t.Context(), "rowless", 50), table.RemoveTag(t.Context(), "later", 1)); err != nil {
+	})}
+	reports := 0
+	list := []store.Tag{{Name: "lost", Step: 10, Next: 40, Order: store.Strict}}
+	if err := admin.Rewrite(t.Context(), Raise{Target: 1000, List: list}, func(Effect) { reports++ }); err != nil {
 		t.Fatal(err)
 	}
-	err := admin.Rewrite(t.Context(), Raise{Target: 1000, List: []store.Tag{
-		{Name: "gone", Step: 10, Next: 9, Order: store.Trend},
-		{Name: "lost", Step: 10, Next: 40, Order: store.Strict},
-		{Name: "rowless", Step: 10, Next: 60, Order: store.Strict},
-		{Name: "strict", Step: 10, Next: 30, Order: store.Strict},
-		{Name: "trend", Step: 10, Next: 20, Order: store.Trend},
-	}}, func(Change) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]struct {
-		entry
-		row int64
-	}{
-		"gone":    {entry{Next: 1000, Removed: true}, 0},
-		"later":   {entry{Next: 1000, Order: store.Strict, Removed: true}, 0},
-		"lost":    {entry{Next: 1000, Order: store.Strict}, 1000},
-		"rowless": {entry{Next: 1000, Order: store.Strict}, 1000},
-		"strict":  {entry{Next: 1000, Order: store.Strict}, 1000},
-		"trend":   {entry{Next: 1000}, 1000},
-	} {
-		if found := s.entry(name).entry; found != want.entry || table.rows[name] != want.row {
-			t.Errorf("%s: %+v, row %d, want %+v", name, found, table.rows[name], want)
-		}
+	if e := s.entry("lost"); e.Removed || e.Next <= 5000 || table.rows["lost"] != e.Next || reports != 1 {
+		t.Errorf("entry %+v, row %d, %d reports", e.entry, table.rows["lost"], reports)
 	}
 }
 
@@ -180,7 +175,7 @@ func TestPutBackHeld(t *testing.T) {
 		{Name: "known", Step: 20, Next: 9, Order: store.Trend},
 		{Name: "lost", Step: 30, Next: 8, Order: store.Strict},
 		{Name: "order", Step: 40, Next: 6, Order: store.Strict},
-	}}, func(c Change) {
+	}}, func(c Effect) {
 		if c.Forgotten {
 			forgotten = append(forgotten, c.Name)
 		}

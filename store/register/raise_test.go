@@ -23,7 +23,7 @@ var alone = MarkOptions{Over: true, Alone: true}
 
 // raiseAll raises all tags, and decides, as an administrator's command does: if
 // its mark is gone, it starts over, above what has been decided since.
-func raiseAll(ctx context.Context, admin *Register, r Raise, o MarkOptions, report func(Change)) (target int64, err error) {
+func raiseAll(ctx context.Context, admin *Register, r Raise, o MarkOptions, report func(Effect)) (target int64, err error) {
 	for {
 		m, err := admin.Mark(ctx, r.Target, o)
 		var corrupt error
@@ -66,7 +66,7 @@ func (s site) importTags(n int) {
 	for i := range n {
 		list = append(list, store.Tag{Name: fmt.Sprintf("t%04d", i), Step: 10, Next: 1, Order: store.Trend})
 	}
-	err := handle(s, connect(s, s.srv)).Rewrite(s.Context(), Import{list}, func(Change) {})
+	err := handle(s, connect(s, s.srv)).Rewrite(s.Context(), Import{list}, func(Effect) {})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestRaiseWaitsForPermits(t *testing.T) {
 		}
 	}}
 	raised := make(map[string]bool)
-	if _, err := raiseAll(t.Context(), admin, Raise{Target: 1_000_000}, MarkOptions{Over: true}, func(c Change) { raised[c.Name] = true }); err != nil {
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: 1_000_000}, MarkOptions{Over: true}, func(c Effect) { raised[c.Name] = true }); err != nil {
 		t.Fatal(err)
 	}
 	if len(raised) != tags {
@@ -149,7 +149,7 @@ func TestRaiseInterrupted(t *testing.T) {
 	s := newSite(t)
 	s.importTags(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := raiseAll(ctx, s.admin(), Raise{Target: 5000}, alone, func(Change) { cancel() })
+	_, err := raiseAll(ctx, s.admin(), Raise{Target: 5000}, alone, func(Effect) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestRaiseInterrupted(t *testing.T) {
 	if _, err := s.admin().Mark(t.Context(), 9000, MarkOptions{Alone: true}); !errors.Is(err, ErrRaising) {
 		t.Errorf("an import goes over the mark: %v", err)
 	}
-	target, err := raiseAll(t.Context(), s.admin(), Raise{Target: 4000}, alone, func(Change) {})
+	target, err := raiseAll(t.Context(), s.admin(), Raise{Target: 4000}, alone, func(Effect) {})
 	if err != nil || target != 5001 {
 		t.Fatalf("target %d, %v; want 5001", target, err)
 	}
@@ -190,7 +190,7 @@ func TestAnnouncement(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.importTags(1)
-	announced := func() agreement.Decision {
+	announced := func() agreement.Announcement {
 		t.Helper()
 		d, err := agreement.Decided(t.Context(), s.js, prefix)
 		if err != nil {
@@ -204,14 +204,14 @@ func TestAnnouncement(t *testing.T) {
 	}
 	admin := s.admin()
 	admin.cfg.JetStream = late{admin.cfg.JetStream, func(jetstream.StreamConfig) { // just before mark and decision are written
-		if d := announced(); d != (agreement.Decision{}) {
+		if d := announced(); d != (agreement.Announcement{}) {
 			t.Errorf("announced before the decision: %+v", d)
 		}
 	}}
-	if _, err := raiseAll(t.Context(), admin, Raise{Target: 5000}, alone, func(Change) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: 5000}, alone, func(Effect) {}); err != nil {
 		t.Fatal(err)
 	}
-	want := agreement.Decision{Floor: 5000, Installation: id}
+	want := agreement.Announcement{Floor: 5000, Installation: id}
 	if d := announced(); d != want {
 		t.Errorf("announced is %+v, want %+v", d, want)
 	}
@@ -248,7 +248,7 @@ func TestLineOfAGrant(t *testing.T) {
 		}
 	}
 	reserves(1)
-	if _, err := raiseAll(t.Context(), s.admin(), Raise{Target: 5000}, alone, func(Change) {}); err != nil {
+	if _, err := raiseAll(t.Context(), s.admin(), Raise{Target: 5000}, alone, func(Effect) {}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "the loader takes over the decision", func() bool { return loader.poll(t.Context(), true) == nil && loader.Lowest() == 5000 })
@@ -285,12 +285,12 @@ func TestRaiseUndoesNoOther(t *testing.T) {
 			}
 			once.Do(func() {
 				var err error
-				if other, err = raiseAll(t.Context(), s.admin(), Raise{Target: 2000}, alone, func(Change) {}); err != nil {
+				if other, err = raiseAll(t.Context(), s.admin(), Raise{Target: 2000}, alone, func(Effect) {}); err != nil {
 					t.Errorf("%s: the other raise: %v", what, err)
 				}
 			})
 		}}
-		target, err := raiseAll(t.Context(), admin, Raise{Target: 1000}, alone, func(Change) {})
+		target, err := raiseAll(t.Context(), admin, Raise{Target: 1000}, alone, func(Effect) {})
 		if err != nil || other < 2000 || target <= other {
 			t.Errorf("%s: raised to %d, the other to %d, %v", what, target, other, err)
 		}
@@ -345,7 +345,7 @@ func TestRaiseRefusedByAConstraint(t *testing.T) {
 	cfg := connect(t, newSite(t).srv)
 	cfg.Table = refusing{newFakeTable(1, 0, "order")}
 	of := new(store.TableError)
-	if err := handle(t, cfg).Rewrite(t.Context(), Raise{Target: 7000}, func(Change) {}); !errors.Is(err, store.ErrSetup) || !errors.As(err, &of) || of.Tag != "order" {
+	if err := handle(t, cfg).Rewrite(t.Context(), Raise{Target: 7000}, func(Effect) {}); !errors.Is(err, store.ErrSetup) || !errors.As(err, &of) || of.Tag != "order" {
 		t.Errorf("%v, want an ErrSetup of tag order", err)
 	}
 }
@@ -365,10 +365,10 @@ func TestRaiseRewritesEveryEntry(t *testing.T) {
 	plan := make(map[string]int64)
 	r := Raise{Target: time.Now().UnixMicro()}
 	admin := s.admin()
-	if err := admin.Preview(t.Context(), r, func(c Change) { plan[strings.Clone(c.Name)] = c.Next }); err != nil {
+	if err := admin.Preview(t.Context(), r, func(c Effect) { plan[strings.Clone(c.Name)] = c.Next }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raiseAll(t.Context(), admin, r, alone, func(Change) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, r, alone, func(Effect) {}); err != nil {
 		t.Fatal(err)
 	}
 	for tag, next := range plan {
@@ -418,7 +418,7 @@ func TestRaiseAfterLateWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})}
-	if _, err := raiseAll(t.Context(), admin, Raise{Target: time.Now().UnixMicro()}, alone, func(Change) {}); err != nil {
+	if _, err := raiseAll(t.Context(), admin, Raise{Target: time.Now().UnixMicro()}, alone, func(Effect) {}); err != nil {
 		t.Fatal(err)
 	}
 	s.reserve(handle(t, connect(t, s.srv)), "high", lost.End+Slack/2)

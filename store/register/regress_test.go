@@ -3,7 +3,6 @@ package register
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,7 +76,7 @@ func (s site) reserve(h *Register, tag string, first int64) store.Segment {
 func (s site) raise(by int64) {
 	s.Helper()
 	admin := s.admin()
-	if _, err := raiseAll(s.Context(), admin, raiseBy(s, admin, by), alone, func(Change) {}); err != nil {
+	if _, err := raiseAll(s.Context(), admin, raiseBy(s, admin, by), alone, func(Effect) {}); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -429,19 +428,18 @@ func TestOtherRows(t *testing.T) {
 	h := handle(s, cfg)
 	var planned, raised []string
 	r := raiseBy(t, h, 100)
-	if err := h.Preview(t.Context(), r, func(c Change) { planned = append(planned, c.Name) }); err != nil {
+	if err := h.Preview(t.Context(), r, func(c Effect) { planned = append(planned, c.Name) }); err != nil {
 		t.Error(err)
 	}
-	if _, err := raiseAll(t.Context(), h, r, alone, func(c Change) { raised = append(raised, c.Name) }); err != nil {
+	if _, err := raiseAll(t.Context(), h, r, alone, func(c Effect) { raised = append(raised, c.Name) }); err != nil {
 		t.Errorf("raised: %v", err)
 	}
-	tags, err := h.Tags(t.Context())
+	tags, removed, listed, err := h.AllTags(t.Context())
 	if len(planned) != 1 || len(raised) != 1 || err != nil || len(tags) != 1 || tags[0].Next != 101 {
 		t.Errorf("planned %q, raised %q, tags %v, %v; want order alone, at 101", planned, raised, tags, err)
 	}
 	found, err := h.Others(t.Context())
-	_, removed, listed, err2 := h.AllTags(t.Context())
-	if err := errors.Join(err, err2); err != nil || len(removed) != 0 || len(listed) != len(others) || len(found) != len(others) {
+	if err != nil || len(removed) != 0 || len(listed) != len(others) || len(found) != len(others) {
 		t.Errorf("%d others and %d alone, %d removed, %v; want %d", len(listed), len(found), len(removed), err, len(others))
 	}
 	for _, name := range others {
@@ -451,46 +449,15 @@ func TestOtherRows(t *testing.T) {
 	}
 }
 
-// TestRaiseAll raises removed tags too, exhausts tags with too few IDs left,
-// and refuses unreadable entries.
-func TestRaiseAll(t *testing.T) {
+// TestUnreadableEntry: an entry that cannot be read is named, and stays; the other
+// tags are raised, and decided upon.
+func TestUnreadableEntry(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	h := handle(t, connect(t, s.srv))
-	for _, tag := range []string{"order", "full"} {
-		s.create(h, tag)
-	}
-	for _, tag := range []string{"strict", "gone"} {
-		if err := h.CreateTag(t.Context(), store.Tag{Name: tag, Step: 10, Next: 1, Order: store.Strict}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(h.RemoveTag(t.Context(), "gone"), h.Raise(t.Context(), "full", math.MaxInt64-5)); err != nil {
-		t.Fatal(err)
-	}
-	raised := make(map[string]store.Tag)
-	if _, err := raiseAll(t.Context(), h, raiseBy(t, h, 100), alone, func(c Change) { raised[c.Name] = c.Tag }); err != nil {
-		t.Fatal(err)
-	}
-	for tag, next := range map[string]int64{"order": 101, "strict": 101, "gone": 101, "full": math.MaxInt64} {
-		if raised[tag].Next != next {
-			t.Errorf("%s is raised to %d, want %d", tag, raised[tag].Next, next)
-		}
-	}
-	listed, removed, _, err := h.tags(t.Context())
-	if err != nil || len(listed) != 3 || len(removed) != 1 {
-		t.Errorf("listed are %v, removed %v, %v", listed, removed, err)
-	}
-	for _, tag := range append(listed, removed...) {
-		if strict := tag.Name == "strict" || tag.Name == "gone"; tag.Order == store.Strict != strict || raised[tag.Name].Order != tag.Order {
-			t.Errorf("%+v is listed, and was raised as %+v", tag, raised[tag.Name])
-		}
-	}
-	if _, err := raiseAll(t.Context(), h, raiseBy(t, h, 0), alone, nil); !errors.Is(err, store.ErrBadTag) {
-		t.Errorf("raised by 0: %v", err)
-	}
+	s.create(h, "order")
 	s.put("bad", "{}")
-	if _, err := raiseAll(t.Context(), h, raiseBy(t, h, 1), alone, func(Change) {}); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := raiseAll(t.Context(), h, raiseBy(t, h, 101), alone, func(Effect) {}); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "tag bad") {
 		t.Errorf("with an entry that cannot be read: %v", err)
 	}
 	if found, err := h.remote.poll(t.Context()); err != nil || found.First != 102 || found.Mark != "" {
@@ -501,8 +468,8 @@ func TestRaiseAll(t *testing.T) {
 	}
 }
 
-// TestRaisedTooLittle: a loader reports by how much a raise was too small, until
-// the next raise begins. That many IDs more are enough.
+// TestRaisedTooLittle: a loader reports by how much a raise was too small. That
+// many IDs more are enough.
 func TestRaisedTooLittle(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -535,18 +502,6 @@ func TestRaisedTooLittle(t *testing.T) {
 			t.Errorf("raised by 20, short of %d, want 180: busy is at 21, and was granted up to 201", n)
 		}
 	}
-	admin := s.admin()
-	mark := func(text string) {
-		t.Helper()
-		if err := admin.change(t.Context(), func(meta map[string]string, _ guard.Poll) error { meta[metaRaising] = text; return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mark("another 1000")
-	if n := short(); n != 0 {
-		t.Errorf("short of %d while another raise may repair it", n)
-	}
-	mark("")
 	s.raise(179)
 	if n := short(); n != 1 {
 		t.Errorf("short of %d, want 1", n)

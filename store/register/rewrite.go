@@ -29,7 +29,7 @@ const (
 // parts of longer strings. It ends with the first error of the rule: an import
 // does not fit then. An error that wraps [store.ErrCorrupt] is about some tags
 // only, which Rewrite would leave as they are.
-func (s *Register) Preview(ctx context.Context, r Rule, visit func(Change)) error {
+func (s *Register) Preview(ctx context.Context, r Rule, visit func(Effect)) error {
 	rows, corrupt, err := s.rowsByName(ctx)
 	if err != nil {
 		return err
@@ -62,12 +62,12 @@ func (s *Register) Preview(ctx context.Context, r Rule, visit func(Change)) erro
 // mark, and an [Import] a Preview, because Rewrite stops at the first tag that
 // does not fit. The error wraps [store.ErrCorrupt] if all but unreadable entries
 // and rows were rewritten: those grant nothing, so a raise may be decided.
-func (s *Register) Rewrite(ctx context.Context, r Rule, report func(Change)) error {
+func (s *Register) Rewrite(ctx context.Context, r Rule, report func(Effect)) error {
 	rows, corrupt, err := s.rowsByName(ctx)
 	if err != nil {
 		return err
 	}
-	w := &rewrite{Register: s, rule: r, permission: administrator{s}, report: report, corrupt: corrupt}
+	w := &rewrite{Register: s, rule: r, permission: administrator{s}, report: report, rows: make(map[string]Effect), corrupt: corrupt}
 	if err := w.entries(ctx, r, rows); err != nil {
 		return err
 	}
@@ -187,12 +187,12 @@ type rewrite struct {
 	*Register
 	rule       rule
 	permission permission
-	report     func(Change)
+	report     func(Effect)
 
 	mu      sync.Mutex
-	written uint64      // entries
-	own     [][2]uint64 // first and last of the revisions written
-	rows    []Change    // whose rows are changed once their entries are written
+	written uint64            // entries
+	own     [][2]uint64       // first and last of the revisions written
+	rows    map[string]Effect // whose rows are changed once their entries are written
 	corrupt []error
 }
 
@@ -262,7 +262,7 @@ func (w *rewrite) write(ctx context.Context, batch []present) error {
 		}
 		var writes []kv.Write
 		var changed []present
-		var changes []Change
+		var changes []Effect
 		floor := w.Lowest()
 		for _, p := range batch {
 			p.floor = floor
@@ -324,7 +324,7 @@ func (w *rewrite) fail(err error) {
 
 // done records that an entry is as it should be, written at a revision, or 0 if
 // it was before. A tag whose row changes, too, is reported after that.
-func (w *rewrite) done(p present, c Change, revision uint64) {
+func (w *rewrite) done(p present, c Effect, revision uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if revision > 0 {
@@ -338,7 +338,7 @@ func (w *rewrite) done(p present, c Change, revision uint64) {
 	switch {
 	case c.Name == "":
 	case c.Rowless, p.row != nil && p.row.Next < c.Next:
-		w.rows = append(w.rows, c)
+		w.rows[c.Name] = c // not as it was before another wrote the entry
 	default:
 		w.report(c)
 	}
@@ -374,7 +374,7 @@ func (w *rewrite) changeRows(ctx context.Context) error {
 	return rows.Wait()
 }
 
-func (s *Register) changeRow(ctx context.Context, c Change) error {
+func (s *Register) changeRow(ctx context.Context, c Effect) error {
 	if c.Rowless {
 		tag := c.Tag
 		tag.Earliest = store.NeverUsed // above its next ID

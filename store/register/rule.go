@@ -25,7 +25,7 @@ type Rule interface {
 type rule interface {
 	// apply returns the entry as it should be, and what that changes. The same
 	// entry is left as it is. An empty change is not to be reported.
-	apply(p present) (entry, Change, error)
+	apply(p present) (entry, Effect, error)
 }
 
 // present is what there is of a tag when a rule is applied.
@@ -59,8 +59,8 @@ func (p present) exists() bool {
 	return p.had.exists() && !p.had.Removed && p.had.Step > 0
 }
 
-// Change is what a rule does to a tag.
-type Change struct {
+// Effect is what a rule does to a tag.
+type Effect struct {
 	store.Tag // afterwards; Step 0: removed
 
 	Before    int64       // next ID before; 0: neither entry nor row, or for an import: the tag did not exist
@@ -73,8 +73,8 @@ type Change struct {
 
 // change returns what changes if e becomes the entry, and a row is created if
 // there should be one.
-func (p present) change(e entry, rowless bool) Change {
-	c := Change{
+func (p present) change(e entry, rowless bool) Effect {
+	c := Effect{
 		Tag:    store.Tag{Name: p.name, Next: e.Next, Order: e.order()},
 		Before: p.next(), Entry: p.had.Next, Rowless: rowless, Listed: p.listed,
 	}
@@ -114,11 +114,12 @@ type Raise struct {
 	Since time.Time
 
 	// List has the tags and removed tags of a backup, sorted by name, without
-	// repetitions. What the register lacks of it is put back: entries with order
-	// and step, and the rows of tags that were not removed here. A tag that was
-	// strict is strict again, because a loader takes a row for trend if its entry
-	// was lost. In front of a table, an entry without a row that the list lacks
-	// becomes removed, so that it can be created again. Nil puts nothing back.
+	// repetitions. Entries that the register lacks of it are put back, with order
+	// and step, and so are the missing rows of tags that were not removed here. A
+	// tag that was strict is strict again, because a loader takes a row for trend
+	// if its entry was lost. In front of a table, an entry without a row that the
+	// list lacks becomes removed, so that it can be created again. Nil puts
+	// nothing back.
 	List []store.Tag
 
 	// Workers are tags that workers hold and List lacks, sorted by name: a
@@ -186,7 +187,7 @@ func (r Raise) isAboutAll() bool { return true }
 
 // apply raises a tag. Its entry is written even if it lies above the target: no
 // earlier write may fit it afterwards. Only a tag without IDs left stays.
-func (r Raise) apply(p present) (entry, Change, error) {
+func (r Raise) apply(p present) (entry, Effect, error) {
 	tag, held, written := store.Tag{Name: p.name, Next: p.next()}, r.Held[p.name], p.written
 	if p.listed != nil && p.listed.Next >= r.Target { // a lower entry may be that of a tag that was made again
 		held = max(held, p.listed.Next)
@@ -207,12 +208,12 @@ func (r Raise) apply(p present) (entry, Change, error) {
 		e = p.lost(*p.listed)
 		tag.Next, written = max(tag.Next, p.listed.Next, p.floor), r.Since
 	case p.had.deleted():
-		return e, Change{}, nil // it grants nothing
+		return e, Effect{}, nil // it grants nothing
 	case p.worker != nil && (p.row != nil || !p.table):
 		e, forgotten = p.lost(*p.worker), true
 		tag.Next, held, written = max(tag.Next, p.floor), max(held, p.worker.Next), r.Since
 	case p.row == nil:
-		return e, Change{}, nil
+		return e, Effect{}, nil
 	}
 	e.Next = max(p.least, r.nextAfter(tag, held, written))
 	c := p.change(e, rowless)
@@ -242,13 +243,13 @@ func (i Import) isAboutAll() bool { return false }
 
 // apply merges a tag. In front of a table, the entry of a new tag is marked as
 // removed until there is a row.
-func (i Import) apply(p present) (entry, Change, error) {
+func (i Import) apply(p present) (entry, Effect, error) {
 	want, e, was := *p.listed, p.had.entry, p.had
 	if p.row != nil { // without an entry it is trend
 		was.Next = max(1, p.next())
 	}
 	if err := checkOrder(want, was); err != nil {
-		return e, Change{}, err
+		return e, Effect{}, err
 	}
 	rowless := false
 	switch next := max(p.next(), want.Next); {
@@ -259,7 +260,7 @@ func (i Import) apply(p present) (entry, Change, error) {
 	case p.exists(): // a row without an entry
 		e.Next = max(next, p.floor)
 	case p.had.deleted() && want.Next == 1:
-		return e, Change{}, fmt.Errorf("%w: deleted by hand; first ID must be above all IDs in use", store.ErrBadTag)
+		return e, Effect{}, fmt.Errorf("%w: deleted by hand; first ID must be above all IDs in use", store.ErrBadTag)
 	case p.table:
 		e.Next, e.Order, rowless = max(next, p.floor), stored(want.Order), want.Step > 0
 		e.Removed = e.Removed || !p.had.exists()

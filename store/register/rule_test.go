@@ -13,7 +13,7 @@ type ruleCase struct {
 	present
 	rule  rule
 	entry entry  // the entry as it should be
-	want  Change // without Tag.Name, Entry and WasOrder, which follow from the entry before
+	want  Effect // without Tag.Name, Entry and WasOrder, which follow from the entry before
 	err   error
 }
 
@@ -27,7 +27,7 @@ func (c ruleCase) check(t *testing.T, name string) {
 		}
 		return
 	}
-	if c.want != (Change{}) {
+	if c.want != (Effect{}) {
 		c.want.Name, c.want.Entry = "a", c.had.Next
 		if c.had.exists() {
 			c.want.WasOrder = c.had.order()
@@ -64,49 +64,65 @@ func TestRaiseOfATag(t *testing.T) {
 	byHand := storedEntry{revision: 7}
 
 	for name, c := range map[string]ruleCase{
-		"below":   {present{had: had(entry{Next: 5, Step: 10})}, raised, entry{Next: 1000, Step: 10}, Change{Tag: at(1000, 10, trend), Before: 5}, nil},
-		"strict":  {present{had: had(entry{Next: 5, Step: 10, Order: strict})}, raised, entry{Next: 1000, Step: 10, Order: strict}, Change{Tag: at(1000, 10, strict), Before: 5}, nil},
-		"removed": {present{had: had(entry{Next: 5, Step: 10, Removed: true})}, raised, entry{Next: 1000, Step: 10, Removed: true}, Change{Tag: at(1000, 0, trend), Before: 5}, nil},
+		"below":   {present{had: had(entry{Next: 5, Step: 10})}, raised, entry{Next: 1000, Step: 10}, Effect{Tag: at(1000, 10, trend), Before: 5}, nil},
+		"strict":  {present{had: had(entry{Next: 5, Step: 10, Order: strict})}, raised, entry{Next: 1000, Step: 10, Order: strict}, Effect{Tag: at(1000, 10, strict), Before: 5}, nil},
+		"removed": {present{had: had(entry{Next: 5, Step: 10, Removed: true})}, raised, entry{Next: 1000, Step: 10, Removed: true}, Effect{Tag: at(1000, 0, trend), Before: 5}, nil},
 		"above, written 100 before": {present{had: had(entry{Next: high, Step: 10}), written: time.UnixMicro(900)}, raised,
-			entry{Next: high + 100 + Slack, Step: 10}, Change{Tag: at(high+100+Slack, 10, trend), Before: high}, nil},
+			entry{Next: high + 100 + Slack, Step: 10}, Effect{Tag: at(high+100+Slack, 10, trend), Before: high}, nil},
 		"above, written again since": {present{had: had(entry{Next: high, Step: 10}), written: time.UnixMicro(900), least: high + 300 + Slack}, raised,
-			entry{Next: high + 300 + Slack, Step: 10}, Change{Tag: at(high+300+Slack, 10, trend), Before: high}, nil},
+			entry{Next: high + 300 + Slack, Step: 10}, Effect{Tag: at(high+300+Slack, 10, trend), Before: high}, nil},
 		"above, made after the list": {present{had: had(entry{Next: high, Step: 10}), written: time.UnixMicro(900)}, restored,
-			entry{Next: high + 600 + Slack, Step: 10}, Change{Tag: at(high+600+Slack, 10, trend), Before: high}, nil},
-		"used up":                     {present{had: had(entry{Next: 1<<63 - 1, Step: 10})}, raised, entry{Next: 1<<63 - 1, Step: 10}, Change{Tag: at(1<<63-1, 10, trend), Before: 1<<63 - 1}, nil},
-		"by a number":                 {present{had: had(entry{Next: 5, Step: 10})}, Raise{Target: 1000, By: 7}, entry{Next: 12, Step: 10}, Change{Tag: at(12, 10, trend), Before: 5}, nil},
-		"deleted by hand":             {present{had: byHand}, raised, entry{}, Change{}, nil},
-		"deleted by hand, with a row": {present{had: byHand, table: true, row: row}, raised, entry{}, Change{}, nil},
+			entry{Next: high + 600 + Slack, Step: 10}, Effect{Tag: at(high+600+Slack, 10, trend), Before: high}, nil},
+		"used up": {present{had: had(entry{Next: 1<<63 - 1, Step: 10})}, raised, entry{Next: 1<<63 - 1, Step: 10}, Effect{Tag: at(1<<63-1, 10, trend), Before: 1<<63 - 1}, nil},
+		"above, written unknown": {present{had: had(entry{Next: high, Step: 10})}, raised,
+			entry{Next: high + 1000 + Slack, Step: 10}, Effect{Tag: at(high+1000+Slack, 10, trend), Before: high}, nil},
+		"above, written in the future": {present{had: had(entry{Next: high, Step: 10}), written: time.UnixMicro(1100)}, raised,
+			entry{Next: high + Slack, Step: 10}, Effect{Tag: at(high+Slack, 10, trend), Before: high}, nil},
+		"at the target, written 100 before": {present{had: had(entry{Next: 1000, Step: 10}), written: time.UnixMicro(900)}, raised,
+			entry{Next: 1100 + Slack, Step: 10}, Effect{Tag: at(1100+Slack, 10, trend), Before: 1000}, nil},
+		"a worker holds more": {present{had: had(entry{Next: 5, Step: 10}), written: time.UnixMicro(900)}, Raise{Target: 1000, Held: map[string]int64{"a": high}},
+			entry{Next: high + Slack, Step: 10}, Effect{Tag: at(high+Slack, 10, trend), Before: 5}, nil},
+		"a worker holds as much": {present{had: had(entry{Next: high, Step: 10}), written: time.UnixMicro(900)}, Raise{Target: 1000, Held: map[string]int64{"a": high}},
+			entry{Next: high + 100 + Slack, Step: 10}, Effect{Tag: at(high+100+Slack, 10, trend), Before: high}, nil},
+		"almost used up": {present{had: had(entry{Next: 1<<63 - 6, Step: 10}), written: time.UnixMicro(900)}, raised,
+			entry{Next: 1<<63 - 1, Step: 10}, Effect{Tag: at(1<<63-1, 10, trend), Before: 1<<63 - 6}, nil},
+		"by the highest number": {present{had: had(entry{Next: 5, Step: 10})}, Raise{Target: 1000, Lifts: []Lift{{"a.*", 30}, {"*", 20}, {"a", 10}}},
+			entry{Next: 25, Step: 10}, Effect{Tag: at(25, 10, trend), Before: 5}, nil},
+		"by no number": {present{had: had(entry{Next: 5, Step: 10})}, Raise{Target: 1000, Lifts: []Lift{{"b", 30}}},
+			entry{Next: 1000, Step: 10}, Effect{Tag: at(1000, 10, trend), Before: 5}, nil},
+		"by a number":                 {present{had: had(entry{Next: 5, Step: 10})}, Raise{Target: 1000, By: 7}, entry{Next: 12, Step: 10}, Effect{Tag: at(12, 10, trend), Before: 5}, nil},
+		"deleted by hand":             {present{had: byHand}, raised, entry{}, Effect{}, nil},
+		"deleted by hand, with a row": {present{had: byHand, table: true, row: row}, raised, entry{}, Effect{}, nil},
 
-		"a row above its entry":                      {present{had: had(entry{Next: 5}), table: true, row: row}, raised, entry{Next: 1000}, Change{Tag: at(1000, 5, trend), Before: 90}, nil},
-		"a row without an entry":                     {present{table: true, row: row}, raised, entry{Next: 1000}, Change{Tag: at(1000, 5, trend), Before: 90}, nil},
-		"a row without a step":                       {present{table: true, row: listedTag(90, 0, "")}, raised, entry{Next: 1000}, Change{Tag: at(1000, 1, trend), Before: 90}, nil},
-		"an entry without a row":                     {present{had: had(entry{Next: 5}), table: true}, raised, entry{Next: 1000}, Change{Tag: at(1000, 0, trend), Before: 5}, nil},
-		"an entry without a row that the list lacks": {present{had: had(entry{Next: 5}), table: true}, restored, entry{Next: 1000, Removed: true}, Change{Tag: at(1000, 0, trend), Before: 5}, nil},
+		"a row above its entry":                      {present{had: had(entry{Next: 5}), table: true, row: row}, raised, entry{Next: 1000}, Effect{Tag: at(1000, 5, trend), Before: 90}, nil},
+		"a row without an entry":                     {present{table: true, row: row}, raised, entry{Next: 1000}, Effect{Tag: at(1000, 5, trend), Before: 90}, nil},
+		"a row without a step":                       {present{table: true, row: listedTag(90, 0, "")}, raised, entry{Next: 1000}, Effect{Tag: at(1000, 1, trend), Before: 90}, nil},
+		"an entry without a row":                     {present{had: had(entry{Next: 5}), table: true}, raised, entry{Next: 1000}, Effect{Tag: at(1000, 0, trend), Before: 5}, nil},
+		"an entry without a row that the list lacks": {present{had: had(entry{Next: 5}), table: true}, restored, entry{Next: 1000, Removed: true}, Effect{Tag: at(1000, 0, trend), Before: 5}, nil},
 
-		"listed, lost":                  {present{listed: listed}, restored, entry{Next: 1000, Step: 20, Order: strict}, Change{Tag: at(1000, 20, strict), Listed: listed}, nil},
-		"listed, lost, by a number":     {present{listed: listed, floor: 60}, Raise{Target: 1000, By: 7}, entry{Next: 67, Step: 20, Order: strict}, Change{Tag: at(67, 20, strict), Listed: listed}, nil},
-		"listed, deleted by hand":       {present{had: byHand, listed: listed}, restored, entry{Next: 1000, Step: 20, Order: strict}, Change{Tag: at(1000, 20, strict), Listed: listed}, nil},
-		"listed as removed, lost":       {present{listed: removed}, restored, entry{Next: 1000, Removed: true}, Change{Tag: at(1000, 0, trend), Listed: removed}, nil},
-		"listed as removed, made again": {present{had: had(entry{Next: 5, Step: 10}), listed: removed}, restored, entry{Next: 1000, Step: 10}, Change{Tag: at(1000, 10, trend), Before: 5, Listed: removed}, nil},
-		"listed above, lost":            {present{listed: far2}, restored, entry{Next: far + 600 + Slack, Step: 20}, Change{Tag: at(far+600+Slack, 20, trend), Listed: far2}, nil},
+		"listed, lost":                  {present{listed: listed}, restored, entry{Next: 1000, Step: 20, Order: strict}, Effect{Tag: at(1000, 20, strict), Listed: listed}, nil},
+		"listed, lost, by a number":     {present{listed: listed, floor: 60}, Raise{Target: 1000, By: 7}, entry{Next: 67, Step: 20, Order: strict}, Effect{Tag: at(67, 20, strict), Listed: listed}, nil},
+		"listed, deleted by hand":       {present{had: byHand, listed: listed}, restored, entry{Next: 1000, Step: 20, Order: strict}, Effect{Tag: at(1000, 20, strict), Listed: listed}, nil},
+		"listed as removed, lost":       {present{listed: removed}, restored, entry{Next: 1000, Removed: true}, Effect{Tag: at(1000, 0, trend), Listed: removed}, nil},
+		"listed as removed, made again": {present{had: had(entry{Next: 5, Step: 10}), listed: removed}, restored, entry{Next: 1000, Step: 10}, Effect{Tag: at(1000, 10, trend), Before: 5, Listed: removed}, nil},
+		"listed above, lost":            {present{listed: far2}, restored, entry{Next: far + 600 + Slack, Step: 20}, Effect{Tag: at(far+600+Slack, 20, trend), Listed: far2}, nil},
 		"listed above, made again": {present{had: had(entry{Next: 5, Step: 10}), listed: far2, written: time.UnixMicro(900)}, restored,
-			entry{Next: far + 600 + Slack, Step: 10}, Change{Tag: at(far+600+Slack, 10, trend), Before: 5, Listed: far2}, nil},
-		"listed as strict, became trend": {present{had: had(entry{Next: 5, Step: 10}), listed: listed}, restored, entry{Next: 1000, Step: 10, Order: strict}, Change{Tag: at(1000, 10, strict), Before: 5, Listed: listed}, nil},
-		"listed as trend, is strict":     {present{had: had(entry{Next: 5, Step: 10, Order: strict}), listed: removed}, restored, entry{Next: 1000, Step: 10, Order: strict}, Change{Tag: at(1000, 10, strict), Before: 5, Listed: removed}, nil},
+			entry{Next: far + 600 + Slack, Step: 10}, Effect{Tag: at(far+600+Slack, 10, trend), Before: 5, Listed: far2}, nil},
+		"listed as strict, became trend": {present{had: had(entry{Next: 5, Step: 10}), listed: listed}, restored, entry{Next: 1000, Step: 10, Order: strict}, Effect{Tag: at(1000, 10, strict), Before: 5, Listed: listed}, nil},
+		"listed as trend, is strict":     {present{had: had(entry{Next: 5, Step: 10, Order: strict}), listed: removed}, restored, entry{Next: 1000, Step: 10, Order: strict}, Effect{Tag: at(1000, 10, strict), Before: 5, Listed: removed}, nil},
 
-		"listed, lost with its row":            {present{table: true, listed: listed}, restored, entry{Next: 1000, Order: strict}, Change{Tag: at(1000, 20, strict), Rowless: true, Listed: listed}, nil},
-		"listed, lost beside its row":          {present{table: true, listed: listed, row: row}, restored, entry{Next: 1000, Order: strict}, Change{Tag: at(1000, 5, strict), Before: 90, Listed: listed}, nil},
-		"listed, its row is lost":              {present{had: had(entry{Next: 5, Order: strict}), table: true, listed: listed}, restored, entry{Next: 1000, Order: strict}, Change{Tag: at(1000, 20, strict), Before: 5, Rowless: true, Listed: listed}, nil},
-		"listed, removed here":                 {present{had: had(entry{Next: 5, Order: strict, Removed: true}), table: true, listed: listed}, restored, entry{Next: 1000, Order: strict, Removed: true}, Change{Tag: at(1000, 0, strict), Before: 5, Listed: listed}, nil},
-		"listed as removed, lost beside a row": {present{table: true, listed: removed, row: row}, restored, entry{Next: 1000}, Change{Tag: at(1000, 5, trend), Before: 90, Listed: removed}, nil},
+		"listed, lost with its row":            {present{table: true, listed: listed}, restored, entry{Next: 1000, Order: strict}, Effect{Tag: at(1000, 20, strict), Rowless: true, Listed: listed}, nil},
+		"listed, lost beside its row":          {present{table: true, listed: listed, row: row}, restored, entry{Next: 1000, Order: strict}, Effect{Tag: at(1000, 5, strict), Before: 90, Listed: listed}, nil},
+		"listed, its row is lost":              {present{had: had(entry{Next: 5, Order: strict}), table: true, listed: listed}, restored, entry{Next: 1000, Order: strict}, Effect{Tag: at(1000, 20, strict), Before: 5, Rowless: true, Listed: listed}, nil},
+		"listed, removed here":                 {present{had: had(entry{Next: 5, Order: strict, Removed: true}), table: true, listed: listed}, restored, entry{Next: 1000, Order: strict, Removed: true}, Effect{Tag: at(1000, 0, strict), Before: 5, Listed: listed}, nil},
+		"listed as removed, lost beside a row": {present{table: true, listed: removed, row: row}, restored, entry{Next: 1000}, Effect{Tag: at(1000, 5, trend), Before: 90, Listed: removed}, nil},
 
-		"held, lost":                {present{worker: worker}, raised, entry{Next: 1000, Step: 30, Order: strict}, Change{Tag: at(1000, 30, strict), Forgotten: true}, nil},
-		"held above, lost":          {present{worker: listedTag(high, 30, trend)}, raised, entry{Next: high + Slack, Step: 30}, Change{Tag: at(high+Slack, 30, trend), Forgotten: true}, nil},
-		"held, known":               {present{had: had(entry{Next: 5, Step: 10}), worker: worker}, raised, entry{Next: 1000, Step: 10}, Change{Tag: at(1000, 10, trend), Before: 5}, nil},
-		"held, deleted by hand":     {present{had: byHand, worker: worker}, raised, entry{}, Change{}, nil},
-		"held, without a row":       {present{table: true, worker: worker}, raised, entry{}, Change{}, nil},
-		"held, lost beside its row": {present{table: true, worker: worker, row: row}, raised, entry{Next: 1000, Order: strict}, Change{Tag: at(1000, 5, strict), Before: 90, Forgotten: true}, nil},
+		"held, lost":                {present{worker: worker}, raised, entry{Next: 1000, Step: 30, Order: strict}, Effect{Tag: at(1000, 30, strict), Forgotten: true}, nil},
+		"held above, lost":          {present{worker: listedTag(high, 30, trend)}, raised, entry{Next: high + Slack, Step: 30}, Effect{Tag: at(high+Slack, 30, trend), Forgotten: true}, nil},
+		"held, known":               {present{had: had(entry{Next: 5, Step: 10}), worker: worker}, raised, entry{Next: 1000, Step: 10}, Effect{Tag: at(1000, 10, trend), Before: 5}, nil},
+		"held, deleted by hand":     {present{had: byHand, worker: worker}, raised, entry{}, Effect{}, nil},
+		"held, without a row":       {present{table: true, worker: worker}, raised, entry{}, Effect{}, nil},
+		"held, lost beside its row": {present{table: true, worker: worker, row: row}, raised, entry{Next: 1000, Order: strict}, Effect{Tag: at(1000, 5, strict), Before: 90, Forgotten: true}, nil},
 	} {
 		c.check(t, name)
 	}
@@ -123,30 +139,30 @@ func TestImportOfATag(t *testing.T) {
 	removed, first := listedTag(1000, 0, trend), listedTag(1, 20, trend)
 
 	for name, c := range map[string]ruleCase{
-		"raised":                 {present{had: live, listed: tag}, Import{}, entry{Next: 1000, Step: 10}, Change{Tag: at(1000, 10, trend), Before: 500, Listed: tag}, nil},
-		"not lowered":            {present{had: live, listed: low}, Import{}, live.entry, Change{Tag: at(500, 10, trend), Before: 500, Listed: low}, nil},
-		"removed elsewhere":      {present{had: live, listed: removed}, Import{}, entry{Next: 1000, Step: 10}, Change{Tag: at(1000, 10, trend), Before: 500, Listed: removed}, nil},
-		"another order":          {present{had: live, listed: again}, Import{}, entry{}, Change{}, store.ErrOrder},
-		"new":                    {present{listed: tag}, Import{}, entry{Next: 1000, Step: 20}, Change{Tag: at(1000, 20, trend), Listed: tag}, nil},
-		"new, below the floor":   {present{listed: low, floor: 300}, Import{}, entry{Next: 300, Step: 20}, Change{Tag: at(300, 20, trend), Listed: low}, nil},
-		"new, removed":           {present{listed: removed}, Import{}, entry{Next: 1000, Step: 1, Removed: true}, Change{Tag: at(1000, 0, trend), Listed: removed}, nil},
-		"made again":             {present{had: gone, listed: low}, Import{}, entry{Next: 500, Step: 20}, Change{Tag: at(500, 20, trend), Listed: low}, nil},
-		"made in another order":  {present{had: gone, listed: again}, Import{}, entry{}, Change{}, store.ErrOrder},
-		"removed, stays so":      {present{had: gone, listed: removed}, Import{}, entry{Next: 1000, Step: 10, Removed: true}, Change{Tag: at(1000, 0, trend), Listed: removed}, nil},
-		"deleted by hand":        {present{had: byHand, listed: tag}, Import{}, entry{Next: 1000, Step: 20}, Change{Tag: at(1000, 20, trend), Listed: tag}, nil},
-		"deleted by hand, first": {present{had: byHand, listed: first}, Import{}, entry{}, Change{}, store.ErrBadTag},
+		"raised":                 {present{had: live, listed: tag}, Import{}, entry{Next: 1000, Step: 10}, Effect{Tag: at(1000, 10, trend), Before: 500, Listed: tag}, nil},
+		"not lowered":            {present{had: live, listed: low}, Import{}, live.entry, Effect{Tag: at(500, 10, trend), Before: 500, Listed: low}, nil},
+		"removed elsewhere":      {present{had: live, listed: removed}, Import{}, entry{Next: 1000, Step: 10}, Effect{Tag: at(1000, 10, trend), Before: 500, Listed: removed}, nil},
+		"another order":          {present{had: live, listed: again}, Import{}, entry{}, Effect{}, store.ErrOrder},
+		"new":                    {present{listed: tag}, Import{}, entry{Next: 1000, Step: 20}, Effect{Tag: at(1000, 20, trend), Listed: tag}, nil},
+		"new, below the floor":   {present{listed: low, floor: 300}, Import{}, entry{Next: 300, Step: 20}, Effect{Tag: at(300, 20, trend), Listed: low}, nil},
+		"new, removed":           {present{listed: removed}, Import{}, entry{Next: 1000, Step: 1, Removed: true}, Effect{Tag: at(1000, 0, trend), Listed: removed}, nil},
+		"made again":             {present{had: gone, listed: low}, Import{}, entry{Next: 500, Step: 20}, Effect{Tag: at(500, 20, trend), Listed: low}, nil},
+		"made in another order":  {present{had: gone, listed: again}, Import{}, entry{}, Effect{}, store.ErrOrder},
+		"removed, stays so":      {present{had: gone, listed: removed}, Import{}, entry{Next: 1000, Step: 10, Removed: true}, Effect{Tag: at(1000, 0, trend), Listed: removed}, nil},
+		"deleted by hand":        {present{had: byHand, listed: tag}, Import{}, entry{Next: 1000, Step: 20}, Effect{Tag: at(1000, 20, trend), Listed: tag}, nil},
+		"deleted by hand, first": {present{had: byHand, listed: first}, Import{}, entry{}, Effect{}, store.ErrBadTag},
 
-		"a row is raised":           {present{had: live, table: true, row: row, listed: tag}, Import{}, entry{Next: 1000, Step: 10}, Change{Tag: at(1000, 5, trend), Before: 600, Listed: tag}, nil},
-		"a row is not lowered":      {present{had: live, table: true, row: row, listed: low}, Import{}, live.entry, Change{Tag: at(600, 5, trend), Before: 600, Listed: low}, nil},
-		"a row without an entry":    {present{table: true, row: row, listed: low, floor: 700}, Import{}, entry{Next: 700}, Change{Tag: at(700, 5, trend), Before: 600, Listed: low}, nil},
-		"it is trend":               {present{table: true, row: row, listed: again}, Import{}, entry{}, Change{}, store.ErrOrder},
-		"a row is new":              {present{table: true, listed: again}, Import{}, entry{Next: 1000, Order: strict, Removed: true}, Change{Tag: at(1000, 20, strict), Rowless: true, Listed: again}, nil},
-		"a row is made again":       {present{had: gone, table: true, listed: low}, Import{}, gone.entry, Change{Tag: at(500, 20, trend), Rowless: true, Listed: low}, nil},
-		"a missing row":             {present{had: live, table: true, listed: low}, Import{}, live.entry, Change{Tag: at(500, 20, trend), Rowless: true, Listed: low}, nil},
-		"new, removed, in a table":  {present{table: true, listed: removed}, Import{}, entry{Next: 1000, Removed: true}, Change{Tag: at(1000, 0, trend), Listed: removed}, nil},
-		"removed, stays so in it":   {present{had: gone, table: true, listed: removed}, Import{}, entry{Next: 1000, Step: 10, Removed: true}, Change{Tag: at(1000, 0, trend), Listed: removed}, nil},
-		"in a table, lost, at one":  {present{had: byHand, table: true, listed: first}, Import{}, entry{}, Change{}, store.ErrBadTag},
-		"in a table, below a floor": {present{table: true, listed: low, floor: 300}, Import{}, entry{Next: 300, Removed: true}, Change{Tag: at(300, 20, trend), Rowless: true, Listed: low}, nil},
+		"a row is raised":           {present{had: live, table: true, row: row, listed: tag}, Import{}, entry{Next: 1000, Step: 10}, Effect{Tag: at(1000, 5, trend), Before: 600, Listed: tag}, nil},
+		"a row is not lowered":      {present{had: live, table: true, row: row, listed: low}, Import{}, live.entry, Effect{Tag: at(600, 5, trend), Before: 600, Listed: low}, nil},
+		"a row without an entry":    {present{table: true, row: row, listed: low, floor: 700}, Import{}, entry{Next: 700}, Effect{Tag: at(700, 5, trend), Before: 600, Listed: low}, nil},
+		"it is trend":               {present{table: true, row: row, listed: again}, Import{}, entry{}, Effect{}, store.ErrOrder},
+		"a row is new":              {present{table: true, listed: again}, Import{}, entry{Next: 1000, Order: strict, Removed: true}, Effect{Tag: at(1000, 20, strict), Rowless: true, Listed: again}, nil},
+		"a row is made again":       {present{had: gone, table: true, listed: low}, Import{}, gone.entry, Effect{Tag: at(500, 20, trend), Rowless: true, Listed: low}, nil},
+		"a missing row":             {present{had: live, table: true, listed: low}, Import{}, live.entry, Effect{Tag: at(500, 20, trend), Rowless: true, Listed: low}, nil},
+		"new, removed, in a table":  {present{table: true, listed: removed}, Import{}, entry{Next: 1000, Removed: true}, Effect{Tag: at(1000, 0, trend), Listed: removed}, nil},
+		"removed, stays so in it":   {present{had: gone, table: true, listed: removed}, Import{}, entry{Next: 1000, Step: 10, Removed: true}, Effect{Tag: at(1000, 0, trend), Listed: removed}, nil},
+		"in a table, lost, at one":  {present{had: byHand, table: true, listed: first}, Import{}, entry{}, Effect{}, store.ErrBadTag},
+		"in a table, below a floor": {present{table: true, listed: low, floor: 300}, Import{}, entry{Next: 300, Removed: true}, Effect{Tag: at(300, 20, trend), Rowless: true, Listed: low}, nil},
 	} {
 		c.check(t, name)
 	}
@@ -160,11 +176,11 @@ func TestAcceptanceOfATag(t *testing.T) {
 	gone.Removed = true
 	accepted := func(e entry) acceptance { return acceptance{map[string]storedEntry{"a": {e, 3}}, 1000} }
 	for name, c := range map[string]ruleCase{
-		"lost":             {present{}, accepted(cached), entry{Next: 1000, Step: 10, Order: store.Strict}, Change{}, nil},
-		"lost, removed":    {present{}, accepted(gone), entry{Next: 1000, Step: 10, Order: store.Strict, Removed: true}, Change{}, nil},
-		"lost, in a table": {present{table: true}, accepted(entry{Next: 50}), entry{Next: 1000, Removed: true}, Change{}, nil},
-		"put back since":   {present{had: storedEntry{entry{Next: 1}, 7}}, accepted(cached), entry{Next: 1}, Change{}, nil},
-		"deleted by hand":  {present{had: storedEntry{revision: 7}}, accepted(cached), entry{}, Change{}, nil},
+		"lost":             {present{}, accepted(cached), entry{Next: 1000, Step: 10, Order: store.Strict}, Effect{}, nil},
+		"lost, removed":    {present{}, accepted(gone), entry{Next: 1000, Step: 10, Order: store.Strict, Removed: true}, Effect{}, nil},
+		"lost, in a table": {present{table: true}, accepted(entry{Next: 50}), entry{Next: 1000, Removed: true}, Effect{}, nil},
+		"put back since":   {present{had: storedEntry{entry{Next: 1}, 7}}, accepted(cached), entry{Next: 1}, Effect{}, nil},
+		"deleted by hand":  {present{had: storedEntry{revision: 7}}, accepted(cached), entry{}, Effect{}, nil},
 	} {
 		c.check(t, name)
 	}

@@ -177,13 +177,13 @@ type acceptance struct {
 	next  int64
 }
 
-func (a acceptance) apply(p present) (entry, Change, error) {
+func (a acceptance) apply(p present) (entry, Effect, error) {
 	if p.had.revision > 0 { // another loader was faster
-		return p.had.entry, Change{}, nil
+		return p.had.entry, Effect{}, nil
 	}
 	e := a.cache[p.name].entry
 	e.Next, e.Removed = a.next, e.Removed || p.table
-	return e, Change{}, nil
+	return e, Effect{}, nil
 }
 
 // accepting is the permission of a loader that accepts a decision. It needs one

@@ -63,15 +63,15 @@ func untilSilent(ctx context.Context) (_ context.Context, heard, cancel func()) 
 	}
 }
 
-// CreateTag implements [store.Table]. A step that the column cannot hold is
-// ErrBadTag. Of several concurrent calls, the unique key on biz_tag lets a
+// CreateTag implements [store.Table]. A step that the column cannot hold, or a
+// constraint refuses, is ErrBadTag. Of several concurrent calls, the unique key on biz_tag lets a
 // single call succeed. A retry after a lost reply may find the tag that the
 // first call created, and return ErrTagExists. The first call checks the table
 // as Check does.
 func (t *LeafTable) CreateTag(ctx context.Context, tag store.Tag) error {
 	return t.callChecked(ctx, tag, func(ctx context.Context, conn *dbsql.Conn) error {
 		_, _, err := t.change(ctx, conn, t.text("INSERT INTO {table} (biz_tag, max_id, step) VALUES (?, ?, ?)"), tag.Name, tag.Next, tag.Step)
-		if t.is(err, errNoFit) {
+		if t.is(err, errNoFit) || t.is(err, errCheck) {
 			return fmt.Errorf("%w: %w", store.ErrBadTag, explained(err))
 		}
 		if !t.is(err, errExists) {
@@ -88,12 +88,12 @@ func (t *LeafTable) CreateTag(ctx context.Context, tag store.Tag) error {
 	})
 }
 
-// SetStep implements [store.Table]. A step that the column cannot hold is
-// ErrBadTag.
+// SetStep implements [store.Table]. A step that the column cannot hold, or a
+// constraint refuses, is ErrBadTag.
 func (t *LeafTable) SetStep(ctx context.Context, tag string, step int64) error {
 	return t.callTag(ctx, store.Tag{Name: tag, Step: step, Next: 1}, func(ctx context.Context, conn *dbsql.Conn) error {
 		rows, _, err := t.change(ctx, conn, t.text("UPDATE {table} SET step = ? WHERE {tag}"), step, tag, tag)
-		if t.is(err, errNoFit) {
+		if t.is(err, errNoFit) || t.is(err, errCheck) {
 			return fmt.Errorf("%w: step %d: %w", store.ErrBadTag, step, explained(err))
 		}
 		if err != nil || rows > 0 {

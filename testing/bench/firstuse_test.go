@@ -65,7 +65,7 @@ func testFirstUses(t *testing.T, order store.Order) {
 		}
 		u.restarted()
 	}
-	tags, err := s.register.Tags(t.Context())
+	tags, _, _, err := s.register.AllTags(t.Context())
 	if err != nil || len(tags) != len(u.sequences) {
 		t.Errorf("the store has %d tags, %v; want %d", len(tags), err, len(u.sequences))
 	}

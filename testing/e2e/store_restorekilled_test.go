@@ -95,7 +95,6 @@ type killedSite struct {
 	far    *proxy.Proxy // between the worker and the server
 	worker *process     // has run through the loss, with a buffer of the tag order
 	want   savedSettings
-	flags  []string // of the restore
 }
 
 // site starts a server, and a worker that runs when the server loses its data.
@@ -119,7 +118,7 @@ func (l *lostInstallation) site(t *testing.T, data string) *killedSite {
 
 // restore is the command, by way of a server's address.
 func (s *killedSite) restore(url string) []string {
-	return append([]string{"restore", s.lost.backup, "--yes", "--server", url}, s.flags...)
+	return []string{"restore", s.lost.backup, "--yes", "--server", url}
 }
 
 // killed runs the restore, and kills it before it sends a text to NATS.
@@ -314,28 +313,6 @@ func TestRestoreKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.killed(t, "PUB $JS.API.STREAM.UPDATE.KV_ids_register ")
-		s.again(t)
-		s.whole(t)
-	})
-	at("replace", func(t *testing.T) { // the register cannot be opened, because entries would expire
-		own := *l
-		own.backup = filepath.Join(t.TempDir(), "backup") // entries are saved beside it
-		if err := os.CopyFS(own.backup, os.DirFS(l.backup)); err != nil {
-			t.Fatal(err)
-		}
-		s := own.site(t, l.latest)
-		s.flags = []string{"--replace"}
-		register, err := s.js.Stream(t.Context(), registerBucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		unsafe := register.CachedInfo().Config
-		unsafe.MaxAge = 1000 * time.Hour
-		if _, err := s.js.UpdateStream(t.Context(), unsafe); err != nil {
-			t.Fatal(err)
-		}
-		s.killed(t, "PUB $JS.API.STREAM.UPDATE.KV_ids_register ")
-		s.intrude(t)
 		s.again(t)
 		s.whole(t)
 	})

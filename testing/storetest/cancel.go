@@ -22,7 +22,7 @@ func testCancelled(t *testing.T, open func() Store) {
 	for name, call := range map[string]func() error{
 		"Reserve": func() error { _, err := Reserve(ctx, s, "order", 10); return err },
 		"Lookup":  func() error { _, err := open().Lookup(ctx, "order"); return err },
-		"Tags":    func() error { _, err := s.Tags(ctx); return err },
+		"AllTags": func() error { _, _, _, err := s.AllTags(ctx); return err },
 		"CreateTag": func() error {
 			return s.CreateTag(ctx, store.Tag{Name: "new", Step: 1, Next: 1})
 		},

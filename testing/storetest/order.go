@@ -107,7 +107,7 @@ func testOrderOfRemoved(t *testing.T, open func() Store) {
 		for round := range 2 {
 			end := grantAs(t, s, name, order).End
 			remove(t, other, name)
-			removed, err := s.Removed(patient(t))
+			_, removed, _, err := s.AllTags(patient(t))
 			if want := (store.Tag{Name: name, Next: end, Order: order}); err != nil || len(removed) != 1 || removed[0] != want {
 				t.Errorf("removed are %+v, %v, want %+v", removed, err, want)
 			}

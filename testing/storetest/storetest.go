@@ -30,8 +30,7 @@ import (
 type Store interface {
 	store.Reserver
 	Lookup(ctx context.Context, tag string) (store.Tag, error)
-	Tags(ctx context.Context) ([]store.Tag, error)
-	Removed(ctx context.Context) ([]store.Tag, error)
+	AllTags(ctx context.Context) (tags, removed, others []store.Tag, err error)
 	CreateTag(ctx context.Context, tag store.Tag) error
 	SetStep(ctx context.Context, tag string, step int64) error
 	Raise(ctx context.Context, tag string, next int64) error
@@ -149,14 +148,14 @@ func reserve(t *testing.T, s Store, name string, step int64) store.Segment {
 // tags lists the tags by name; a name that is listed twice ends the test.
 func tags(t *testing.T, s Store) map[string]store.Tag {
 	t.Helper()
-	list, err := s.Tags(patient(t))
+	list, _, _, err := s.AllTags(patient(t))
 	if err != nil {
-		t.Fatalf("Tags: %v", err)
+		t.Fatalf("AllTags: %v", err)
 	}
 	byName := make(map[string]store.Tag, len(list))
 	for _, tag := range list {
 		if _, twice := byName[tag.Name]; twice {
-			t.Fatalf("Tags lists %s twice", tag.Name)
+			t.Fatalf("AllTags lists %s twice", tag.Name)
 		}
 		byName[tag.Name] = tag
 	}

@@ -119,12 +119,17 @@ func (b Backend) Open(ctx context.Context, c register.Config) (*Segments, error)
 	return b.open(c, func(c register.Config) (*register.Register, error) { return register.Open(ctx, c) })
 }
 
-// Decide opens the store for [register.Store.RaiseAll]: the register may have
-// regressed, and is created if it is missing, with first as the first revision.
-func (b Backend) Decide(ctx context.Context, c register.Config, replicas int, first uint64, alone bool) (*Segments, error) {
+// OpenToRaise opens the store for a raise, see [register.OpenToRaise].
+func (b Backend) OpenToRaise(ctx context.Context, c register.Config, replicas int, first uint64, alone bool) (*Segments, error) {
 	return b.open(c, func(c register.Config) (*register.Register, error) {
-		return register.Decide(ctx, c, replicas, first, alone)
+		return register.OpenToRaise(ctx, c, replicas, first, alone)
 	})
+}
+
+// Survey opens the store for a look at what a raise or an import would do, see
+// [register.Survey].
+func (b Backend) Survey(ctx context.Context, c register.Config) (*Segments, error) {
+	return b.open(c, func(c register.Config) (*register.Register, error) { return register.Survey(ctx, c) })
 }
 
 func (b Backend) open(config register.Config, open func(register.Config) (*register.Register, error)) (*Segments, error) {

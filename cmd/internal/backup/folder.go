@@ -62,9 +62,6 @@ type Backup struct {
 	List tags.Listing
 
 	Unread string // the bucket of enrichments, if the user may not read it
-
-	// The entries of registers that restores of this backup have replaced.
-	Replaced []map[string]string
 }
 
 // Manifest describes a backup. A JSON decoder ignores fields of later versions.
@@ -157,39 +154,6 @@ func syncFolder(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// replacedSuffix is between a folder's path and the time in the paths of the
-// files that [SaveEntries] writes.
-const replacedSuffix = ".replaced-"
-
-// SaveEntries writes the entries of a register that is replaced to a new file
-// beside the folder, and returns its path. [Read] finds them there: the restore
-// may end before they are put back.
-func SaveEntries(folder string, entries map[string]string) (path string, err error) {
-	path = folder + replacedSuffix + time.Now().UTC().Format("20060102T150405.000000000Z") + ".json"
-	return path, writeFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(entries) })
-}
-
-// savedEntries returns the entries of all files that SaveEntries wrote, the
-// latest last.
-func savedEntries(folder string) (all []map[string]string, err error) {
-	paths, err := filepath.Glob(folder + replacedSuffix + "*.json")
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		entries := make(map[string]string)
-		if err == nil {
-			err = json.Unmarshal(data, &entries)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrFolder, path, err)
-		}
-		all = append(all, entries)
-	}
-	return all, nil
 }
 
 // writeSums writes the checksums of the files in a folder.
@@ -298,9 +262,6 @@ func Read(folder string) (b Backup, err error) {
 		return Backup{}, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if b.Replaced, err = savedEntries(folder); err != nil {
-		return Backup{}, err
-	}
 	if err := b.check(); err != nil {
 		return unusable("%s: %v", manifestFile, err)
 	}

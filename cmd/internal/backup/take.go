@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
@@ -73,7 +74,7 @@ func take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 		b.Config[register.ConfigKey] = state.ID
 	}
 	bucket := enrich.BucketName(prefix)
-	if !tags.Allowed(ctx, js, rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))) {
+	if !natsconn.Allowed(ctx, js, rights.Join(rights.ReadBucket(bucket), rights.WatchBucket(bucket))) {
 		b.Unread = bucket
 		return b, lacks
 	}
@@ -91,10 +92,20 @@ func checkClock(server, before, after time.Time) error {
 	if server.After(after) {
 		here = after
 	}
-	if (server.After(after) || server.Before(before)) && server.Sub(here).Abs() > tags.MaxClockDiff {
-		return fmt.Errorf("%w: %s", ErrClock, tags.Differ(here, "this machine", server, "the NATS server"))
+	if (server.After(after) || server.Before(before)) && server.Sub(here).Abs() > MaxClockDiff {
+		return fmt.Errorf("%w: %s", ErrClock, Differ(here, "this machine", server, "the NATS server"))
 	}
 	return nil
+}
+
+// MaxClockDiff bounds the difference between the clocks at hand. A known time
+// that is less than that ahead of them is no time from the future.
+const MaxClockDiff = 10 * time.Second
+
+// Differ describes two clocks that differ.
+func Differ(a time.Time, of string, b time.Time, of2 string) string {
+	return fmt.Sprintf("clocks differ by %v: it is %s by that of %s, %s by that of %s (UTC); set them right",
+		b.Sub(a).Abs().Round(time.Second), a.UTC().Format(time.DateTime), of, b.UTC().Format(time.DateTime), of2)
 }
 
 // ErrClock means that this machine's clock and the NATS server's differ.

@@ -78,7 +78,7 @@ func raiseAll(ctx context.Context, js jetstream.JetStream, r register.Raise) err
 	if err != nil {
 		return err
 	}
-	err = admin.Rewrite(ctx, r, func(register.Change) {})
+	err = admin.Rewrite(ctx, r, func(register.Effect) {})
 	return mark.Finish(ctx, err, register.Decision{Time: time.Now()})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
@@ -84,4 +85,15 @@ func permits(list *server.SubjectPermission, wanted string) bool {
 		allowed = allowed && !subject.Overlap(plain, wanted)
 	}
 	return allowed
+}
+
+// Allowed reports whether the user has rights. If the server does not answer, or
+// JetStream is in another domain, whose permissions are unknown, it is true. A
+// denied request would never be answered.
+func Allowed(ctx context.Context, js jetstream.JetStream, need rights.Rights) bool {
+	if js.Options().Domain+js.Options().APIPrefix != "" {
+		return true
+	}
+	granted, err := RequestPermissions(ctx, js.Conn())
+	return err != nil || granted.Check(need) == nil
 }

@@ -67,6 +67,9 @@ func TestCreateLowest(t *testing.T) {
 	creates("other", 1001)
 	creates("high", 6000)
 	var below *store.BelowError
+	if err := i.tags.Create(t.Context(), store.Tag{Name: "new.2", Step: 10, Next: 1}); !errors.As(err, &below) || below.Floor != 1001 {
+		t.Errorf("from 1 on: %v, want that 1001 is the lowest", err)
+	}
 	if _, err := i.tags.CreateLowest(t.Context(), store.Tag{Name: "full", Step: 10}); !errors.As(err, &below) || below.Floor != math.MaxInt64 {
 		t.Errorf("used up: %v", err)
 	}
@@ -221,8 +224,9 @@ func TestExportDuringARaise(t *testing.T) {
 	raised("is being raised")
 	i.setMetadata(func(meta map[string]string) { delete(meta, "idworker_raising") })
 	i.open()
-	_, err := tags.RaiseAlone(t.Context(), i.js, prefix, i.source, raiseBy(1000))
-	must(t, err)
+	before := i.tags
+	i.raise(1000)
+	i.tags = before
 	raised("raised during the export")
 	i.open()
 	natstest.Eventually(t, "the export works", func() bool {

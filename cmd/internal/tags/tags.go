@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
+	"github.com/idworker/idworker/cmd/internal/natsconn"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
@@ -57,7 +58,7 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 // consumers, such as the monitor.
 func OpenToList(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
 	lists := kv.ByConsumer
-	if !Allowed(ctx, js, register.Rights(prefix, rights.Backup)) {
+	if !natsconn.Allowed(ctx, js, register.Rights(prefix, rights.Backup)) {
 		lists = kv.ByRequests
 	}
 	return open(ctx, js, prefix, source, lists)
@@ -136,7 +137,7 @@ type Usage struct{ Granted, Issued int64 }
 // Uses returns the use of the tags that workers report: their busiest. It
 // returns none if the user may not list processes, or none answers.
 func (t *Tags) Uses(ctx context.Context) map[string]Usage {
-	if !Allowed(ctx, t.JetStream, worker.AskReportsRights()) {
+	if !natsconn.Allowed(ctx, t.JetStream, worker.AskReportsRights()) {
 		return nil
 	}
 	reports, _ := worker.AskReports(ctx, t.JetStream.Conn(), t.Prefix, nil)
@@ -169,7 +170,7 @@ func (t *Tags) Limit(ctx context.Context) (int64, error) {
 
 // Find returns a tag of the store. Errors: store.ErrNoTag.
 func (t *Tags) Find(ctx context.Context, name string) (store.Tag, error) {
-	list, err := t.store.Tags(ctx)
+	list, _, _, err := t.store.AllTags(ctx)
 	if i := slices.IndexFunc(list, func(tag store.Tag) bool { return tag.Name == name }); i >= 0 {
 		return list[i], nil
 	}

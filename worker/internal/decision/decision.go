@@ -80,7 +80,7 @@ type Watch struct {
 	gate    *Gate         // of the requests over NATS; or nil
 	conn    *nats.Conn    // over which they arrive
 
-	foreign agreement.Decision // the latest about another installation
+	foreign agreement.Announcement // the latest about another installation
 }
 
 // New returns a Watch that does not look yet.
@@ -186,13 +186,13 @@ var errAway = errors.New("not connected to NATS")
 
 // read reads the latest decision over both connections, and again every askAgain:
 // a connection that is lost looks alive until a write to it fails.
-func (w *Watch) read(ctx context.Context) (d agreement.Decision, err error) {
+func (w *Watch) read(ctx context.Context) (d agreement.Announcement, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Look)
 	var requests sync.WaitGroup
 	defer requests.Wait()
 	defer cancel()
 	type reply struct {
-		agreement.Decision
+		agreement.Announcement
 		err error
 	}
 	replies := make(chan reply)
@@ -216,7 +216,7 @@ func (w *Watch) read(ctx context.Context) (d agreement.Decision, err error) {
 			select {
 			case r := <-replies:
 				if r.err == nil || errors.Is(r.err, agreement.ErrDecision) {
-					return r.Decision, r.err
+					return r.Announcement, r.err
 				}
 				err = r.err
 			case <-again.C:

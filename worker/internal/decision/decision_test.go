@@ -66,7 +66,7 @@ func (s *site) run(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-s.stopped })
 }
 
-func (s *site) announce(t *testing.T, d agreement.Decision) {
+func (s *site) announce(t *testing.T, d agreement.Announcement) {
 	t.Helper()
 	if err := s.agreed.Announce(t.Context(), d); err != nil {
 		t.Fatal(err)
@@ -80,14 +80,14 @@ func TestRequestWaitsForALook(t *testing.T) {
 	s := newSite(t)
 	gate := s.NewGate()
 	gate.Over(s.net.Connect(t))
-	s.announce(t, agreement.Decision{Floor: 1000, Installation: "own"})
+	s.announce(t, agreement.Announcement{Floor: 1000, Installation: "own"})
 	s.run(t)
 	for floor := range int64(3) {
 		gate.Pass()
 		if got := s.floor.Load(); got < 1000+floor {
 			t.Fatalf("passed with floor %d, want %d", got, 1000+floor)
 		}
-		s.announce(t, agreement.Decision{Floor: 1000 + floor + 1, Installation: "own"})
+		s.announce(t, agreement.Announcement{Floor: 1000 + floor + 1, Installation: "own"})
 		gate.Close() // a new connection
 	}
 }
@@ -110,7 +110,7 @@ func TestRequestWaitsForItsOwnLook(t *testing.T) {
 	s.run(t)
 	t.Cleanup(release)
 	<-reading // of the first look, which found no decision
-	s.announce(t, agreement.Decision{Floor: 1000, Installation: "own"})
+	s.announce(t, agreement.Announcement{Floor: 1000, Installation: "own"})
 	passed := make(chan int64)
 	go func() {
 		s.NewGate().Pass()
@@ -245,7 +245,7 @@ func TestSilenceOfJetStream(t *testing.T) {
 func TestDecisionAboutAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.announce(t, agreement.Decision{Floor: 1000, Installation: "other"})
+	s.announce(t, agreement.Announcement{Floor: 1000, Installation: "other"})
 	for range 2 {
 		if err := s.Look(t.Context()); err != nil {
 			t.Fatal(err)
@@ -254,7 +254,7 @@ func TestDecisionAboutAnother(t *testing.T) {
 	if s.voided.Load() != 1 || s.floor.Load() != 0 {
 		t.Errorf("voided %d times, floor %d", s.voided.Load(), s.floor.Load())
 	}
-	s.announce(t, agreement.Decision{Floor: 2000, Installation: "own"})
+	s.announce(t, agreement.Announcement{Floor: 2000, Installation: "own"})
 	if err := s.Look(t.Context()); err != nil || s.floor.Load() != 2000 {
 		t.Errorf("its own again: floor %d, %v", s.floor.Load(), err)
 	}

@@ -1,8 +1,7 @@
-package tags_test
+package recovery
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,20 +26,17 @@ func TestSwitchStore(t *testing.T) {
 	db.Exec(t, "CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) NOT NULL PRIMARY KEY, max_id BIGINT NOT NULL DEFAULT 1, step INT NOT NULL)")
 	database, err := backend.Parse(db.DSN(), "leaf_alloc")
 	must(t, err)
-	i := newInstallation(t)
+	i := newInstallation(t, options{list: exported})
 	jetStream := i.source
-	must(t, i.importText(exported))
 	for again := range 2 {
 		for _, to := range []backend.Backend{database, jetStream} {
-			all, err := tags.Parse(strings.NewReader(i.export()))
-			must(t, err)
-			must(t, tags.SwitchStore(t.Context(), i.js, prefix, to, all, func(c tags.Change) {
+			all := parse(t, i.export())
+			must(t, SwitchStore(t.Context(), On(i.js, prefix, to), all, false, func(c tags.Change) {
 				if again == 0 && c.Tag == "plain" && to.Kind() != backend.JetStream && c.String() != "moved tag plain: next ID 6" {
 					t.Error(c)
 				}
 			}))
 			i.source = to
-			i.open()
 			if got := i.export(); got != exported {
 				t.Errorf("in %s it is\n%s", to.Name(), got)
 			}
@@ -53,12 +49,10 @@ func TestSwitchStore(t *testing.T) {
 // acknowledge its last event.
 func TestSwitchStoreBesideLoaders(t *testing.T) {
 	t.Parallel()
-	i := newInstallation(t)
-	must(t, i.importText(exported))
-	all, err := tags.Parse(strings.NewReader(i.export()))
-	must(t, err)
+	i := newInstallation(t, options{list: exported})
+	all := parse(t, i.export())
 	switchStore := func() error {
-		return tags.SwitchStore(t.Context(), i.js, prefix, i.source, all, func(tags.Change) {})
+		return SwitchStore(t.Context(), i.Site, all, false, func(tags.Change) {})
 	}
 	must(t, kv.Ensure(t.Context(), i.js, worker.Resources(prefix, 1)[0]))
 	consumer, err := i.js.CreateConsumer(t.Context(), loadmsg.StreamName(prefix), jetstream.ConsumerConfig{
@@ -72,13 +66,13 @@ func TestSwitchStoreBesideLoaders(t *testing.T) {
 	if _, err := loader.Next(); err != nil {
 		t.Fatal(err)
 	}
-	if err := switchStore(); !errors.Is(err, tags.ErrLoadersRun) {
+	if err := switchStore(); !errors.Is(err, ErrLoadersRun) {
 		t.Errorf("beside a loader: %v", err)
 	}
 	loader.Stop()
 	connected, err := i.js.Conn().SubscribeSync("ids.process.loader")
 	must(t, err)
-	if err := switchStore(); !errors.Is(err, tags.ErrLoadersRun) {
+	if err := switchStore(); !errors.Is(err, ErrLoadersRun) {
 		t.Errorf("beside a loader that does nothing: %v", err)
 	}
 	must(t, connected.Unsubscribe())

@@ -1,4 +1,4 @@
-package tags
+package recovery
 
 import (
 	"encoding/json"
@@ -12,10 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/idworker/idworker/internal/kv"
-	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store/agreement"
-	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/worker"
 )
 
@@ -44,6 +41,7 @@ func TestFollow(t *testing.T) {
 		silent  []string
 		older   []string
 		theirs  []string // silent ones of another installation
+		others  []string // of another installation
 		failed  error
 		text    string
 	}{
@@ -58,7 +56,7 @@ func TestFollow(t *testing.T) {
 		"another one's that is away":     {before: map[string]worker.Report{"w": theirs}, answers: [][]worker.Report{nil}, give: true, theirs: []string{"w on w1"}},
 		"workers that were away before":  {absent: []string{"v", "w"}, answers: [][]worker.Report{{process("w", worker.RoleWorker, target)}}, silent: []string{"v"}},
 		"nobody":                         {answers: [][]worker.Report{nil}},
-		"another installation":           {answers: [][]worker.Report{{theirs}}},
+		"another installation":           {answers: [][]worker.Report{{theirs}}, others: []string{"w on w1"}},
 		"another one, which is joined":   {before: asked, answers: [][]worker.Report{{theirs}}, give: true, failed: ErrBehind, text: "w on w1"},
 		"a loader follows later":         {answers: [][]worker.Report{{stopped}, {loader(5)}, {loader(target)}}},
 		"a loader stays behind":          {answers: [][]worker.Report{{loader(5)}}, give: true, failed: ErrBehind, text: "l on l1"},
@@ -66,31 +64,22 @@ func TestFollow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			js := natstest.JetStream(t, natstest.Start(t).Connect(t))
-			if err := kv.Ensure(t.Context(), js, agreement.Bucket(messages.DefaultPrefix, 1)); err != nil {
-				t.Fatal(err)
-			}
-			agreed, err := agreement.Open(t.Context(), js, messages.DefaultPrefix)
-			if err == nil {
-				_, err = agreed.Agree(t.Context(), agreement.InstallationKey, "ours 2026-11-22T12:00:00Z")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			rounds := answerInRounds(t, js.Conn(), test.answers)
+			i := emptyInstallation(t, options{})
+			must(t, agreement.Begin(t.Context(), i.js, prefix, 1, "ours"))
+			rounds := answerInRounds(t, i.js.Conn(), test.answers)
 			f := followers{workers: time.Hour, loaders: time.Hour, pause: time.Millisecond}
 			if test.give {
 				f.workers, f.loaders = 0, 0
 			}
-			done, err := f.follow(t.Context(), js, messages.DefaultPrefix, target, &known{answered: test.before, absent: test.absent})
+			done, err := f.follow(t.Context(), i.Site, target, &Evidence{answered: test.before, absent: test.absent})
 			if !errors.Is(err, test.failed) || err != nil && !strings.Contains(err.Error(), test.text) {
 				t.Errorf("ended with %v, want %v and %q", err, test.failed, test.text)
 			}
 			if n := int(rounds.Load()); n < len(test.answers) {
 				t.Errorf("ended after %d rounds, want %d", n, len(test.answers))
 			}
-			if err == nil && (done.Target != target || !slices.Equal(done.Silent, test.silent) || !slices.Equal(done.Older, test.older) || !slices.Equal(done.Strangers, test.theirs)) {
-				t.Errorf("%+v; want silent %v, older %v, strangers %v", done, test.silent, test.older, test.theirs)
+			if err == nil && (!slices.Equal(done.Silent, test.silent) || !slices.Equal(done.Older, test.older) || !slices.Equal(done.Strangers, test.theirs) || !slices.Equal(done.Others, test.others)) {
+				t.Errorf("%+v; want silent %v, older %v, strangers %v, others %v", done, test.silent, test.older, test.theirs, test.others)
 			}
 		})
 	}
@@ -111,15 +100,22 @@ func answerInRounds(t *testing.T, conn *nats.Conn, answers [][]worker.Report) *a
 		rounds.Store(1) // nobody listens
 		return rounds
 	}
-	_, err := conn.Subscribe(micro.APIPrefix+".STATS."+worker.ProcessServiceName, func(msg *nats.Msg) {
-		for _, r := range answers[min(int(rounds.Add(1)), len(answers))-1] {
+	report(t, conn, func() []worker.Report { return answers[min(int(rounds.Add(1)), len(answers))-1] })
+	return rounds
+}
+
+// report answers requests for reports, as processes do.
+func report(t *testing.T, conn *nats.Conn, reports func() []worker.Report) (stop func()) {
+	t.Helper()
+	sub, err := conn.Subscribe(micro.APIPrefix+".STATS."+worker.ProcessServiceName, func(msg *nats.Msg) {
+		for _, r := range reports() {
 			data, err := json.Marshal(r)
 			if err != nil {
 				t.Error(err)
 			}
 			answer, err := json.Marshal(micro.Stats{
 				ServiceIdentity: micro.ServiceIdentity{Name: worker.ProcessServiceName, ID: r.Instance, Version: "0.2.0", Metadata: map[string]string{
-					"prefix": string(messages.DefaultPrefix), "instance": r.Instance, "installation": r.Stats.Installation, "role": string(r.Role),
+					"prefix": string(prefix), "instance": r.Instance, "installation": r.Stats.Installation, "role": string(r.Role),
 					"created": time.Now().Format(time.RFC3339Nano),
 				}},
 				Endpoints: []*micro.EndpointStats{{Name: "x", Data: data}},
@@ -132,11 +128,7 @@ func answerInRounds(t *testing.T, conn *nats.Conn, answers [][]worker.Report) *a
 			}
 		}
 	})
-	if err == nil {
-		err = conn.Flush()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rounds
+	must(t, err)
+	must(t, conn.Flush())
+	return func() { must(t, sub.Unsubscribe()) }
 }

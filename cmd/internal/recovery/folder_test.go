@@ -1,32 +1,29 @@
-package tags_test
+package recovery
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
-	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/testing/dbtest"
 	"github.com/idworker/idworker/testing/storetest"
 	"github.com/idworker/idworker/testing/tier"
 )
 
-// databaseFolder is the data folder of an embedded server whose segments come
-// from a database.
-type databaseFolder struct {
+// dataFolder is the data folder of an embedded server.
+type dataFolder struct {
 	cfg    embedded.Config
 	source backend.Backend
 }
 
 // run runs the server on the folder, unless it refuses.
-func (f databaseFolder) run(t *testing.T, do func(*embedded.NATS, jetstream.JetStream)) error {
+func (f dataFolder) run(t *testing.T, do func(*embedded.NATS, jetstream.JetStream)) error {
 	t.Helper()
 	s, err := embedded.Start(t.Context(), f.cfg)
 	if err != nil {
@@ -40,9 +37,21 @@ func (f databaseFolder) run(t *testing.T, do func(*embedded.NATS, jetstream.JetS
 	return nil
 }
 
+// raise raises all tags of the stopped server, as the command does.
+func (f dataFolder) raise(t *testing.T, w Wish) error {
+	t.Helper()
+	on, err := OpenFolder(t.Context(), f.cfg, false, prefix, f.source)
+	if err != nil {
+		return err
+	}
+	i := &installation{T: t, Site: on, writer: on}
+	_, err = i.do(w)
+	return errors.Join(err, on.Close())
+}
+
 // grant reserves n segments of 50 of the tag order, as a loader does, and
 // returns the last.
-func (f databaseFolder) grant(t *testing.T, n int) (last storetest.Part) {
+func (f dataFolder) grant(t *testing.T, n int) (last storetest.Part) {
 	t.Helper()
 	must(t, f.run(t, func(s *embedded.NATS, js jetstream.JetStream) {
 		must(t, register.Create(t.Context(), js, prefix, 1))
@@ -63,12 +72,12 @@ func (f databaseFolder) grant(t *testing.T, n int) (last storetest.Part) {
 func TestFolderBesideDatabase(t *testing.T) {
 	tier.All(t)
 	t.Parallel()
-	for name, lose := range map[string]func(t *testing.T, f databaseFolder, backup string){
-		"put back": func(t *testing.T, f databaseFolder, backup string) {
+	for name, lose := range map[string]func(t *testing.T, f dataFolder, backup string){
+		"put back": func(t *testing.T, f dataFolder, backup string) {
 			must(t, os.RemoveAll(f.cfg.Folder))
 			must(t, os.CopyFS(f.cfg.Folder, os.DirFS(backup)))
 		},
-		"deleted": func(t *testing.T, f databaseFolder, _ string) {
+		"deleted": func(t *testing.T, f dataFolder, _ string) {
 			must(t, f.run(t, func(_ *embedded.NATS, js jetstream.JetStream) {
 				must(t, js.DeleteKeyValue(t.Context(), register.BucketName(prefix)))
 			}))
@@ -81,10 +90,7 @@ func TestFolderBesideDatabase(t *testing.T) {
 				"INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 50)")
 			source, err := backend.Parse(db.DSN(), "leaf_alloc")
 			must(t, err)
-			f := databaseFolder{embedded.Config{
-				Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: filepath.Join(t.TempDir(), "data"), Log: zap.NewNop(),
-				Prefix: prefix, Beside: backend.Beside(prefix),
-			}, source}
+			f := dataFolder{folderIn(t), source}
 			must(t, f.run(t, func(*embedded.NATS, jetstream.JetStream) {}))
 			backup := filepath.Join(t.TempDir(), "backup")
 			must(t, os.CopyFS(backup, os.DirFS(f.cfg.Folder)))
@@ -94,8 +100,7 @@ func TestFolderBesideDatabase(t *testing.T) {
 				t.Fatal("served")
 			}
 			for range 2 {
-				_, _, err := tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, raiseBy(1000))
-				must(t, err)
+				must(t, f.raise(t, Wish{By: 1000}))
 			}
 			if segment := f.grant(t, 1); segment.First < 2151 {
 				t.Errorf("%v is granted, want 2151 or above", segment)
@@ -108,16 +113,10 @@ func TestFolderBesideDatabase(t *testing.T) {
 // is not taken for the register of another prefix.
 func TestStreamThatIsNoRegister(t *testing.T) {
 	t.Parallel()
-	source, err := backend.Parse("jetstream", "")
-	must(t, err)
-	f := databaseFolder{embedded.Config{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: filepath.Join(t.TempDir(), "data"), Log: zap.NewNop(),
-		Prefix: prefix, Beside: backend.Beside(prefix),
-	}, source}
+	f := dataFolder{folderIn(t), jetStream(t)}
 	must(t, f.run(t, func(_ *embedded.NATS, js jetstream.JetStream) {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "customer_register", Subjects: []string{"customers"}})
 		must(t, err)
 	}))
-	_, _, err = tags.RaiseFolder(t.Context(), f.cfg, prefix, f.source, raiseBy(1000))
-	must(t, err)
+	must(t, f.raise(t, Wish{By: 1000}))
 }
