@@ -37,8 +37,8 @@ type Result struct {
 
 // Apply does what the plan says, and reports each tag. It may end anywhere and be
 // run again, from Ask on. An error that wraps store.ErrCorrupt is about unreadable
-// entries and rows: all else was done, and so it was after [ErrBehind] and
-// [ErrNotRaised], those of [Follow].
+// entries and rows: all else was done. So it was after [ErrBehind] and
+// [ErrNotRaised], which are about processes that do not follow the decision.
 func Apply(ctx context.Context, i *Site, p *Plan, report func(tags.Change)) (r Result, err error) {
 	var corrupt error
 	decides := !p.Nothing() || p.wish.Anyway

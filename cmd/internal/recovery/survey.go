@@ -71,8 +71,8 @@ func (n Named) String() string {
 }
 
 // Look visits the tags, and counts what will become of them. It writes nothing.
-// Errors: [ErrTooNarrow], durability.ErrUnsafe; of an import store.ErrOrder, [ErrRaiseFirst] and
-// those of templates.
+// Errors: [ErrTooNarrow], and durability.ErrUnsafe if the register cannot be
+// opened; of an import also store.ErrOrder, [ErrRaiseFirst] and those of templates.
 func (p *Plan) Look(ctx context.Context, i *Site) error {
 	segments, err := p.survey(ctx, i)
 	if err != nil {
