@@ -85,8 +85,8 @@ func (w Wish) installation() string {
 	return w.Backup.Installation
 }
 
-// Plan is what a command is about to do, as far as evidence shows it. Survey adds
-// what depends on the tags.
+// Plan is what a command is about to do, as far as evidence shows it. [Plan.Look]
+// adds the survey of the tags.
 type Plan struct {
 	Target int64     // the lowest first ID of names without an entry; 0: no decision is due
 	Time   time.Time // whose microseconds the target has; zero if all tags are raised by a number

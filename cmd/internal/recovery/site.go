@@ -19,8 +19,8 @@ import (
 	"github.com/idworker/idworker/store/register"
 )
 
-// Site is where the data of an installation is: on a NATS server, or in
-// the data folder of a stopped embedded server.
+// Site is where the data of an installation is: on a NATS server, or in the data
+// folder of a stopped embedded server.
 type Site struct {
 	js     jetstream.JetStream
 	prefix messages.Prefix
@@ -34,7 +34,7 @@ type Site struct {
 	decided bool           // a raise has ended
 }
 
-// On returns the installation on a NATS server.
+// On returns the site of an installation on a NATS server.
 func On(js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) *Site {
 	return &Site{js: js, prefix: prefix, source: source, now: time.Now}
 }
