@@ -1,5 +1,5 @@
-// Package backup saves what an installation cannot lose, as text in a folder,
-// and restores it.
+// Package backup saves what an installation cannot lose, as text in a folder.
+// Package recovery restores it.
 //
 // A backup has no counters that a restore relies on: they are old the moment
 // they are read, so a restore raises all tags above the time. A backup has the

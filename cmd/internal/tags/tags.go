@@ -1,5 +1,5 @@
-// Package tags is the administration of tags and templates: list, create,
-// change and raise them, and move them to another installation or store.
+// Package tags is the administration of tags and templates: list, create, change
+// and raise a tag, and export them. Package recovery raises all, and imports.
 package tags
 
 import (
