@@ -79,6 +79,10 @@ type Load struct {
 	// The tag is unknown: it has had no grant since it was created here.
 	First bool
 
+	// The end of the highest segment that ended a load of the tag; 0 if First. The
+	// store has granted all below.
+	Next int64
+
 	// The load goes to a loader directly, not into the load stream.
 	Direct bool
 }

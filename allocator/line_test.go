@@ -46,8 +46,8 @@ func TestDecisionVoidsBuffers(t *testing.T) {
 	if h.learn(1) || !h.learn(1000) {
 		t.Fatal("the first floor again is no news, a higher one is")
 	}
-	if l := h.latest(); l.Seq == old.Seq || l.Want != 500 || l.First {
-		t.Errorf("asked for %+v, want a new load of a tag that is known, for the same request", l)
+	if l := h.latest(); l.Seq == old.Seq || l.Want != 500 || l.First || l.Next != 101 {
+		t.Errorf("asked for %+v, want a new load of a tag that was granted up to 101, for the same request", l)
 	}
 	next := h.request("order", 1)
 	parked.wantNone(t)

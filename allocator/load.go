@@ -255,7 +255,7 @@ func (a *Allocator) openLoad(t *tag, again bool, now time.Duration) (Load, bool)
 	}
 	hurry := l.queued >= enoughQueued && runway/2 < shortRunway
 	return Load{
-		Tag: t.name, Seq: l.seq, Step: t.step, Want: want, TrendOnly: l.trendOnly, Runway: runway, First: t.isNew(),
+		Tag: t.name, Seq: l.seq, Step: t.step, Want: want, TrendOnly: l.trendOnly, Runway: runway, First: t.isNew(), Next: t.high,
 		Direct: want > 0 || t.step == 0 || l.direct || hurry,
 	}, true
 }

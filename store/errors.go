@@ -138,6 +138,9 @@ type RegressionError struct {
 	Seen, Found uint64 // sequences of its stream
 	Reason      string // set if the sequences do not show it
 
+	// Claim is what stopped it, if that was only heard from another process.
+	Claim Claim
+
 	// Short is the number of IDs by which a raise was too small: with that many
 	// more, the register would not look regressed. It is 0 if no raise was.
 	Short int64

@@ -61,6 +61,10 @@ type Want struct {
 	// such as those of prefetchers. A worker sends them because it has not learned
 	// the tag's order yet. A strict tag reserves nothing for them.
 	TrendOnly int64
+
+	// Claim is the worker's about the register and the tag; zero from version
+	// 0.2.0.
+	Claim Claim
 }
 
 // Size is the number of IDs to reserve. A strict tag gets only the IDs that

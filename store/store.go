@@ -8,8 +8,24 @@ import "context"
 // may not happen; callers rely on neither.
 type Reserver interface {
 	// Run watches the store until ctx ends. Every process that reserves calls
-	// it once.
-	Run(ctx context.Context)
+	// it once. Before the first grant, before the first one after a decision, and
+	// once the store did not answer for some seconds, Run calls ask, which asks all other processes what they know,
+	// passes their claims to Hear, and returns nil once all had the time to answer.
+	// Until then nothing is granted. After an error it is called again. Without ask
+	// nobody is asked.
+	Run(ctx context.Context, ask func(context.Context) error)
+
+	// Asked is closed once others were asked for the first time, so that the
+	// store grants unless it has stopped.
+	Asked() <-chan struct{}
+
+	// Hear checks a claim of another process, by which this one may have to stop.
+	// It does nothing if the claim is void.
+	Hear(ctx context.Context, c Claim)
+
+	// Claims returns what this process reports to others: its own position, and the
+	// claim that has stopped it, if any.
+	Claims() []Claim
 
 	// Reserve returns IDs that no other call has been or will be given, a part
 	// for each want; see Want.Size and Reservation. Reservations of a tag rise:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ import (
 func ask(t *testing.T, conn *nats.Conn, expected ...string) []worker.Report {
 	t.Helper()
 	reports, err := worker.AskReports(t.Context(), conn, messages.DefaultPrefix, expected)
-	if err != nil && !errors.Is(err, worker.ErrNoReports) {
+	if err != nil && !errors.Is(err, worker.ErrNoReports) && !errors.Is(err, worker.ErrCut) {
 		t.Error(err)
 	}
 	return reports
@@ -212,7 +213,7 @@ func TestLyingReports(t *testing.T) {
 		strings.Replace(stats("D", "ids", `{}`), "2026-11-22T12:00:00Z", "yesterday", 1),
 		strings.Replace(stats("E", "ids", `{}`), `"role":"worker"`, `"role":"king"`, 1),
 		stats("E", "ids", `{"host":"`+strings.Repeat("x", 900_000)+`"}`), stats("F", "ids", strings.Repeat("[", 400_000)), stats("F2", "ids", `7`),
-		stats("G", "ids", `{"instance":"H","role":"loader","host":"g","floor":-1,"raise_by":-1,"not_ready":"`+strings.Repeat("ö", 50_000)+`","stats":{"highest":-1,"tags":[{"tag":"y"},{"tag":"<script>"}]}}`),
+		stats("G", "ids", `{"instance":"H","role":"loader","host":"g","floor":-1,"raise_by":-1,"not_ready":"`+strings.Repeat("ö", 50_000)+`","claims":[{"floor":2,"sequence":9},{"by":"H","floor":1,"heard":true},{"floor":-1},{"floor":1,"tag":"x..y","next":1},{"by":"a.b","floor":1,"heard":true}],"stats":{"highest":-1,"tags":[{"tag":"y"},{"tag":"<script>"}]}}`),
 		stats("G", "ids", `{"host":"another"}`),
 	}
 	for n := range 2000 {
@@ -232,11 +233,34 @@ func TestLyingReports(t *testing.T) {
 		g.Floor != 0 || g.RaiseBy != 0 || g.Stats.Highest != 0 || !g.Time.IsZero() {
 		t.Errorf("%.300v", g)
 	}
+	if want := []store.Claim{{By: "G", Floor: 2, Sequence: 9}, {By: "H", Floor: 1, Heard: true}}; !slices.Equal(reports[0].Claims, want) {
+		t.Errorf("claims %+v, want %+v", reports[0].Claims, want)
+	}
 	for _, r := range reports[1:] {
 		if !strings.HasPrefix(r.Instance, "many") {
 			t.Errorf("%.300v", r)
 		}
 	}
+}
+
+// TestCutLists: a list that lacks processes, because too many answer or at too great
+// length, is returned with an error.
+func TestCutLists(t *testing.T) {
+	t.Parallel()
+	net := worker.NewAccount(t)
+	var answers []string
+	for n := range 1001 {
+		answers = append(answers, stats(fmt.Sprint("many", n), "ids", `{}`))
+	}
+	conn := net.Connect(t)
+	answerWith(t, net.Connect(t), answers...)
+	natstest.Eventually(t, "a list that is cut short", func() bool {
+		reports, err := worker.AskReports(t.Context(), conn, messages.DefaultPrefix, nil)
+		if len(reports) > 1000 || len(reports) == 1000 && err == nil {
+			t.Fatalf("%d of 1001 reports, %v", len(reports), err)
+		}
+		return len(reports) > 0 && errors.Is(err, worker.ErrCut)
+	})
 }
 
 // TestSilenceProvesNothing: an empty list means only that the server reported

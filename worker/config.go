@@ -75,6 +75,10 @@ type Config struct {
 	// one, the process stands by.
 	Installation string
 
+	// Made means that this process has made the installation, so that no other
+	// process has been part of it.
+	Made bool
+
 	// Store supplies the segments. StoreName is its name in INFO and in the
 	// config bucket, which keeps processes from counting in different stores.
 	Store     store.Reserver
@@ -103,6 +107,9 @@ type Config struct {
 	// Outage is what [Provision] declares if it makes a new installation, see
 	// [lease.OutageSetting]; 0: nothing.
 	Outage time.Duration
+
+	// Witness describes a loader's witness in its report.
+	Witness *WitnessStats
 
 	// Trouble, if set, returns a problem in the environment of the process, or
 	// nil. [Process.Degraded] includes it.

@@ -19,6 +19,7 @@
 //	                 the delay of requests in queues
 //	workerid.go      the worker ID of snowflake IDs
 //	direct.go        requests that do not come over NATS
+//	claims.go        what processes report to each other about the register
 //	installation.go  another installation on the same subjects
 //	processes.go     the process in the NATS services API; requests to all
 //	report.go        what a process reports; its metrics

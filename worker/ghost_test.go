@@ -266,7 +266,7 @@ func startOn(t *testing.T, net Account, connect func() *nats.Conn) *Process {
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	js := natstest.JetStream(t, net.Connect(t, nats.ReconnectBufSize(-1)))
-	if err := Provision(ctx, Config{JetStream: js}); err != nil {
+	if _, err := Provision(ctx, Config{JetStream: js}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := register.Open(t.Context(), register.Config{JetStream: js, Prefix: messages.DefaultPrefix})

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,9 +98,11 @@ func startRefused(t *testing.T, cfg worker.Config) (err error) {
 func start(ctx context.Context, cfg worker.Config, newProcess func(context.Context, worker.Config) (*worker.Process, error)) (*worker.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, natstest.Patience)
 	defer cancel()
-	if err := worker.Provision(ctx, cfg); err != nil {
+	made, err := worker.Provision(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
+	cfg.Made = cfg.Made || made
 	p, err := newProcess(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -150,7 +153,13 @@ func createStrict(t testing.TB, s *register.Register, step int64, names ...strin
 func createOrdered(t testing.TB, s *register.Register, order store.Order, step int64, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: 1, Order: order}); err != nil {
+		var err error
+		// A running loader may still be asking others.
+		natstest.Eventually(t, "a tag is created", func() bool {
+			err = s.CreateTag(t.Context(), store.Tag{Name: name, Step: step, Next: 1, Order: order})
+			return !errors.Is(err, store.ErrRegressed)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

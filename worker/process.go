@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/idworker/idworker/internal/goroutines"
 	"github.com/idworker/idworker/internal/kv"
@@ -36,6 +37,7 @@ type Process struct {
 	foreign *loadmsg.Foreign
 	watch   *installationWatch
 	loader  *loader.Loader // nil if the role does not load
+	asker   *asker         // nil if the role neither loads nor issues segments
 	// The next three are nil if the role does not issue segments.
 	supply    *supply.Supply
 	decisions *decisions
@@ -53,6 +55,7 @@ type Process struct {
 // timing has the durations that tests change.
 type timing struct {
 	start  time.Duration // bounds each stage of a start
+	dial   time.Duration // a worker takes that long to try to reach a server
 	store  time.Duration // bounds a call of the store
 	look   time.Duration // between two looks for other installations
 	quiet  time.Duration // without another answer, ends such a look
@@ -71,7 +74,7 @@ const lookQuiet = time.Second
 const slowShare = 4
 
 var usualTiming = timing{
-	start: 30 * time.Second, store: loader.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second,
+	start: 30 * time.Second, dial: dialTime, store: loader.DefaultTimeout, look: 30 * time.Second, quiet: lookQuiet, queued: time.Second,
 	lost: 2 * time.Second, learn: 2 * time.Second, pass: time.Second,
 }
 
@@ -90,40 +93,69 @@ type part interface {
 // Provision creates the streams and buckets that a role lacks. It does not
 // change existing ones, but checks the settings that the process relies on. It
 // does not recreate a bucket that other buckets prove to have existed. It
-// checks Config.Installation before it creates anything.
-func Provision(ctx context.Context, cfg Config) error {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return err
+// checks Config.Installation before it creates anything. It reports whether it has
+// made the installation, for Config.Made, also with an error.
+//
+// The installation gets its ID before it has a register. So a register with entries
+// and no ID has lost it.
+func Provision(ctx context.Context, cfg Config) (made bool, err error) {
+	if cfg, err = cfg.complete(); err != nil {
+		return false, err
 	}
 	if err := checkPin(ctx, &cfg); err != nil {
-		return err
+		return false, err
+	}
+	err = kv.Ensure(ctx, cfg.JetStream, agreement.NewBucket(cfg.Prefix, cfg.Replicas,
+		kv.HasEntries(register.BucketName(cfg.Prefix)), kv.HasEntries(lease.ClockBucketName(cfg.Prefix))))
+	if err != nil {
+		return false, err
 	}
 	var needs []kv.Resource
 	if cfg.Role != RoleSnowflake {
 		needs = append(needs, loader.Stream(cfg.Prefix, cfg.Replicas))
 	}
-	needs = append(needs, agreement.NewBucket(cfg.Prefix, cfg.Replicas,
-		kv.HasEntries(register.BucketName(cfg.Prefix)), kv.HasEntries(lease.ClockBucketName(cfg.Prefix))))
 	if cfg.Role.Loads() {
 		needs = append(needs, register.Bucket(cfg.Prefix, cfg.Replicas))
 	}
 	if cfg.Role.Answers() { // the first of the three is the config bucket
 		needs = append(needs, lease.Resources(cfg.Prefix, cfg.Lease.TTL, cfg.Replicas)[1:]...)
 	}
-	isNew := false // as long as no process has joined it
-	if cfg.Outage > 0 {
-		id, err := agreement.LookupID(ctx, cfg.JetStream, cfg.Prefix)
-		isNew = err == nil && id == ""
+	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
+	if err != nil {
+		return false, err
+	}
+	if _, found, err := agreed.Find(ctx, agreement.InstallationKey); err != nil {
+		return false, err
+	} else if !found { // nor is it made where a bucket is missing that was in use
+		for _, r := range needs {
+			if _, err := r.Look(ctx, cfg.JetStream); errors.As(err, new(*kv.OlderError)) {
+				return false, err
+			}
+		}
+	}
+	if _, _, made, err = agreed.Join(ctx, traces(cfg)...); err != nil {
+		return false, err
 	}
 	err = kv.Ensure(ctx, cfg.JetStream, needs...)
-	if err == nil && isNew {
+	if err == nil && cfg.Outage > 0 && (made || cfg.Made) {
 		err = lease.BeginOutage(ctx, cfg.JetStream, cfg.Prefix, cfg.Outage)
 	}
 	if err == nil && cfg.Role.Loads() {
 		err = register.Record(ctx, cfg.JetStream, cfg.Prefix)
 	}
-	return err
+	return made, err
+}
+
+// traces are those of an installation whose ID is lost, as far as the role may look
+// for them.
+func traces(cfg Config) (older []kv.Trace) {
+	if cfg.Role.Loads() {
+		older = append(older, kv.HasEntries(register.BucketName(cfg.Prefix)))
+	}
+	if cfg.Role.Answers() {
+		older = append(older, kv.HasEntries(lease.ClockBucketName(cfg.Prefix)))
+	}
+	return older
 }
 
 // New makes a process. It checks that configuration and store match the
@@ -141,18 +173,27 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 	if cfg.Role.Loads() && cfg.Store == nil {
 		return nil, fmt.Errorf("%w: role %s needs a store", ErrConfig, cfg.Role)
 	}
-	self, err := joinInstallation(ctx, &cfg)
+	self, made, err := joinInstallation(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Log = cfg.Log.With(zap.String("instance", self.Instance))
 	p := &Process{cfg: cfg, timing: timing, self: self, started: time.Now(), foreign: &loadmsg.Foreign{Installation: self.Installation, Log: cfg.Log}}
 	p.watch = &installationWatch{cfg: &p.cfg, timing: timing, self: self, register: p.register, leave: p.standBy, background: goroutines.New()}
+	if cfg.Role != RoleSnowflake {
+		p.asker = &asker{
+			conn: cfg.Control, prefix: cfg.Prefix, self: self, timing: timing, log: cfg.Log, claims: p.claims,
+			background: goroutines.New(), complains: rate.Sometimes{First: 1, Interval: time.Minute},
+		}
+	}
 	if cfg.Role.Loads() {
+		p.asker.store = cfg.Store
+		p.asker.alone.Store(made || cfg.Made)
 		p.loader = loader.New(loader.Config{
 			Store: cfg.Store, StoreName: cfg.StoreName, Control: cfg.Control, JS: cfg.JetStream, Prefix: cfg.Prefix,
 			Instance: self.Instance, Installation: self.Installation,
-			Replicas: cfg.Replicas, Reservations: cfg.Reservations, MaxStep: cfg.MaxStep, Timeout: timing.store, Foreign: p.foreign, Log: cfg.Log,
+			Replicas: cfg.Replicas, Reservations: cfg.Reservations, MaxStep: cfg.MaxStep, Timeout: timing.store, Ask: p.asker.ask,
+			Foreign: p.foreign, Log: cfg.Log,
 		})
 	}
 	if cfg.Role.Answers() {
@@ -162,25 +203,26 @@ func newProcess(ctx context.Context, cfg Config, timing timing) (*Process, error
 }
 
 // joinInstallation determines the installation, and checks that it uses the
-// configured store.
-func joinInstallation(ctx context.Context, cfg *Config) (self ProcessIdentity, err error) {
+// configured store. It reports whether this call has made the installation: then no
+// other process has been part of it.
+func joinInstallation(ctx context.Context, cfg *Config) (self ProcessIdentity, made bool, err error) {
 	if err := checkPin(ctx, cfg); err != nil {
-		return self, err
+		return self, false, err
 	}
 	agreed, err := agreement.Open(ctx, cfg.JetStream, cfg.Prefix)
 	if err != nil {
-		return self, err
+		return self, false, err
 	}
 	host, _ := os.Hostname() // only informs people
 	self = ProcessIdentity{Instance: nuid.Next(), Host: host, Role: cfg.Role}
 	if cfg.Role.Answers() {
 		self.Layout, self.Datacenter = cfg.Lease.Layout, cfg.Lease.Datacenter
 	}
-	self.Installation, self.Created, err = agreed.Installation(ctx)
+	self.Installation, self.Created, made, err = agreed.Join(ctx, traces(*cfg)...)
 	if err == nil && cfg.Role.Loads() {
 		err = agreed.ClaimStore(ctx, cfg.StoreName)
 	}
-	return self, err
+	return self, made, err
 }
 
 func checkPin(ctx context.Context, cfg *Config) error {
@@ -226,6 +268,9 @@ func (p *Process) makeWorker(ctx context.Context) error {
 // queue groups are joined last and left first.
 func (p *Process) parts() []part {
 	parts := []part{p.watch}
+	if p.asker != nil {
+		parts = append(parts, p.asker)
+	}
 	if p.loader != nil {
 		parts = append(parts, p.loader)
 	}

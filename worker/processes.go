@@ -22,6 +22,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake"
 	"github.com/idworker/idworker/store/agreement"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // The names under which processes appear in the NATS services API.
@@ -51,6 +52,7 @@ func (p *Process) service(name string) micro.Config {
 		},
 		StatsHandler: func(*micro.Endpoint) any {
 			report := p.reports.latest(p)
+			report.Claims = p.claims() // as of now
 			if name == ProcessServiceName {
 				return report
 			}
@@ -64,15 +66,12 @@ func (p *Process) service(name string) micro.Config {
 	return cfg
 }
 
-// loaderSubject is the subject of the service's endpoint in a loader. If no
-// loader is connected, a server returns "no responders" for it, which proves
-// the absence of loaders; see [LoaderListens].
-func loaderSubject(p messages.Prefix) string { return string(p) + ".process.loader" }
-
-// processSubject is the subject of the service's endpoint.
+// processSubject is the subject of the service's endpoint. If no loader is
+// connected, a server returns "no responders" for that of loaders, which proves
+// their absence; see [LoaderListens].
 func processSubject(p messages.Prefix, role Role) string {
 	if role.Loads() {
-		return loaderSubject(p)
+		return loadmsg.LoadersSubject(p)
 	}
 	return string(p) + ".process.worker"
 }
@@ -82,7 +81,13 @@ func processSubject(p messages.Prefix, role Role) string {
 func (p *Process) register() (micro.Service, error) {
 	cfg := p.service(ProcessServiceName)
 	cfg.QueueGroup, cfg.QueueGroupDisabled = "", true
-	answer := micro.HandlerFunc(func(req micro.Request) { _ = req.Respond([]byte(p.self.Instance)) })
+	answer := micro.HandlerFunc(func(req micro.Request) {
+		if data := req.Data(); p.loader != nil && len(data) > 0 {
+			p.asker.receiveUnasked(data)
+		} else {
+			_ = req.Respond([]byte(p.self.Instance))
+		}
+	})
 	info := endpointInfo{
 		"process", processSubject(p.cfg.Prefix, p.cfg.Role),
 		"empty", "the name of the process, new at each start", protocolPage + "#discovery",
@@ -131,6 +136,10 @@ const (
 // ErrNoReports means that no process answered. It proves nothing.
 var ErrNoReports = errors.New("no process answered: none running, all too slow, or no right to list them")
 
+// ErrCut means that a list lacks processes, because too many answered, or at too
+// great length.
+var ErrCut = errors.New("more processes answered than fit into a list")
+
 // ProcessIdentity describes a process of any installation.
 type ProcessIdentity struct {
 	Instance     string
@@ -154,7 +163,8 @@ func ListProcessesRights() rights.Rights { return rights.Publish(askSubject(micr
 // It returns after a quarter of a second without another answer, so a slow
 // process may be missing. An empty list without an error means that the server
 // returned "no responders": no process of any prefix is connected. Otherwise,
-// if no process of this prefix answered, the error is [ErrNoReports].
+// if no process of this prefix answered, the error is [ErrNoReports]. With [ErrCut]
+// it returns the list of those that fit.
 func ListProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix) ([]ProcessIdentity, error) {
 	return listProcesses(ctx, conn, p, answersQuiet)
 }
@@ -187,7 +197,7 @@ func AskReportsRights() rights.Rights { return rights.Publish(askSubject(micro.S
 //
 // It returns when the expected instances have answered and no process has
 // answered for a quarter of a second, when ctx ends, or after three seconds. An
-// empty list and [ErrNoReports] mean the same as for [ListProcesses].
+// empty list, [ErrNoReports] and [ErrCut] mean the same as for [ListProcesses].
 func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expected []string) ([]Report, error) {
 	answers, err := askProcesses(ctx, conn, p, micro.StatsVerb, expected, answersQuiet)
 	var all []Report
@@ -204,7 +214,9 @@ func AskReports(ctx context.Context, conn *nats.Conn, p messages.Prefix, expecte
 }
 
 // LoaderListensRights are the rights that [LoaderListens] needs.
-func LoaderListensRights(p messages.Prefix) rights.Rights { return rights.Publish(loaderSubject(p)) }
+func LoaderListensRights(p messages.Prefix) rights.Rights {
+	return rights.Publish(loadmsg.LoadersSubject(p))
+}
 
 // LoaderListens reports whether a loader may be connected. It returns false
 // only if the server returned "no responders". A paused loader counts as
@@ -212,13 +224,13 @@ func LoaderListensRights(p messages.Prefix) rights.Rights { return rights.Publis
 func LoaderListens(ctx context.Context, conn *nats.Conn, p messages.Prefix) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	_, err := conn.RequestWithContext(ctx, loaderSubject(p), nil)
+	_, err := conn.RequestWithContext(ctx, loadmsg.LoadersSubject(p), nil)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return false, nil
 	// The loader is paused, or the request was denied.
 	case errors.Is(err, context.DeadlineExceeded):
-		if v, ok := rights.ViolationOf(conn.LastError()); ok && v == (rights.Violation{Subject: loaderSubject(p)}) {
+		if v, ok := rights.ViolationOf(conn.LastError()); ok && v == (rights.Violation{Subject: loadmsg.LoadersSubject(p)}) {
 			return true, conn.LastError()
 		}
 		return true, nil
@@ -254,7 +266,8 @@ func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb 
 	}
 	found := make(map[string]processAnswer)
 	missing := func(instance string) bool { _, ok := found[instance]; return !ok }
-	for size := 0; size < maxAnswerBytes; {
+	full := false
+	for size := 0; ; {
 		wait := answersWithin
 		if len(found) > 0 && !slices.ContainsFunc(expected, missing) {
 			wait = quiet
@@ -268,17 +281,28 @@ func askProcesses(ctx context.Context, conn *nats.Conn, p messages.Prefix, verb 
 		if err != nil {
 			break
 		}
-		size += len(msg.Data)
-		if a, ok := decodeAnswer(msg.Data, p); ok && missing(a.process.Instance) && len(found) < maxProcesses {
+		if size += len(msg.Data); size > maxAnswerBytes {
+			full = true
+			break
+		}
+		a, ok := decodeAnswer(msg.Data, p)
+		switch {
+		case !ok || !missing(a.process.Instance):
+		case len(found) < maxProcesses:
 			found[a.process.Instance] = a
+		default:
+			full = true
 		}
 	}
-	if len(found) == 0 {
-		return nil, ErrNoReports
+	switch {
+	case full || answers.Overflowed():
+		err = ErrCut
+	case len(found) == 0:
+		err = ErrNoReports
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b processAnswer) int {
 		return cmp.Compare(a.process.Instance, b.process.Instance)
-	}), nil
+	}), err
 }
 
 // decodeAnswer reports whether an answer is valid, and from a process with the

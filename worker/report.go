@@ -15,6 +15,7 @@ import (
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker/internal/loader"
 	"github.com/idworker/idworker/worker/internal/supply"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // Report has the figures of a process, as [AskReports] returns them. It is for
@@ -46,8 +47,14 @@ type Report struct {
 	RaiseBy int64 `json:"raise_by,omitempty"`
 	// The lowest first ID of new tags that a loader has adopted.
 	Floor int64 `json:"floor,omitempty"`
-	// The same under the latest decision that a worker has learned: it holds
-	// nothing that was granted before. 0 from version 0.2.0, which does not learn.
+	// The witness of a loader; nil from version 0.2.0.
+	Witness *WitnessStats `json:"witness,omitempty"`
+	// Claims about the register, which loaders check before they grant; nil from
+	// version 0.2.0.
+	Claims []store.Claim `json:"claims,omitempty"`
+	// The lowest first ID of new tags under the latest decision that a worker has
+	// learned: it holds nothing that was granted before. 0 from version 0.2.0, which
+	// does not learn.
 	BufferFloor int64 `json:"buffer_floor,omitempty"`
 	// Failures of a loader's store.
 	Outages *OutageStats `json:"outages,omitempty"`
@@ -120,6 +127,13 @@ type ClockStats struct {
 	Unconfirmed *float64 `json:"unconfirmed_seconds,omitempty"`
 }
 
+// WitnessStats is about the file in which a loader keeps evidence of the
+// register for its next start.
+type WitnessStats struct {
+	Path    string `json:"path,omitempty"`    // empty if there is none
+	Problem string `json:"problem,omitempty"` // why it counts as none
+}
+
 // Stats is the data in the STATS of the services that get requests.
 type Stats struct {
 	Instance string `json:"instance"`
@@ -181,7 +195,7 @@ func (p *Process) Report(tags int) Report {
 	if p.loader != nil {
 		f := p.loader.Figures()
 		r.Stats.Loads, r.Outages = &f.Calls, &f.Outage
-		r.Database, r.Moves = f.Server, f.Moves
+		r.Database, r.Moves, r.Witness = f.Server, f.Moves, p.cfg.Witness
 		if f.Limit < math.MaxInt64 {
 			r.Limit = f.Limit
 		}
@@ -204,6 +218,7 @@ func (p *Process) Report(tags int) Report {
 		r.Overloads, r.Requests = &overload, p.answers.Requests()
 		p.groups.workerID.report(&r)
 	}
+	r.Claims = p.claims()
 	if p.supply != nil {
 		r.Stats.SupplyFigures = p.supply.Figures(min(max(tags, 0), MaxReportTags))
 		r.BufferFloor = p.supply.Floor()
@@ -248,6 +263,9 @@ func (r *Report) shorten() {
 	if r.Outages != nil {
 		texts = append(texts, &r.Outages.Error)
 	}
+	if r.Witness != nil {
+		texts = append(texts, &r.Witness.Path, &r.Witness.Problem)
+	}
 	for _, text := range texts {
 		*text = cut(*text)
 	}
@@ -275,6 +293,7 @@ func (r *Report) shorten() {
 	r.Limit, r.MaxPayload, r.Stats.Cut = max(r.Limit, 0), max(r.MaxPayload, 0), max(r.Stats.Cut, 0)
 	r.Floor, r.RaiseBy, r.Stats.Highest = max(r.Floor, 0), max(r.RaiseBy, 0), max(r.Stats.Highest, 0)
 	r.BufferFloor = max(r.BufferFloor, 0)
+	r.Claims = loadmsg.PossibleClaims(r.Instance, r.Claims)
 	if len(r.Requests) > maxOutcomes {
 		r.Requests = nil
 	}

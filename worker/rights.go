@@ -37,9 +37,10 @@ func ownRights(p messages.Prefix, role rights.Duty) rights.Rights {
 			// At its start.
 			rights.Publish(rights.StreamInfo(loadmsg.StreamName(p))),
 			rights.Subscribe(rights.InQueue(p.Segment(">"), p.QueueGroup())),
+			PublishClaimsRights(p),
 			rights.Subscribe(serviceSubjects(ServiceName)...))
 	case rights.Loader:
-		return rights.Join(process, rights.Subscribe(loaderSubject(p)),
+		return rights.Join(process, rights.Subscribe(loadmsg.LoadersSubject(p)), PublishClaimsRights(p),
 			// For its witness.
 			rights.Publish(rights.StreamInfo(kv.StreamName(lease.ClockBucketName(p)))))
 	case rights.Caller:
@@ -50,6 +51,12 @@ func ownRights(p messages.Prefix, role rights.Duty) rights.Rights {
 		return rights.Join(rights.Publish(requests...), AskReportsRights(), ListProcessesRights(), LoaderListensRights(p))
 	}
 	return rights.Rights{}
+}
+
+// PublishClaimsRights are the rights of a process to publish to loaders what it has
+// seen of the register. It works without, because loaders ask.
+func PublishClaimsRights(p messages.Prefix) rights.Rights {
+	return rights.Publish(loadmsg.LoadersSubject(p))
 }
 
 // serviceSubjects returns the subjects on which a micro service answers: for

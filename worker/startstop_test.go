@@ -104,7 +104,7 @@ func TestUnusableLoadStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range []worker.Role{worker.RoleAll, worker.RoleWorker, worker.RoleLoader} {
-		err := worker.Provision(t.Context(), worker.Config{Role: role, JetStream: js})
+		_, err := worker.Provision(t.Context(), worker.Config{Role: role, JetStream: js})
 		if err == nil || !strings.Contains(err.Error(), "IDS_LOAD: not a work queue") {
 			t.Errorf("role %s: %v", role, err)
 		}

@@ -29,7 +29,7 @@ type firstUses struct {
 func newFirstUses(t *testing.T) firstUses {
 	f := firstUses{T: t, net: worker.NewAccount(t)}
 	f.js = newJetStream(t, f.net)
-	if err := worker.Provision(t.Context(), worker.Config{JetStream: f.js}); err != nil {
+	if _, err := worker.Provision(t.Context(), worker.Config{JetStream: f.js}); err != nil {
 		t.Fatal(err)
 	}
 	f.client = newClient(t, f.net)

@@ -101,7 +101,7 @@ type restoreCmd struct {
 
 // Run shows what is missing, prompts, and puts it back. It ends like a raise.
 func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
-	if err := cmp.Or(r.checkData(r.named()), r.checkPin(), r.check(r.Prefix)); err != nil {
+	if err := cmp.Or(r.checkData(r.named()), r.checkPin(), r.checkIgnore(), r.check(r.Prefix)); err != nil {
 		return err
 	}
 	from, err := backup.Read(r.Dir)
@@ -111,7 +111,7 @@ func (r *restoreCmd) Run(ctx context.Context, in input, out output) error {
 	if r.Installation != "" && r.Installation != from.Installation {
 		return &agreement.PinError{Prefix: r.Prefix, Pinned: r.Installation, Found: from.Installation}
 	}
-	wish := recovery.Wish{Backup: &from, InPlaceOf: r.ReplaceInstallation, Replicas: r.Replicas, Anyway: r.RaiseAnyway, Built: built()}
+	wish := recovery.Wish{Backup: &from, InPlaceOf: r.ReplaceInstallation, Replicas: r.Replicas, Anyway: r.RaiseAnyway, Ignore: r.Ignore, Built: built()}
 	return r.run(ctx, r.tagFlags, wish, r.LeaseTTL, in, out)
 }
 

@@ -36,6 +36,8 @@ type daemon struct {
 	at       natsDialer        // to cfg's server, or the embedded one
 	embedded *embedded.NATS    // nil with the user's own server
 	witness  *register.Witness // may be nil
+	// Why the witness counts as none, or empty.
+	unwitnessed string
 	// Receives the error that ends an embedded server.
 	gone       chan error
 	callers    *api.Server // nil without --api
@@ -201,11 +203,18 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	}
 	d.onClose(cfg.Control.Close)
 	d.conns = []*nats.Conn{cfg.Requests, cfg.Control}
-	d.synced = newSyncWatch(func(ctx context.Context) error { return health.CheckSync(ctx, cfg.Control) }, d.cfg.allowUnsynced, cfg.Log)
+	d.synced = newSyncWatch(func(ctx context.Context) error { return health.CheckSync(ctx, cfg.Control) },
+		func(ctx context.Context) error { return d.compareReplicas(ctx, cfg) }, d.cfg.allowUnsynced, cfg.Log)
 	starting, explainRequests := natsconn.WhenDenied(ctx, natsconn.OwnSubscriptions, cfg.Requests)
 	starting, explainControl := natsconn.WhenDenied(starting, own, cfg.Control)
+	d.judgeWitness(starting, cfg)
 	if d.embedded == nil { // else checked before it listened
-		err = kv.WithRetry(starting, cfg.Log, func(ctx context.Context) error { return d.cfg.admit(ctx, cfg.JetStream) })
+		err = kv.WithRetry(starting, cfg.Log, func(ctx context.Context) error {
+			if err := d.checkUnsynced(ctx, cfg); err != nil {
+				return err
+			}
+			return d.cfg.admit(ctx, cfg.JetStream)
+		})
 	}
 	if err == nil {
 		d.process, err = d.openProcess(starting, cfg)
@@ -220,17 +229,36 @@ func (d *daemon) startProcess(ctx context.Context) (err error) {
 	return explained
 }
 
+// compareReplicas compares the replicas of the installation's streams. An embedded
+// server has one of each.
+func (d *daemon) compareReplicas(ctx context.Context, cfg worker.Config) error {
+	if cfg.Control.ConnectedServerName() == embedded.ServerName {
+		return nil
+	}
+	return health.CompareReplicas(ctx, cfg.Control, cfg.Prefix)
+}
+
 // openProcess creates what is missing, opens the store if the role needs one,
 // and makes the process.
 func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *worker.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error { return worker.Provision(ctx, cfg) })
+	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
+		made, err := worker.Provision(ctx, cfg)
+		cfg.Made = cfg.Made || made
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case cfg.Role.Loads():
+		if d.embedded == nil {
+			if err := kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error { return d.openWitness(ctx, cfg) }); err != nil {
+				return nil, err
+			}
+		}
+		cfg.Witness = d.witnessStats()
 		segments, err := d.openStore(ctx, cfg)
 		if err != nil {
 			return nil, err
@@ -253,7 +281,7 @@ func (d *daemon) openProcess(ctx context.Context, cfg worker.Config) (process *w
 // store once nothing is in flight.
 func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *backend.Segments, err error) {
 	err = kv.WithRetry(ctx, cfg.Log, func(ctx context.Context) error {
-		segments, err = d.cfg.source.Open(ctx, register.Config{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Log: cfg.Log})
+		segments, err = d.cfg.source.Open(ctx, register.Config{JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Stands: true, Log: cfg.Log})
 		return err
 	})
 	if err != nil {
@@ -261,6 +289,9 @@ func (d *daemon) openStore(ctx context.Context, cfg worker.Config) (segments *ba
 	}
 	if err := segments.Prepare(ctx, d.cfg.migrate, cfg.Log); err != nil {
 		return nil, errors.Join(err, segments.Close())
+	}
+	if wrong := segments.Stopped(); wrong != nil { // stays up, to take part in the raise
+		cfg.Log.Error("granting nothing until an administrator decides", zap.Error(wrong), zap.String("hint", hintFor(wrong)))
 	}
 	if segments.Database != nil {
 		warnOfSettings(segments.Database.Durability(ctx), cfg.Log)
@@ -278,12 +309,12 @@ func (d *daemon) keepWitness(ctx context.Context, cfg worker.Config) error {
 		return err
 	}
 	watched, err := register.Open(ctx, register.Config{
-		JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Beside: backend.Beside(cfg.Prefix), Log: cfg.Log,
+		JetStream: cfg.JetStream, Prefix: cfg.Prefix, Witness: d.witness, Beside: backend.Beside(cfg.Prefix), Stands: true, Log: cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
-	d.background.Start(watched.Run)
+	d.background.Start(func(ctx context.Context) { watched.Run(ctx, nil) })
 	// The witness is at most a second behind.
 	d.onClose(func() { _ = watched.Close() })
 	return nil
@@ -310,8 +341,9 @@ func (d *daemon) run(ctx context.Context, out output) error {
 // rolling restart then stops the next process. Callers get IDs of tags before.
 func (d *daemon) serve(ctx context.Context, out output) error {
 	d.synced.look(ctx)
+	d.warnUnwitnessed()
 	d.process.AwaitClaim(ctx)
-	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, unwritten(d.trouble), d.cfg.files, droppedLines(d.cfg.errs))
+	ofInstallation(d.process.Installation(), d.metrics, d.process.Metrics(d.cfg.metricsTags), d.synced.metric, d.synced.differ, unwritten(d.trouble), d.cfg.files, droppedLines(d.cfg.errs))
 	d.serving.Store(true)
 	d.background.Start(d.synced.run)
 	d.background.Start(d.logProblems)
@@ -384,7 +416,10 @@ func (d *daemon) logServing() {
 		zap.String("prefix", string(cfg.Prefix)), zap.String("instance", d.process.Instance()), zap.String("nats", strings.TrimPrefix(d.at.String(), "at ")),
 	}
 	if d.embedded != nil {
-		fields = append(fields, zap.String("data", d.embedded.Folder()), zap.String("witness", d.witness.Path()))
+		fields = append(fields, zap.String("data", d.embedded.Folder()))
+	}
+	if d.witness != nil {
+		fields = append(fields, zap.String("witness", d.witness.Path()))
 	}
 	d.cfg.log.Info("serving", fields...)
 }

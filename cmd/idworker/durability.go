@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/internal/pause"
 	"github.com/idworker/idworker/internal/problem"
@@ -17,23 +18,30 @@ import (
 // A server or database that may lose acknowledged writes in a crash does not
 // keep a process from serving. The log warns once.
 
-// syncWatch checks repeatedly whether NATS servers sync every write. It is not
-// safe for concurrent use.
+// syncWatch checks repeatedly whether NATS servers sync every write, and whether
+// the replicas of the installation's streams agree. It is not safe for concurrent
+// use.
 type syncWatch struct {
 	check   func(context.Context) error // health.CheckSync
+	compare func(context.Context) error // health.CompareReplicas
 	allowed bool                        // servers need not sync
 	log     *zap.Logger
 	metric  prometheus.Gauge
+	differ  prometheus.Gauge
+	differs bool // as differ shows
 
 	looked   bool // the fields below are set
 	answered bool // a server has answered
 	synced   bool // every server syncs every write
 }
 
-func newSyncWatch(check func(context.Context) error, allowed bool, log *zap.Logger) *syncWatch {
-	return &syncWatch{check: check, allowed: allowed, log: log, metric: prometheus.NewGauge(prometheus.GaugeOpts{
+func newSyncWatch(check, compare func(context.Context) error, allowed bool, log *zap.Logger) *syncWatch {
+	return &syncWatch{check: check, compare: compare, allowed: allowed, log: log, metric: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "idworker_nats_unsynced",
 		Help: "1 if a power failure may lose acknowledged NATS writes: a server does not sync every write, or none reports it. Else, and with --allow-unsynced, 0.",
+	}), differ: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "idworker_nats_replicas_differ",
+		Help: "1 if replicas of the installation's buckets have different numbers of messages at the same last sequence. Else, and if NATS servers do not report that, 0.",
 	})}
 }
 
@@ -45,6 +53,7 @@ const syncPoll = 5 * time.Minute
 // would be an error on the connection.
 func (w *syncWatch) run(ctx context.Context) {
 	for ctx.Err() == nil && w.answered {
+		w.lookAtReplicas(ctx)
 		pause.For(ctx, syncPoll)
 		w.look(ctx)
 	}
@@ -69,6 +78,25 @@ func (w *syncWatch) look(ctx context.Context) {
 		w.metric.Set(0)
 		w.log.Info("NATS now syncs every write")
 	}
+}
+
+// lookAtReplicas compares the replicas once, and logs a change. An error of the
+// comparison itself proves nothing.
+func (w *syncWatch) lookAtReplicas(ctx context.Context) {
+	err := w.compare(ctx)
+	differs := errors.Is(err, health.ErrReplicasDiffer)
+	if differs == w.differs || err != nil && !differs {
+		return
+	}
+	w.differs = differs
+	if !differs {
+		w.differ.Set(0)
+		w.log.Info("NATS replicas agree again")
+		return
+	}
+	w.differ.Set(1)
+	w.log.Error("NATS replicas differ", zap.Error(err), zap.String("risk", "duplicate IDs once another replica leads"),
+		zap.String("hint", "see replicas that differ in docs/operations.md"))
 }
 
 // warnOfSettings logs the settings with which a crash of the database's machine

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/idworker/idworker/cmd/internal/health"
 	"github.com/idworker/idworker/internal/durability"
 )
 
@@ -35,7 +36,7 @@ func TestSyncWatch(t *testing.T) {
 		"silent, allowed":   {durability.ErrSyncUnknown, true, false},
 	} {
 		core, logged := observer.New(zapcore.InfoLevel)
-		w := newSyncWatch(saying(test.says), test.allowed, zap.New(core))
+		w := newSyncWatch(saying(test.says), saying(nil), test.allowed, zap.New(core))
 		if value(t, w.metric) != 0 || w.looked {
 			t.Errorf("%s: something is known before anybody looked", name)
 		}
@@ -69,7 +70,7 @@ func value(t *testing.T, c prometheus.Collector) float64 {
 // An unreachable server does not change the result; a change is logged.
 func TestSyncWatchFollows(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)
-	w := newSyncWatch(saying(durability.ErrNoSync), false, zap.New(core))
+	w := newSyncWatch(saying(durability.ErrNoSync), saying(nil), false, zap.New(core))
 	w.look(t.Context())
 	w.check = saying(durability.ErrSyncUnknown)
 	w.look(t.Context())
@@ -80,5 +81,29 @@ func TestSyncWatchFollows(t *testing.T) {
 	w.look(t.Context())
 	if lines := logged.All(); value(t, w.metric) != 0 || len(lines) != 2 || lines[1].Level != zapcore.InfoLevel {
 		t.Errorf("%+v, logged %v, want that it is well now", w, lines)
+	}
+}
+
+// Replicas that differ are logged once, and are a metric until they agree. A
+// comparison that fails changes nothing.
+func TestReplicasWatch(t *testing.T) {
+	core, logged := observer.New(zapcore.InfoLevel)
+	w := newSyncWatch(saying(nil), nil, true, zap.New(core))
+	for n, step := range []struct {
+		says   error
+		metric float64
+		lines  int
+	}{
+		{nil, 0, 0}, {durability.ErrManyStreams, 0, 0}, {health.ErrReplicasDiffer, 1, 1}, {health.ErrReplicasDiffer, 1, 1},
+		{context.DeadlineExceeded, 1, 1}, {nil, 0, 2}, {nil, 0, 2},
+	} {
+		w.compare = saying(step.says)
+		w.lookAtReplicas(t.Context())
+		if value(t, w.differ) != step.metric || logged.Len() != step.lines {
+			t.Errorf("after look %d: the metric is %v, logged %v", n, value(t, w.differ), logged.All())
+		}
+	}
+	if all := logged.All(); all[0].Level != zapcore.ErrorLevel || all[1].Level != zapcore.InfoLevel {
+		t.Errorf("logged %v", all)
 	}
 }

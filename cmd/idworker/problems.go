@@ -74,6 +74,7 @@ var problems = map[problem.Kind]struct {
 	problem.FolderDamaged:   {hint: hintRaiseData + "; or put a backup back: idworker restore DIR, with the same flags"},
 	problem.WitnessGone:     {hint: "if it moved, set --witness; otherwise " + hintRaiseData},
 	problem.WitnessUnusable: {hint: "if NATS lost its data: idworker restore DIR; a new installation needs a --witness of its own, outside the data that a restore replaces"},
+	problem.Witnessed:       {hint: "check the server; if its data was lost: idworker restore DIR; to begin a new installation, with IDs from 1, add --new"},
 	problem.DiskFull:        {hint: "free disk space first"},
 	problem.DiskReadOnly:    {hint: "make the file system writable first; the kernel's log may show why it is not"},
 
@@ -87,7 +88,7 @@ var problems = map[problem.Kind]struct {
 	problem.NoneToRaise:   {hint: "idworker restore DIR puts a backup back; without one, idworker provision makes a new installation, and idworker tag raise --all then raises it, before it has tags"},
 	problem.ClockGone:     {hint: "stop the workers that are cut off from NATS, wait for a lease, --max-ahead and twice --max-clock-skew together, then delete key clock_id of the config bucket; the other workers may run on, see docs/backup-restore.md"},
 	problem.RegisterGone:  {hint: "idworker restore DIR puts back what a backup has; without one, " + hintRaise},
-	problem.ConfigGone:    {hint: "idworker restore DIR puts it back; without a backup, check that all processes have the same --store and --layout, then run: nats kv add %s"},
+	problem.ConfigGone:    {hint: "idworker restore DIR puts it back; without a backup, check that all processes have the same --store and --layout, then make it anew: idworker tag raise --all"},
 	problem.Regressed:     {hint: "idworker restore DIR --raise-anyway; without a backup, " + hintRaise},
 	problem.MustRaise:     {hint: hintRaise},
 	problem.PinnedNone: {hint: "check the server; if its data was lost: idworker restore DIR; to begin a new one, with IDs from 1: " +
@@ -101,6 +102,8 @@ var problems = map[problem.Kind]struct {
 		"the disk space that was free at the server's start"},
 	problem.Fills:        {hint: "lower --max-tags of the templates (idworker tag set), or raise max_file of the account and the bucket's limit"},
 	problem.TooFewCopies: {hint: "start the missing servers; for single copies, run idworker provision --replicas 3"},
+	problem.CopiesDiffer: {hint: "one at a time, stop each server that has fewer messages than the others, delete its JetStream folder, and start it; then idworker tag raise --all"},
+
 	problem.SmallPayload: {hint: "set max_payload: 1MB, the default, on every NATS server"},
 	problem.Different:    {hint: "idworker provision with these flags would change it"},
 

@@ -75,7 +75,7 @@ var remedies = []struct {
 	{&jetstream.APIError{ErrorCode: 10047}, "set max_file_store"},
 	{&store.RegressionError{Bucket: "ids_register"}, "above every ID granted since: idworker tag raise --all"},
 	{&kv.OlderError{Bucket: "ids_clock"}, "then delete key clock_id of the config bucket"},
-	{&kv.OlderError{Bucket: "ids_config"}, "nats kv add ids_config"},
+	{&kv.OlderError{Bucket: "ids_config"}, "then make it anew: idworker tag raise --all"},
 	{&kv.OlderError{Bucket: "ids_register"}, "above every ID granted since: idworker tag raise --all"},
 	{health.ErrCopies, "idworker provision --replicas 3"},
 	{health.ErrShared, "set max_file in the account"},

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/idworker/idworker/cmd/internal/natsconn"
+	"github.com/idworker/idworker/cmd/internal/witness"
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
@@ -105,15 +106,21 @@ func (p *provisionCmd) checkOutage() error {
 
 // showInstallation reports the installation's ID, for --installation.
 func showInstallation(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, add func(provisioned)) error {
-	agreed, err := agreement.Open(ctx, js, prefix)
-	if err != nil {
-		return err
-	}
-	id, _, err := agreed.Installation(ctx)
+	id, err := identify(ctx, js, prefix)
 	if err == nil {
 		add(provisioned{"installation", id})
 	}
 	return err
+}
+
+// identify returns the installation's ID, and makes one if it is new.
+func identify(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (id string, err error) {
+	agreed, err := agreement.Open(ctx, js, prefix)
+	if err != nil {
+		return "", err
+	}
+	id, _, err = agreed.Installation(ctx, kv.HasEntries(register.BucketName(prefix)), kv.HasEntries(lease.ClockBucketName(prefix)))
+	return id, err
 }
 
 // newOutage is the outage of a new installation.
@@ -157,7 +164,7 @@ func onlyPart(may, mayNot provisionPart, err error) error {
 func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part provisionPart, add func(provisioned)) error {
 	return p.withJetStream(ctx, func(ctx context.Context, js jetstream.JetStream) (failed error) {
 		if part == partIDs || part == partSnowflake {
-			if err := p.begin(ctx, js); err != nil {
+			if err := p.begin(ctx, js, log); err != nil {
 				return err
 			}
 			if part == partIDs && !p.New {
@@ -166,6 +173,9 @@ func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part prov
 				}
 			}
 			defer func() {
+				if failed == nil && part == partIDs {
+					failed = register.Record(ctx, js, p.Prefix)
+				}
 				if failed == nil {
 					failed = p.declareOutage(ctx, js, add)
 				}
@@ -177,6 +187,11 @@ func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part prov
 		for _, r := range p.resources(p.Prefix, part) {
 			var did string
 			err := kv.WithRetry(ctx, log, func(ctx context.Context) (err error) {
+				if r.String() == "bucket "+register.BucketName(p.Prefix) { // which comes after the ID
+					if _, err := identify(ctx, js, p.Prefix); err != nil {
+						return err
+					}
+				}
 				did, err = r.Apply(ctx, js)
 				return err
 			})
@@ -196,11 +211,11 @@ func (p *provisionCmd) provision(ctx context.Context, log *zap.Logger, part prov
 // begin admits the installation. With --new and its ID, an earlier attempt may
 // have made it, perhaps in part. Of serve, only the first start may have --new:
 // as a setting of each start, it would make lost data a new installation.
-func (p *provisionCmd) begin(ctx context.Context, js jetstream.JetStream) error {
+func (p *provisionCmd) begin(ctx context.Context, js jetstream.JetStream, log *zap.Logger) error {
 	if p.New && p.Installation != "" && p.pinFlag.admit(ctx, js, p.Prefix) == nil {
 		return nil
 	}
-	return p.admit(ctx, js, p.Prefix, p.Replicas, 0)
+	return p.admit(ctx, js, p.Prefix, p.Replicas, 0, p.shelf().Notes(), log)
 }
 
 // errLost tells how to get the register back, instead of an empty one.
@@ -297,11 +312,14 @@ type birthFlag struct {
 
 var errNotNew = problem.New(problem.Invalid, "--new is for a new installation")
 
-// admit checks the pin, or makes a new installation, with that outage unless it
-// is 0.
-func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int, outage time.Duration) error {
+// admit checks the pin and the witnesses of this machine, or makes a new
+// installation, with that outage unless it is 0.
+func (b birthFlag) admit(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, replicas int, outage time.Duration, notes []witness.Note, log *zap.Logger) error {
 	if !b.New {
-		return b.pinFlag.admit(ctx, js, prefix)
+		if err := b.pinFlag.admit(ctx, js, prefix); err != nil {
+			return err
+		}
+		return checkNotes(ctx, js, prefix, notes, log)
 	}
 	for _, r := range (resourceFlags{}).resources(prefix, partAll) {
 		if !strings.HasPrefix(r.String(), "bucket ") || !natsconn.Allowed(ctx, js, rights.Publish(r.InfoSubject())) {

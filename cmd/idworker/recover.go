@@ -24,13 +24,15 @@ import (
 	"github.com/idworker/idworker/cmd/internal/recovery"
 	"github.com/idworker/idworker/cmd/internal/tags"
 	"github.com/idworker/idworker/internal/problem"
+	"github.com/idworker/idworker/messages"
 )
 
 // recoverFlags are what a raise of all tags and a restore have in common.
 type recoverFlags struct {
-	DryRun  bool `help:"Print the changes and make none."`
-	Yes     bool `help:"Skip the prompt."`
-	Verbose bool `help:"Print a line per tag."`
+	DryRun  bool     `help:"Print the changes and make none."`
+	Yes     bool     `help:"Skip the prompt."`
+	Verbose bool     `help:"Print a line per tag."`
+	Ignore  []string `help:"Leave out what this process reports, now and in all loaders; repeatable." placeholder:"INSTANCE" sep:"none"`
 
 	dataFlags `embed:""`
 }
@@ -48,6 +50,19 @@ func (f dataFlags) checkData(named bool) error {
 		return problem.Usage(errors.New("--witness needs --data"))
 	case f.Data != "" && named:
 		return problem.Usage(errors.New("--data excludes --server, --context and their environment variables, such as NATS_URL"))
+	}
+	return nil
+}
+
+// checkIgnore rejects names that no process has.
+func (f recoverFlags) checkIgnore() error {
+	if f.Data != "" && len(f.Ignore) > 0 {
+		return problem.Usage(errors.New("--data excludes --ignore, because no process is asked"))
+	}
+	for _, instance := range f.Ignore {
+		if err := messages.CheckTag(instance); err != nil || strings.Contains(instance, ".") {
+			return problem.Usage(fmt.Errorf("--ignore: %.100q is not the name of a process", instance))
+		}
 	}
 	return nil
 }
@@ -124,7 +139,11 @@ func (f recoverFlags) recover(ctx context.Context, i *recovery.Site, wish recove
 		switch {
 		case f.DryRun:
 			return plan.Changes(ctx, i, done.Add)
-		case (effects || wish.Backup != nil) && !f.Yes:
+		case f.Yes:
+			if err := plan.CheckClaims(); err != nil {
+				return fmt.Errorf("%w; to confirm, run the command without --yes; to leave out what a process reports: --ignore INSTANCE", err)
+			}
+		case effects || wish.Backup != nil:
 			if err := confirm(ctx, "yes", "Type yes to confirm: ", "changed", in, done.out); err != nil {
 				return err
 			}
@@ -137,6 +156,7 @@ func (f recoverFlags) recover(ctx context.Context, i *recovery.Site, wish recove
 	resources.Replicas = plan.Replicas
 	plan.Resources = resources.resources(i.Prefix(), partAll)
 	done.replicas = plan.Replicas
+	done.ignored = plan.Ignored
 	done.Result, err = recovery.Apply(ctx, i, plan, done.Add)
 	if done.Clock != nil {
 		done.clock = explain(done.Clock)
@@ -176,6 +196,9 @@ func showRaise(to io.Writer, p *recovery.Plan, by int64) bool {
 	for _, process := range p.Silent {
 		fmt.Fprintf(to, "not asked what it was granted: %s\n", process)
 	}
+	for _, instance := range p.Ignored {
+		fmt.Fprintf(to, "ignored: what process %s reports\n", instance)
+	}
 	var effects []string
 	add := func(n recovery.Named, text string) {
 		if n.Count > 0 {
@@ -201,6 +224,9 @@ func showRaise(to io.Writer, p *recovery.Plan, by int64) bool {
 	if !p.Issued.IsZero() {
 		effects = append(effects, "snowflake IDs may have been issued until "+p.Issued.UTC().Format(time.DateTime)+" UTC, and their bucket is lost: worker IDs wait until the time that they may have reserved is past")
 	}
+	if err := p.CheckClaims(); err != nil {
+		effects = append(effects, err.Error()+": is that right? Otherwise leave it out: --ignore INSTANCE")
+	}
 	for _, effect := range effects {
 		fmt.Fprintln(to, effect)
 	}
@@ -224,6 +250,7 @@ type raised struct {
 	verbose bool
 	changes []tags.Change
 	recovery.Result
+	ignored  []string
 	clock    string // after a restore: why snowflake IDs need an operator
 	replicas int    // that resources should have
 	err      error  // of printing
@@ -264,12 +291,13 @@ func (r *raised) End(failed error) error {
 			Changes []tags.Change `json:"changes"`
 			Floor   int64         `json:"floor,omitempty,string"` // lowest first ID of new tags
 			Restart []string      `json:"restart,omitempty"`
+			Ignored []string      `json:"ignored,omitempty"` // as --ignore asks
 			Silent  []string      `json:"silent,omitempty"`  // did not answer
 			Older   []string      `json:"older,omitempty"`   // to restart, of version 0.2.0
 			Unasked bool          `json:"unasked,omitempty"` // the user may not list processes
 			Clock   string        `json:"clock,omitempty"`
 			Fewer   []string      `json:"too_few_replicas,omitempty"`
-		}{r.changes, r.Target, r.Restart, r.Silent, r.Older, r.Unasked, r.clock, r.Fewer}))
+		}{r.changes, r.Target, r.Restart, r.ignored, r.Silent, r.Older, r.Unasked, r.clock, r.Fewer}))
 	}
 	to := bufio.NewWriter(r.out) // Flush returns the first error
 	for _, c := range r.changes {

@@ -12,6 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 )
@@ -31,6 +34,7 @@ func TestRemedies(t *testing.T) {
 	t.Run("an installation", remediesOfInstallation)
 	t.Run("nothing provisioned", remediesOfNothing)
 	t.Run("counters that are gone", remediesOfCounters)
+	t.Run("settings that are gone", remediesOfSettings)
 	t.Run("another store", remediesOfStore)
 	t.Run("a data folder", remediesOfFolder)
 }
@@ -150,6 +154,33 @@ func registerAt(t *testing.T, js jetstream.JetStream) uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
+// remediesOfSettings loses the bucket of settings, or finds an empty one in its
+// place, without a backup.
+func remediesOfSettings(t *testing.T) {
+	t.Parallel()
+	for _, emptied := range []bool{false, true} {
+		s, js := bareSite(t)
+		s.serve()
+		s.answered("tag create order")
+		before := s.ids(s.answered("get order 500").stdout)
+		s.stop()
+		if err := js.DeleteKeyValue(t.Context(), "ids_config"); err != nil {
+			t.Fatal(err)
+		}
+		if emptied {
+			natstest.Eventually(t, "the bucket is there, and empty", func() bool {
+				return kv.Ensure(t.Context(), js, agreement.Bucket(messages.DefaultPrefix, 1)) == nil
+			})
+		}
+		s.must(strings.Join(named(t, s.at("serve"), "idworker tag raise --all"), " ") + " --yes")
+		s.serve()
+		if ids := s.ids(s.answered("get order").stdout); ids[0] <= before[len(before)-1] {
+			t.Errorf("DUPLICATE: %d, after %d", ids[0], before[len(before)-1])
+		}
+		s.stop()
+	}
+}
+
 func remediesOfCounters(t *testing.T) {
 	t.Parallel()
 	s, js := bareSite(t)
@@ -184,9 +215,16 @@ func remediesOfCounters(t *testing.T) {
 		t.Helper()
 		s.must(strings.Join(named(t, refused, "idworker tag raise --all"), " ") + " --yes")
 	}
-	raise(s.at("serve", witness...))
+	s.serve(witness...) // stays up, and grants nothing
+	stopped := func() {
+		t.Helper()
+		natstest.Eventually(t, "the loader has stopped", func() bool {
+			return strings.Contains(s.at("doctor").stdout, ": grants nothing: ")
+		})
+	}
+	stopped()
+	raise(s.at("doctor"))
 	s.must("tag create day.* --template --step 10")
-	s.serve(witness...)
 	for _, tag := range []string{"order", "chat.before", "chat.after", "day.after"} {
 		higher(tag)
 	}
@@ -195,9 +233,7 @@ func remediesOfCounters(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), "ids_register"); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, "the loader has stopped", func() bool {
-		return strings.Contains(s.at("doctor").stdout, ": grants nothing: ")
-	})
+	stopped()
 	raise(s.at("doctor"))
 	s.must("tag import " + exported)
 	higher("order")

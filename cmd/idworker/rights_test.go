@@ -33,9 +33,9 @@ func rightsFlags(u roles.User) []string {
 	return flags
 }
 
-// printedConf is nats.conf with the users that idworker rights prints. If
-// lacks is not empty, that right is left out.
-func printedConf(t *testing.T, lacks string) string {
+// printedConf is nats.conf with the users that idworker rights prints, but
+// without some of the rights to publish.
+func printedConf(t *testing.T, lacks ...string) string {
 	t.Helper()
 	file, err := os.ReadFile("../../nats.conf")
 	if err != nil {
@@ -54,7 +54,11 @@ func printedConf(t *testing.T, lacks string) string {
 		if len(user.FindAllString(text, -1)) != 1 {
 			t.Fatalf("nats.conf has not one user %s", u.Name)
 		}
-		text = user.ReplaceAllLiteralString(text, strings.Replace(r.stdout, `"`+lacks+`"`, "", 1))
+		printed := r.stdout
+		for _, right := range lacks {
+			printed = strings.Replace(printed, `"`+right+`"`, "", 1)
+		}
+		text = user.ReplaceAllLiteralString(text, printed)
 	}
 	path := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -65,9 +69,9 @@ func printedConf(t *testing.T, lacks string) string {
 
 // newPrintedSite is a NATS server with the users that idworker rights prints,
 // and a function that returns a user's flags.
-func newPrintedSite(t *testing.T, lacks string) (*site, func(user string) []string) {
+func newPrintedSite(t *testing.T, lacks ...string) (*site, func(user string) []string) {
 	t.Helper()
-	path := printedConf(t, lacks)
+	path := printedConf(t, lacks...)
 	ns := natstest.Start(t, func(o *server.Options) {
 		conf, err := server.ProcessConfigFile(path)
 		if err != nil {
@@ -88,7 +92,7 @@ func newPrintedSite(t *testing.T, lacks string) (*site, func(user string) []stri
 // TestPrintedRightsSuffice: with the users that it prints, each role works, and
 // a monitor reads the state.
 func TestPrintedRightsSuffice(t *testing.T) {
-	s, as := newPrintedSite(t, "")
+	s, as := newPrintedSite(t)
 	s.must("provision --part ids", as("admin")...)
 	s.must("tag create order", as("admin")...)
 	s.serve(append(as("worker"), "--role", "worker")...)
@@ -109,6 +113,19 @@ func TestPrintedRightsSuffice(t *testing.T) {
 	for _, line := range []string{"get order", "tag set order --step 5", "tag raise order --next 1000000", "provision --part ids"} {
 		if r := s.at(line, as("monitor")...); r.code == exitOK {
 			t.Errorf("a monitor may: %s", line)
+		}
+	}
+}
+
+// TestSpareRightsAreNamed: doctor only warns of the rights that a process works
+// without, as with the nats.conf of version 0.2.0.
+func TestSpareRightsAreNamed(t *testing.T) {
+	s, as := newPrintedSite(t, "ids.process.loader", "$KV.ids_config.regressed")
+	s.must("provision --part ids", as("admin")...)
+	for role, spare := range map[string]string{"worker": "publish ids.process.loader", "loader": "publish $KV.ids_config.regressed, publish ids.process.loader"} {
+		r := s.at("doctor --role "+role, as(role)...)
+		if want := "warn  rights: the user may not " + spare + ", and its process works without; "; !strings.Contains(r.stdout, want) {
+			t.Errorf("%s\n%+v", want, r)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/idworker/idworker/cmd/internal/backend"
 	"github.com/idworker/idworker/cmd/internal/embedded"
 	"github.com/idworker/idworker/cmd/internal/health"
+	"github.com/idworker/idworker/cmd/internal/witness"
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/secretfile"
@@ -38,7 +39,7 @@ type serveCmd struct {
 	Listen string `help:"Address of the embedded NATS server." default:"127.0.0.1:4222" placeholder:"HOST:PORT"`
 	Data   string `help:"Data folder of the embedded NATS server." default:"idworker-data" type:"path"`
 
-	Witness string `help:"Witness file (default: FOLDER.witness; none with --server)." placeholder:"FILE" type:"path"`
+	Witness string `help:"Witness file (default: FOLDER.witness; with --server, one in $STATE_DIRECTORY or $XDG_STATE_HOME)." placeholder:"FILE" type:"path"`
 
 	birthFlag `embed:""`
 
@@ -85,8 +86,10 @@ type serverConfig struct {
 	nats     natsFlags // the user's server, or none
 	files    *secretfile.Set
 	embedded *embedded.Config // nil with the user's server
-	// File of a loader at the user's server; may be empty.
+	// Those of a loader at the user's server: its own file, empty for one on the
+	// shelf.
 	witness string
+	shelf   witness.Shelf
 	source  backend.Backend
 	migrate bool
 	// Checks that JetStream has the installation, before anything is created.
@@ -130,7 +133,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context, files *sec
 		return cfg, err
 	}
 	cfg.admit = func(ctx context.Context, js jetstream.JetStream) error {
-		return s.admit(ctx, js, s.Prefix, s.Replicas, newOutage)
+		return s.admit(ctx, js, s.Prefix, s.Replicas, newOutage, s.notes(), log)
 	}
 	cfg.source, err = s.backendOf(files)
 	switch {
@@ -147,7 +150,7 @@ func (s *serveCmd) config(ctx context.Context, command *kong.Context, files *sec
 		return cfg, problem.Usage(fmt.Errorf("--metrics-tags %d: allowed is 0 to %d", s.MetricsTags, maxMetricsTags))
 	}
 	if s.named() && s.Role.Loads() {
-		cfg.witness = s.Witness
+		cfg.witness, cfg.shelf = s.Witness, s.shelf()
 	} else if !s.named() {
 		cfg.embedded, err = s.embeddedConfig(log)
 	}
@@ -184,7 +187,9 @@ func (s *serveCmd) embeddedConfig(log *zap.Logger) (*embedded.Config, error) {
 	}
 	return &embedded.Config{
 		Host: host, Port: port, Folder: s.Data, Witness: s.Witness, Prefix: s.Prefix, Beside: backend.Beside(s.Prefix), Log: log,
-		Admit: func(ctx context.Context, js jetstream.JetStream) error { return s.admit(ctx, js, s.Prefix, 1, 0) },
+		Admit: func(ctx context.Context, js jetstream.JetStream) error {
+			return s.admit(ctx, js, s.Prefix, 1, 0, nil, log)
+		},
 	}, nil
 }
 

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	// Commands in this process share their environment, and no folder.
+	if err := os.Setenv("STATE_DIRECTORY", process.NoFolder); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

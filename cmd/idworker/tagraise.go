@@ -44,15 +44,15 @@ func (r *tagRaiseCmd) check() error {
 		return problem.Usage(errors.New("give either --by or PATTERN=N"))
 	case r.All && r.By > recovery.MaxRaiseAll:
 		return problem.Usage(fmt.Errorf("--by %d is too large for all tags, allowed is 1 to %d", r.By, int64(recovery.MaxRaiseAll)))
-	case !r.All && (r.DryRun || r.Verbose):
-		return problem.Usage(errors.New("--dry-run and --verbose need --all"))
+	case !r.All && (r.DryRun || r.Verbose || len(r.Ignore) > 0):
+		return problem.Usage(errors.New("--dry-run, --verbose and --ignore need --all"))
 	case r.Data != "" && !r.All:
 		return problem.Usage(errors.New("--data needs --all"))
 	case !r.All:
 		return cmp.Or(r.checkData(r.named()), messages.CheckTag(r.Tags[0]))
 	}
 	_, err := r.lifts()
-	return cmp.Or(r.checkData(r.named()), err)
+	return cmp.Or(r.checkData(r.named()), r.checkIgnore(), err)
 }
 
 // lifts returns the tags that are lifted by a number.
@@ -81,7 +81,7 @@ func (r *tagRaiseCmd) Run(ctx context.Context, in input, out output) error {
 		if err != nil {
 			return err
 		}
-		return r.run(ctx, r.tagFlags, recovery.Wish{By: r.By, Lifts: lifts, Built: built()}, 0, in, out)
+		return r.run(ctx, r.tagFlags, recovery.Wish{By: r.By, Lifts: lifts, Ignore: r.Ignore, Built: built()}, 0, in, out)
 	}
 	done := newChanges(out)
 	return done.End(r.withStore(ctx, func(ctx context.Context, t *tags.Tags) error {

@@ -1,15 +1,24 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
 	"github.com/idworker/idworker/cmd/internal/recovery"
+	"github.com/idworker/idworker/messages"
+	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/natstest"
+	"github.com/idworker/idworker/worker"
 )
 
 // TestDrill: a restore of a healthy installation raises nothing, because a raise
@@ -89,6 +98,123 @@ func TestRaiseIsConfirmed(t *testing.T) {
 	}
 	if after := s.must("tag export"); after != before {
 		t.Errorf("the tags are\n%s, were\n%s", after, before)
+	}
+}
+
+// TestRaiseAgainstALiar: a process that reports a floor and grants near the end of
+// all numbers cannot have a raise use up all tags. --yes alone does not take its
+// word. With --ignore the raise is that of an installation without it, and the
+// decision has loaders ignore it. Only processes that are known can be ignored.
+func TestRaiseAgainstALiar(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.must("tag create order")
+	js := natstest.JetStream(t, s.nats.Connect(t))
+	id, err := agreement.LookupID(t.Context(), js, messages.DefaultPrefix)
+	if err != nil || id == "" {
+		t.Fatalf("the installation is %q, %v", id, err)
+	}
+	answerAs(s, id, "liar", 1<<62)
+	before := s.must("tag export")
+	for flags, says := range map[string]string{
+		"--yes":                            "process liar reports 4611686018427387904 as the lowest first ID of new tags; processes report grants of order up to 4611686018427387904 by process liar; to confirm, run the command without --yes; to leave out what a process reports: --ignore INSTANCE",
+		"--yes --json":                     "only processes report numbers far above the time",
+		"":                                 "nothing was changed",
+		"--ignore nobody --yes":            "no such process: nobody; these answer: liar",
+		"--ignore liar --ignore a.b --yes": "is not the name of a process",
+		"--ignore liar --data x --yes":     "--data excludes",
+		"--ignore liar":                    "nothing was changed",
+	} {
+		if r := s.at("tag raise --all " + flags); r.code == exitOK || !strings.Contains(r.stderr, says) {
+			t.Errorf("tag raise --all %s: %+v, want %q", flags, r, says)
+		}
+	}
+	if after := s.must("tag export"); after != before {
+		t.Errorf("the tags are\n%s, were\n%s", after, before)
+	}
+	out := s.must("tag raise --all --ignore liar --yes")
+	if !strings.Contains(out, "ignored: what process liar reports\n") || strings.Contains(out, "restart process") || strings.Contains(out, "no answer") {
+		t.Errorf("tag raise --all --ignore liar:\n%s", out)
+	}
+	for line := range strings.Lines(s.must("tag export")) {
+		for _, word := range strings.Fields(line) {
+			if n, err := strconv.ParseInt(word, 10, 64); err == nil && n > time.Now().Add(time.Hour).UnixMicro() {
+				t.Errorf("after the raise: %s", line)
+			}
+		}
+	}
+	stream, err := js.Stream(t.Context(), "KV_ids_register")
+	if err != nil || stream.CachedInfo().Config.Metadata["idworker_ignored"] != "liar" {
+		t.Errorf("the decision ignores %q, %v", stream.CachedInfo().Config.Metadata, err)
+	}
+}
+
+// TestWritesBesideAClaim: no command writes to a register that is behind what a
+// process has seen, or exports it.
+func TestWritesBesideAClaim(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.must("tag create order")
+	id, err := agreement.LookupID(t.Context(), natstest.JetStream(t, s.nats.Connect(t)), messages.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reportAs(s, id, "remembers", func(r *worker.Report) {
+		r.Claims = []store.Claim{{By: "remembers", Floor: 1, Sequence: 1000}}
+	})
+	before := s.must("tag ls")
+	for _, command := range []string{"tag export", "tag create other", "tag set order --step 5", "tag raise order --by 5", "tag rm order --yes"} {
+		if r := s.at(command); r.code == exitOK || !strings.Contains(r.stderr, "was at 1000, says process remembers") {
+			t.Errorf("%s: %+v", command, r)
+		}
+	}
+	if after := s.must("tag ls"); after != before {
+		t.Errorf("the tags are\n%s, were\n%s", after, before)
+	}
+	s.must("tag raise --all --yes")
+	s.must("tag create other")
+}
+
+// answerAs answers as a process that reports a number as its floor, and as the end
+// of what it was granted of tag order.
+func answerAs(s *site, installation, instance string, number int64) {
+	s.Helper()
+	reportAs(s, installation, instance, func(r *worker.Report) {
+		r.BufferFloor, r.Stats.Highest = number, number
+		tag := worker.TagStats{Tag: "order", Order: "trend"}
+		tag.Use.High = number
+		r.Stats.Tags = []worker.TagStats{tag}
+	})
+}
+
+// reportAs answers as a process with a report that fill completes.
+func reportAs(s *site, installation, instance string, fill func(*worker.Report)) {
+	s.Helper()
+	conn := s.nats.Connect(s)
+	_, err := conn.Subscribe(micro.APIPrefix+".STATS."+worker.ProcessServiceName, func(msg *nats.Msg) {
+		r := worker.Report{Instance: instance, Role: worker.RoleWorker, Time: time.Now()}
+		r.Stats.Installation = installation
+		fill(&r)
+		data, err := json.Marshal(r)
+		if err != nil {
+			s.Error(err)
+		}
+		answer, err := json.Marshal(micro.Stats{
+			ServiceIdentity: micro.ServiceIdentity{Name: worker.ProcessServiceName, ID: instance, Version: "0.2.0", Metadata: map[string]string{
+				"prefix": "ids", "instance": instance, "installation": installation, "role": string(worker.RoleWorker), "created": time.Now().Format(time.RFC3339Nano),
+			}},
+			Endpoints: []*micro.EndpointStats{{Name: "x", Data: data}},
+		})
+		if err != nil {
+			s.Error(err)
+		}
+		_ = msg.Respond(answer) // to a command that may have ended
+	})
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		s.Fatal(err)
 	}
 }
 

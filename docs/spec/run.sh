@@ -177,9 +177,39 @@ line() {
 	check line "… after a success" pass "" "$mid" -DOLD -DNW=1 -DNL=2 -DB=1 -DD=2 -DCOPY -DAFTER
 }
 
+# The register went back, and something that is left remembers.
+evidence() {
+	one="-DNL=1 -DNT=1 -DNW=1 -DR=3"
+	two="-DNL=2 -DNT=1 -DNW=1 -DR=3"
+	tags="-DNL=2 -DNT=2 -DNW=1 -DR=3"
+	late="-DNL=1 -DNT=2 -DNW=2 -DR=3 -DCUT"
+	check evidence "two tags" pass "" "$mid" $tags
+	check evidence "two workers" pass "" "$mid" -DNL=2 -DNT=1 -DNW=2 -DR=3 -DCR=0
+	check evidence "witness" pass "" "$mid" $two -DNOTE
+	check evidence "a decision, cut off" pass "" "$mid" $two -DD=1 -DCUTS
+	check evidence "slow polls" pass "" "$mid" -DNL=2 -DNT=1 -DNW=1 -DR=2 -DCR=0 -DSLOW
+	check evidence "a liar" pass "" "$mid" $one -DLIAR -DD=1 -DNOTE
+	check evidence "a liar, two loaders" pass "" "$mid" -DNL=2 -DNT=1 -DNW=1 -DR=2 -DLIAR
+	check evidence "nobody answers" pass $quick "$small" $late
+	check evidence BURN pass "" "$mid" $tags -DM=BURN
+	for m in EARLY IDLE FORGET SOON CACHE; do check evidence $m fail $quick "$small" $two -DM=$m; done
+	for m in SEQ NEWEST EVER REACH; do check evidence $m fail $quick "$small" $two -DD=1 -DM=$m; done
+	check evidence KEEPS fail $quick "$small" $tags -DM=KEEPS
+	check evidence RETURN fail $quick "$small" $two -DCUTS -DM=RETURN
+	check evidence ONCE fail "" "$mid" $two -DD=1 -DCUTS -DM=ONCE
+	check evidence STALE fail $quick "$small" $two -DSLOW -DM=STALE
+	check evidence FILE fail $quick "$small" $two -DNOTE -DM=FILE
+	check evidence NEXT fail $quick "$small" $late -DM=NEXT
+	check evidence SEEN fail $quick "$small" $one -DLIAR -DM=SEEN
+	check evidence NOTED fail $quick "$small" $one -DLIAR -DNOTE -DM=NOTED
+	check evidence IGNORE fail $quick "$small" $one -DLIAR -DD=1 -DM=IGNORE
+	check evidence "others write" fail $quick "$small" $two -DCREATE=2
+}
+
 others() {
 	register
 	line
+	evidence
 
 	check lease "no copy" pass "" "$mid" -DNOCOPY -DSTRICT
 	check lease "a copy" pass "" "$mid"

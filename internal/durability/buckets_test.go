@@ -180,7 +180,7 @@ func TestNoBirthOnServersThatLoseStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, birth := range births {
-		if err := birth(); err != nil {
+		if err := birth(); err != nil && !errors.Is(err, agreement.ErrPin) { // another one has its ID by now
 			t.Errorf("%s, with an installation: %v", what, err)
 		}
 	}

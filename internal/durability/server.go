@@ -2,9 +2,10 @@
 //
 // [CheckStream] checks the configuration of a stream or bucket: does it keep
 // its entries? [CheckServers] checks the servers: is a write on disk before it
-// is acknowledged? [Versions] finds servers of versions that lose streams. Every bucket whose entries must last passes the first check
-// when it is opened, created or provisioned. A lost counter would issue its IDs
-// again.
+// is acknowledged? [Versions] finds servers of versions that lose streams, and
+// [CompareReplicas] finds replicas that differ. Every bucket whose entries must
+// last passes the first check when it is opened, created or provisioned. A lost
+// counter would issue its IDs again.
 package durability
 
 import (
@@ -43,9 +44,9 @@ const (
 func CheckServers(ctx context.Context, conn *nats.Conn) error {
 	known, lazy := false, false
 	err := askAll(ctx, conn, AskServers, askConfig, func(answer []byte) (more bool) {
-		always, said := syncAlways(answer)
-		known = known || said
-		lazy = said && !always
+		config := configOf(answer)
+		known = known || config != nil
+		lazy = config != nil && !config.SyncAlways
 		return !lazy
 	})
 	switch {
@@ -57,6 +58,22 @@ func CheckServers(ctx context.Context, conn *nats.Conn) error {
 		return ErrSyncUnknown
 	}
 	return nil
+}
+
+// DataFolder returns the data folder of the only server that answers; empty if
+// none does or several do.
+func DataFolder(ctx context.Context, conn *nats.Conn) string {
+	var folders []string
+	err := askAll(ctx, conn, AskServers, askConfig, func(answer []byte) (more bool) {
+		if config := configOf(answer); config != nil {
+			folders = append(folders, config.StoreDir)
+		}
+		return len(folders) < 2
+	})
+	if err != nil || len(folders) != 1 {
+		return ""
+	}
+	return folders[0]
 }
 
 // askConfig asks for the servers' settings.
@@ -87,19 +104,22 @@ func askAll(ctx context.Context, conn *nats.Conn, subject, request string, see f
 	}
 }
 
-// syncAlways parses a server's answer. said reports whether it contains the
-// setting.
-func syncAlways(answer []byte) (always, said bool) {
+// jetStream has settings of a server.
+type jetStream struct {
+	SyncAlways bool   `json:"sync_always"`
+	StoreDir   string `json:"store_dir"`
+}
+
+// configOf parses a server's answer. It is nil if that has no settings.
+func configOf(answer []byte) *jetStream {
 	var jsz struct {
 		Data *struct {
-			Disabled bool `json:"disabled"`
-			Config   *struct {
-				SyncAlways bool `json:"sync_always"`
-			} `json:"config"`
+			Disabled bool       `json:"disabled"`
+			Config   *jetStream `json:"config"`
 		} `json:"data"`
 	}
-	if json.Unmarshal(answer, &jsz) != nil || jsz.Data == nil || jsz.Data.Disabled || jsz.Data.Config == nil {
-		return false, false
+	if json.Unmarshal(answer, &jsz) != nil || jsz.Data == nil || jsz.Data.Disabled {
+		return nil
 	}
-	return jsz.Data.Config.SyncAlways, true
+	return jsz.Data.Config
 }

@@ -109,6 +109,13 @@ func (b *Inbox) Unsubscribe() {
 	_ = b.sub.Unsubscribe() // fails only if the connection is closed
 }
 
+// Overflowed reports whether messages were dropped because there was no room for
+// them. The inbox has its own subscription.
+func (b *Inbox) Overflowed() bool {
+	n, _ := b.sub.Dropped() // fails only if the subscription is closed
+	return n > 0
+}
+
 // Drop ends the subscription that the inbox shares, and all inboxes of it, with
 // the error by which the server refused it. The connection's next inbox
 // subscribes again, since rights may change.

@@ -18,14 +18,18 @@ import (
 // the bucket is still missing after it was found.
 type Trace func(ctx context.Context, js jetstream.JetStream) (what string, err error)
 
-// OlderError means that a bucket is missing, but existed before. A new one would
+// OlderError means that a bucket or a key is missing, but existed before. A new one would
 // count from the start again.
 type OlderError struct {
 	Bucket string // its name
+	Key    string // that is missing in the bucket; empty if the bucket is
 	What   string // the evidence
 }
 
 func (e *OlderError) Error() string {
+	if e.Key != "" {
+		return fmt.Sprintf("bucket %s has lost its key %s, and perhaps others: %s", e.Bucket, e.Key, e.What)
+	}
 	return fmt.Sprintf("bucket %s is missing, but was in use before: %s", e.Bucket, e.What)
 }
 
@@ -37,7 +41,7 @@ func (e *OlderError) Problem() (problem.Kind, []any) {
 	case strings.HasSuffix(e.Bucket, "_register"):
 		return problem.RegisterGone, nil
 	case strings.HasSuffix(e.Bucket, "_config"):
-		return problem.ConfigGone, []any{e.Bucket}
+		return problem.ConfigGone, nil
 	}
 	return problem.BucketGone, nil
 }

@@ -27,6 +27,7 @@ const (
 	FolderDamaged   Kind = "folder damaged" // flags for the folder
 	WitnessGone     Kind = "witness gone"   // flags for the folder
 	WitnessUnusable Kind = "witness unusable"
+	Witnessed       Kind = "witnessed" // by a witness of an installation that is gone
 	DiskFull        Kind = "disk full"
 	DiskReadOnly    Kind = "disk read-only"
 
@@ -53,6 +54,7 @@ const (
 	ServerFull    Kind = "server full"
 	Fills         Kind = "fills" // the register, by tags of templates
 	TooFewCopies  Kind = "too few copies"
+	CopiesDiffer  Kind = "copies differ"
 	SmallPayload  Kind = "small payload" // of a NATS server
 	Different     Kind = "different"
 

@@ -55,6 +55,14 @@ func Join(all ...Rights) (joined Rights) {
 	return joined
 }
 
+// Without is r without some rights.
+func (r Rights) Without(others Rights) Rights {
+	without := func(list, others []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
+	}
+	return Rights{Publish: without(r.Publish, others.Publish), Subscribe: without(r.Subscribe, others.Subscribe)}
+}
+
 // InQueue is the right to subscribe to a subject in a queue group.
 func InQueue(subject, group string) string { return subject + " " + group }
 

@@ -125,7 +125,7 @@ func (s *Idworker) start(ctx context.Context) (err error) {
 
 // serve starts the process, and waits until it serves.
 func (s *Idworker) serve(ctx context.Context, cfg worker.Config) (err error) {
-	if err := worker.Provision(ctx, cfg); err != nil {
+	if cfg.Made, err = worker.Provision(ctx, cfg); err != nil {
 		return err
 	}
 	s.register, err = register.Open(ctx, register.Config{JetStream: cfg.JetStream, Prefix: messages.DefaultPrefix})

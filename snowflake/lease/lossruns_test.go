@@ -23,7 +23,7 @@ import (
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)
-	for seed := first; seed < first+tier.Pick[uint64](30, 1000) && !t.Failed(); seed++ {
+	for seed := first; seed < first+tier.Seeds(30, 1000) && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) { lossesOnce(t, seed) })
 		if t.Failed() {
 			t.Logf("IDWORKER_SEED=%d", seed)

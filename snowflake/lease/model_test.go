@@ -294,7 +294,7 @@ func (p *process) step(ctx context.Context, rng *rand.Rand) {
 // ahead of its clock than allowed.
 func TestNoDuplicateWhateverHappens(t *testing.T) {
 	t.Parallel()
-	runs, first := tier.Pick[uint64](20, 1000), firstSeed(t)
+	runs, first := tier.Seeds(20, 1000), firstSeed(t)
 	var ids, holds, losses atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
 		const lanes = 2

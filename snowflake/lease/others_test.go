@@ -25,7 +25,7 @@ import (
 func TestRestoreUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	first := firstSeed(t)
-	for seed := first; seed < first+tier.Pick[uint64](60, 1000) && !t.Failed(); seed++ {
+	for seed := first; seed < first+tier.Seeds(60, 1000) && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) { restoreOnce(t, seed) })
 		if t.Failed() {
 			t.Logf("IDWORKER_SEED=%d", seed)

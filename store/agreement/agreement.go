@@ -68,7 +68,10 @@ func Lookup(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix,
 }
 
 // Agreement is the open bucket.
-type Agreement struct{ bucket *kv.Bucket }
+type Agreement struct {
+	js     jetstream.JetStream
+	bucket *kv.Bucket
+}
 
 // Open opens the bucket, which must exist and be safe, see [kv.Open].
 func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (*Agreement, error) {
@@ -76,7 +79,7 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix) (
 	if err != nil {
 		return nil, err
 	}
-	return &Agreement{bucket}, nil
+	return &Agreement{js, bucket}, nil
 }
 
 // info describes the stream beneath the bucket, as of [Open].
@@ -84,6 +87,9 @@ func (a *Agreement) info() *jetstream.StreamInfo { return a.bucket.Stream().Cach
 
 // ServerTime is the server's time when the bucket was opened.
 func (a *Agreement) ServerTime() time.Time { return a.info().TimeStamp }
+
+// MadeAfter reports whether the bucket was made after a time of the server.
+func (a *Agreement) MadeAfter(t time.Time) bool { return a.info().Created.After(t) }
 
 // Replicas is the number of copies of the bucket.
 func (a *Agreement) Replicas() int { return a.info().Config.Replicas }
@@ -149,19 +155,59 @@ var ErrInstallation = errors.New("the installation has no readable ID")
 
 // Installation returns the random ID of the installation, and its creation
 // time. The first call creates both. The creation time is the bucket's, so that
-// an installation whose ID was lost does not pass for new.
-func (a *Agreement) Installation(ctx context.Context) (id string, created time.Time, err error) {
+// an installation whose ID was lost does not pass for new. If the bucket was
+// emptied, the ID deleted, or there is a trace of an older installation, none is
+// created: the error is a [*kv.OlderError].
+func (a *Agreement) Installation(ctx context.Context, older ...kv.Trace) (id string, created time.Time, err error) {
+	id, created, _, err = a.Join(ctx, older...)
+	return id, created, err
+}
+
+// Join is [Agreement.Installation], and reports whether this call has created the
+// ID.
+func (a *Agreement) Join(ctx context.Context, older ...kv.Trace) (id string, created time.Time, made bool, err error) {
 	value, found, err := a.Find(ctx, InstallationKey)
 	if err == nil && !found {
-		value, err = a.Agree(ctx, InstallationKey, nuid.Next()+" "+a.info().Created.UTC().Format(time.RFC3339Nano))
+		value, found, err = a.findLost(ctx, older)
+	}
+	if err == nil && !found {
+		own := nuid.Next() + " " + a.info().Created.UTC().Format(time.RFC3339Nano)
+		value, err = a.Agree(ctx, InstallationKey, own)
+		made = value == own
 	}
 	if err != nil {
-		return "", time.Time{}, err
+		return "", time.Time{}, false, err
 	}
 	if id, created, err = parseInstallation(value); err != nil {
-		return "", time.Time{}, a.keyError(InstallationKey, err)
+		return "", time.Time{}, false, a.keyError(InstallationKey, err)
 	}
-	return id, created, nil
+	return id, created, made, nil
+}
+
+// findLost looks for traces of an ID that is missing. If there is one, it looks for
+// the ID again, because another process may have created it before it left them. A
+// decision that was announced is about what was lost, so traces count no more.
+func (a *Agreement) findLost(ctx context.Context, older []kv.Trace) (value string, found bool, err error) {
+	what := ""
+	for _, trace := range older {
+		if what == "" && err == nil {
+			what, err = trace(ctx, a.js)
+		}
+	}
+	e, failed := a.bucket.Get(ctx, InstallationKey)
+	if err = errors.Join(err, failed); err != nil || e.Exists() {
+		return string(e.Value), e.Exists(), err
+	}
+	if _, decided, err := a.Find(ctx, DecidedKey); err != nil || decided && e.Revision == 0 {
+		return "", false, err
+	}
+	if was := a.info().State; e.Revision > 0 || was.Msgs == 0 && was.LastSeq > 0 {
+		what = fmt.Sprintf("it was written before (writes: %d)", was.LastSeq)
+	}
+	if what != "" {
+		return "", false, &kv.OlderError{Bucket: a.bucket.Name(), Key: InstallationKey, What: what}
+	}
+	return "", false, nil
 }
 
 // ReplaceInstallation replaces the identity of an installation with that ID by
@@ -312,6 +358,11 @@ func (a *Agreement) Announce(ctx context.Context, d Announcement) error {
 	return err
 }
 
+// ProofKey is the key of the proof that a loader has left which has seen the
+// register go back, see package register. It is about one register under one
+// decision, so backups do not have it.
+const ProofKey = "regressed"
+
 // StoreKey is the key of the store's name.
 const StoreKey = "store"
 
@@ -377,6 +428,11 @@ func (a *Agreement) SwitchStore(ctx context.Context, name string) error {
 	return err
 }
 
+// LeaveProofRights are the rights to write [ProofKey]. A loader works without.
+func LeaveProofRights(p messages.Prefix) rights.Rights {
+	return rights.WriteBucket(BucketName(p), ProofKey)
+}
+
 // Rights are the rights of a role for this bucket. The packages that use it
 // state the keys that workers write.
 func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
@@ -385,7 +441,7 @@ func Rights(p messages.Prefix, role rights.Duty) rights.Rights {
 	case rights.Worker, rights.Snowflake:
 		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, InstallationKey))
 	case rights.Loader:
-		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey))
+		return rights.Join(rights.ReadBucket(bucket), rights.WriteBucket(bucket, StoreKey, InstallationKey), LeaveProofRights(p))
 	case rights.Enricher:
 		return rights.Publish(rights.API(readSubject(p, InstallationKey)))
 	case rights.Monitor:

@@ -148,6 +148,60 @@ func TestOneInstallation(t *testing.T) {
 	}
 }
 
+// TestLostInstallation: an ID that was deleted, or whose bucket was emptied, is not
+// made anew.
+func TestLostInstallation(t *testing.T) {
+	js := openJetStream(t)
+	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: agreement.BucketName(messages.DefaultPrefix)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := agreement.Open(t.Context(), js, messages.DefaultPrefix)
+	if err == nil {
+		_, _, err = a.Installation(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lose := range []func() error{
+		func() error { return bucket.Delete(t.Context(), agreement.InstallationKey) },
+		func() error {
+			stream, err := js.Stream(t.Context(), "KV_"+bucket.Bucket())
+			if err == nil {
+				err = stream.Purge(t.Context())
+			}
+			return err
+		},
+	} {
+		if err := lose(); err != nil {
+			t.Fatal(err)
+		}
+		a, err := agreement.Open(t.Context(), js, messages.DefaultPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lost *kv.OlderError
+		if id, _, err := a.Installation(t.Context()); !errors.As(err, &lost) || lost.Key != agreement.InstallationKey {
+			t.Errorf("%s, %v", id, err)
+		}
+	}
+	// Nothing in the bucket shows that it was in use, but another bucket does.
+	a = open(t, openJetStream(t))
+	trace := ""
+	older := func(context.Context, jetstream.JetStream) (string, error) { return trace, nil }
+	trace = "a tag"
+	var lost *kv.OlderError
+	if id, _, err := a.Installation(t.Context(), older); !errors.As(err, &lost) || lost.What != trace {
+		t.Errorf("beside a trace: %s, %v", id, err)
+	}
+	if err := a.Announce(t.Context(), agreement.Announcement{Floor: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.Installation(t.Context(), older); err != nil {
+		t.Errorf("after a decision: %v", err)
+	}
+}
+
 // An unreadable ID is an error: a new ID would be another installation.
 func TestUnreadableInstallation(t *testing.T) {
 	js := openJetStream(t)

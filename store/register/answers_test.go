@@ -100,7 +100,7 @@ func TestProbe(t *testing.T) {
 			s := w.loader(0)
 			var runs sync.WaitGroup
 			ctx, stop := context.WithCancel(t.Context())
-			runs.Go(func() { s.Run(ctx) })
+			runs.Go(func() { s.Run(ctx, nil) })
 			away := func(is bool) {
 				w.server.mu.Lock()
 				w.server.away = is

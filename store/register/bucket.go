@@ -57,26 +57,48 @@ func Create(ctx context.Context, js jetstream.JetStream, p messages.Prefix, repl
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if err := kv.Ensure(ctx, js, agreement.NewBucket(p, replicas, kv.HasEntries(BucketName(p))), Bucket(p, replicas)); err != nil {
+	older := kv.HasEntries(BucketName(p))
+	if err := kv.Ensure(ctx, js, agreement.NewBucket(p, replicas, older)); err != nil {
+		return err
+	}
+	agreed, err := agreement.Open(ctx, js, p)
+	if err == nil { // which precedes the register
+		_, _, err = agreed.Installation(ctx, older)
+	}
+	if err == nil {
+		err = kv.Ensure(ctx, js, Bucket(p, replicas))
+	}
+	if err != nil {
 		return err
 	}
 	return Record(ctx, js, p)
 }
 
 // Record records the identity of the bucket in the installation's config. Both
-// buckets must exist.
+// buckets must exist. A config that lacks it is refused, with a [*kv.OlderError],
+// if it was made after a register that has entries: that one has lost the settings
+// of the installation, and none is made anew.
 func Record(ctx context.Context, js jetstream.JetStream, p messages.Prefix) error {
-	found, err := pollLeader(ctx, js, BucketName(p))
+	stream, err := js.Stream(ctx, kv.StreamName(BucketName(p)))
 	if err != nil {
-		return err
+		return fmt.Errorf("bucket %s: %w", BucketName(p), err)
 	}
-	if found.ID == "" {
+	found := stream.CachedInfo()
+	id := pollOf(found).ID
+	if id == "" {
 		return fmt.Errorf("bucket %s: %w", BucketName(p), ErrNoIdentity)
 	}
 	agreed, err := agreement.Open(ctx, js, p)
-	if err == nil {
-		_, err = agreed.Agree(ctx, ConfigKey, found.ID)
+	if err != nil {
+		return err
 	}
+	if _, had, err := agreed.Find(ctx, ConfigKey); err != nil || had {
+		return err
+	}
+	if found.State.Msgs > 0 && agreed.MadeAfter(found.Created) {
+		return &kv.OlderError{Bucket: agreement.BucketName(p), Key: ConfigKey, What: fmt.Sprintf("bucket %s is older and not empty (entries: %d)", BucketName(p), found.State.Msgs)}
+	}
+	_, err = agreed.Agree(ctx, ConfigKey, id)
 	return err
 }
 

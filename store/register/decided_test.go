@@ -2,6 +2,8 @@ package register
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,5 +145,25 @@ func TestDecisionBeforeACreation(t *testing.T) {
 				t.Errorf("%d tables: granted %v, %v, want IDs from 2001 on", tables, granted, err)
 			}
 		})
+	}
+}
+
+// TestIgnoredProcesses: a decision adds to the processes whose claims are void. The
+// latest are kept, each once.
+func TestIgnoredProcesses(t *testing.T) {
+	t.Parallel()
+	var many []string
+	for n := range maxIgnored {
+		many = append(many, fmt.Sprint("p", n))
+	}
+	for _, c := range []struct{ before, others, want []string }{
+		{nil, []string{"a"}, []string{"a"}},
+		{[]string{"a", "b"}, []string{"c"}, []string{"a", "b", "c"}},
+		{[]string{"a", "b"}, []string{"a"}, []string{"b", "a"}},
+		{many, []string{"a"}, append(slices.Clone(many[1:]), "a")},
+	} {
+		if got := ignored(c.before, c.others); !slices.Equal(got, c.want) {
+			t.Errorf("%q and %q: %q, want %q", c.before, c.others, got, c.want)
+		}
 	}
 }

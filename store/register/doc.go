@@ -50,11 +50,11 @@
 // register holds all that they have cached. A stream that was only unreachable,
 // and holds all that was seen, needs no decision.
 //
-// A [Witness] keeps what was seen in a file, for the next start.
-// docs/proofs/register.md has the argument, docs/spec/register.pml the model.
-// poll.go reads the stream's state, watch.go polls and compares, store.go reads
-// and writes entries, reserve.go and rows.go serve loaders, admin.go serves
-// administrators, entry.go has the entries and their bucket. rule.go says what a
-// raise or an import makes of a tag, rewrite.go does that to all, mark.go marks
-// and decides, raise.go opens a register to raise it.
+// A [Witness] keeps what was seen in a file, for the next start. claims.go asks
+// other processes, and leaves proof. docs/proofs/register.md and evidence.md have
+// the argument, docs/spec the models. poll.go reads the stream's state, watch.go
+// polls and compares, store.go reads and writes entries, reserve.go and rows.go
+// serve loaders, admin.go serves administrators, entry.go has the entries. rule.go
+// says what a raise or an import makes of a tag, rewrite.go does that to all,
+// mark.go marks and decides, raise.go opens a register to raise it.
 package register

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idworker/idworker/internal/kv"
+	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register/internal/guard"
 )
@@ -113,13 +114,19 @@ type remote interface {
 	// written during that may be passed twice, the later one last.
 	each(ctx context.Context, visit func(tag string, e listed, written time.Time) bool) error
 
+	// proof returns the proof that another loader has left, or nil. leave leaves
+	// some.
+	proof(ctx context.Context) (*guard.Proof, error)
+	leave(ctx context.Context, p leftProof) error
+
 	// reconnects returns the number of reconnects.
 	reconnects() uint64
 }
 
 // bucketOf implements [remote].
 type bucketOf struct {
-	js jetstream.JetStream
+	js     jetstream.JetStream
+	prefix messages.Prefix
 	*kv.Bucket
 	lists kv.Way
 }

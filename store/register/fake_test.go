@@ -31,6 +31,7 @@ type fakeServer struct {
 	older []fakeServer // states that it may be restored to
 	away  bool
 	conns uint64 // raised when all connections were lost
+	left  *guard.Proof
 }
 
 func newFakeServer(seed uint64, loss float64) *fakeServer {
@@ -133,6 +134,19 @@ func updateEach(ctx context.Context, update func(context.Context, string, []byte
 	}
 	all.Wait()
 	return written
+}
+
+func (f *fakeServer) proof(context.Context) (*guard.Proof, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left, nil
+}
+
+func (f *fakeServer) leave(_ context.Context, p leftProof) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = &p.Proof
+	return nil
 }
 
 func (f *fakeServer) reconnects() uint64 {

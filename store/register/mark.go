@@ -124,6 +124,7 @@ func unmarked(found guard.Poll) error {
 type Decision struct {
 	Time    time.Time // zero if unknown
 	Earlier []string  // earlier decisions that the register may lack
+	Ignored []string  // instances whose claims loaders ignore from then on
 }
 
 // Finish ends the raise. If the mark is gone or the work under it failed, it
@@ -172,6 +173,9 @@ func (m *Mark) decide(ctx context.Context, d Decision) error {
 		earlier := slices.DeleteFunc(slices.Clone(d.Earlier), func(d string) bool { return slices.Contains(found.Decisions, d) })
 		meta[metaDecisions] = strings.Join(append(append(earlier, found.Decisions...), decision), " ")
 		meta[metaDecided] = decision + " " + d.Time.UTC().Format(time.RFC3339Nano)
+		if len(d.Ignored) > 0 {
+			meta[metaIgnored] = strings.Join(ignored(found.Ignored, d.Ignored), " ")
+		}
 		meta[metaFirst] = strconv.FormatInt(max(found.First, m.target), 10)
 		return nil
 	})
@@ -183,6 +187,17 @@ func (m *Mark) decide(ctx context.Context, d Decision) error {
 		return unmarked(found)
 	}
 	return err
+}
+
+// maxIgnored bounds the instances in the metadata of the stream.
+const maxIgnored = 32
+
+// ignored returns the latest instances whose claims are ignored: those before, and
+// then others.
+func ignored(before, others []string) []string {
+	all := slices.DeleteFunc(slices.Clone(before), func(instance string) bool { return slices.Contains(others, instance) })
+	all = append(all, others...)
+	return all[max(0, len(all)-maxIgnored):]
 }
 
 // checkFloor returns an error if the floor in the config is above the highest

@@ -21,7 +21,7 @@ import (
 // creators.
 func TestOrderIsForEver(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(tier.Pick(30, 2000)) {
+	for seed := range tier.Seeds(30, 2000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, seed, int(seed%3))
@@ -49,7 +49,7 @@ func TestOrderIsForEver(t *testing.T) {
 				var group sync.WaitGroup
 				for n := range 2 {
 					s := w.loader(n)
-					group.Go(func() { s.Run(ctx) })
+					group.Go(func() { s.Run(ctx, nil) })
 					for g := range 3 {
 						random := rand.New(rand.NewPCG(seed, uint64(10*n+g)))
 						group.Go(func() {

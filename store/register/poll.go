@@ -24,6 +24,9 @@ const (
 	metaFirst     = "idworker_first" // lowest first ID of a new tag
 	// The latest decision, a space, and its time as in RFC 3339.
 	metaDecided = "idworker_decided"
+	// Processes whose claims the latest decision has made void, separated by
+	// spaces.
+	metaIgnored = "idworker_ignored"
 	// Set while entries are raised for a decision: a random text, a space, and
 	// the target of the raise, which is its lowest first ID.
 	metaRaising = "idworker_raising"
@@ -56,6 +59,7 @@ func pollOf(info *jetstream.StreamInfo) guard.Poll {
 		Decided:   timeOf(decisions, meta[metaDecided]),
 		Mark:      meta[metaRaising],
 		Target:    numberOf(target),
+		Ignored:   strings.Fields(meta[metaIgnored]),
 	}
 }
 

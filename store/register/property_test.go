@@ -96,7 +96,7 @@ func (w *world) run(loaders int, disturb func()) {
 	w.stores = stores
 	for n := range loaders {
 		stores[n] = w.loader(n)
-		group.Go(func() { stores[n].Run(ctx) })
+		group.Go(func() { stores[n].Run(ctx, nil) })
 		for g := range 2 {
 			group.Go(func() { w.reserve(ctx, stores[n], rand.New(rand.NewPCG(w.seed, uint64(10*n+g)))) })
 		}
@@ -134,7 +134,7 @@ func newWorld(t *testing.T, seed uint64, tables int) *world {
 // late, rows regress, and two loaders have different tables.
 func TestRanges(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(tier.Pick(20, 1000)) {
+	for seed := range tier.Seeds(20, 1000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, seed, int(seed%3))
@@ -149,7 +149,7 @@ func TestRanges(t *testing.T) {
 // raise, and nothing is granted twice.
 func TestRegisterGoesBack(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(tier.Pick(40, 2000)) {
+	for seed := range tier.Seeds(40, 2000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, seed, int(seed%3))

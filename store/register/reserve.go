@@ -96,6 +96,9 @@ func (s *Register) Reserve(ctx context.Context, tag string, wants []store.Want) 
 	if err := checkReserve(tag, wants); err != nil {
 		return granted, err
 	}
+	if err := s.verify(ctx, tag, wants); err != nil {
+		return granted, err
+	}
 	if s.cfg.Table != nil {
 		granted, err = s.reserveRow(ctx, tag, wants, false)
 		return granted, s.tagError(tag, err)
@@ -121,6 +124,9 @@ func (s *Register) Reserve(ctx context.Context, tag string, wants []store.Want) 
 // ReserveFirst implements [store.Reserver].
 func (s *Register) ReserveFirst(ctx context.Context, tag store.Tag, wants []store.Want) (granted store.Reservation, err error) {
 	if err := errors.Join(checkReserve(tag.Name, wants), tag.Check()); err != nil {
+		return granted, err
+	}
+	if err := s.verify(ctx, tag.Name, wants); err != nil {
 		return granted, err
 	}
 	switch {
@@ -198,7 +204,7 @@ func (s *Register) look(ctx context.Context, tag string, attempt int, good func(
 	if attempt == 0 && good(r) {
 		return p, r, nil
 	}
-	r, err = s.read(ctx, tag)
+	r, err = s.read(ctx, tag, store.Claim{})
 	return p, r, err
 }
 

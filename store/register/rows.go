@@ -250,7 +250,7 @@ func (s *Register) missing(ctx context.Context, tag string, err error) error {
 		return err
 	}
 	s.steps.forget(tag)
-	r, failed := s.read(ctx, tag)
+	r, failed := s.read(ctx, tag, store.Claim{})
 	switch {
 	case failed != nil:
 		return failed

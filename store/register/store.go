@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/idworker/idworker/internal/boottime"
 	"github.com/idworker/idworker/internal/kv"
@@ -38,6 +39,10 @@ type Config struct {
 	Witness *Witness
 	Beside  []string
 
+	// Stands has Open return a register that has stopped, instead of the
+	// [*store.RegressionError]: a loader runs it, and takes over the decision.
+	Stands bool
+
 	// Lists is how entries are listed: a user without the right to create
 	// consumers lists them by requests.
 	Lists kv.Way
@@ -57,9 +62,15 @@ type Register struct {
 	remote remote
 	now    func() time.Time // includes the time in suspend
 
-	steps   steps
-	polling chan struct{} // holds a token while a poll is in flight
-	noting  sync.Mutex    // held from reading evidence until the witness is written
+	steps     steps
+	asked     chan struct{} // see Asked
+	askedOnce sync.Once
+	unasked   chan struct{}  // receives when others have to be asked again; capacity 1
+	polling   chan struct{}  // holds a token while a poll is in flight
+	left      *guard.Proof   // that Run has left
+	leaving   time.Time      // the latest attempt at that
+	complains rate.Sometimes // about claims that cannot be checked
+	noting    sync.Mutex     // held from reading evidence until the witness is written
 
 	granted, burnt atomic.Int64 // ranges
 	moves          moves        // of the table
@@ -75,7 +86,8 @@ type Register struct {
 var _ store.Reserver = (*Register)(nil)
 
 // Open opens the register, which has to exist. It fails with a
-// [*store.RegressionError] if the register regressed. Other errors:
+// [*store.RegressionError] if the register regressed, unless Config.Stands is
+// set; then only a missing register is such an error. Other errors:
 // messages.ErrPrefix, jetstream.ErrBucketNotFound, durability.ErrUnsafe,
 // [ErrReconnectBuffer]; anything else means that JetStream is unreachable.
 func Open(ctx context.Context, cfg Config) (*Register, error) {
@@ -95,14 +107,18 @@ func Open(ctx context.Context, cfg Config) (*Register, error) {
 	}
 	var seen guard.Record
 	if w := cfg.Witness; w != nil {
-		if err := w.Compare(ctx, cfg.JetStream, cfg.Prefix, cfg.Beside...); err != nil {
+		if seen, err = w.recordOf(want, BucketName(cfg.Prefix)); err != nil {
 			return nil, err
 		}
-		seen = w.record(BucketName(cfg.Prefix))
 	}
 	seen.ID = want
 	s.guard = guard.New(BucketName(cfg.Prefix), seen)
-	if err := s.start(ctx); err != nil {
+	if err = s.start(ctx); err == nil && !cfg.Stands {
+		if wrong := s.stoppedBy(); wrong != nil && wrong.Reason != guard.BeingRaised {
+			err = wrong
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -119,14 +135,14 @@ func open(ctx context.Context, cfg Config) (*Register, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(cfg, bucketOf{cfg.JetStream, bucket, cfg.Lists})
+	s := newStore(cfg, bucketOf{cfg.JetStream, cfg.Prefix, bucket, cfg.Lists})
 	s.now = boottime.Clock()
 	return s, nil
 }
 
 func newStore(cfg Config, r remote) *Register {
 	return &Register{
-		cfg: cfg, remote: r, now: time.Now, moves: moves{since: time.Now()}, polling: make(chan struct{}, 1),
+		cfg: cfg, remote: r, now: time.Now, moves: moves{since: time.Now()}, polling: make(chan struct{}, 1), complains: rate.Sometimes{Interval: time.Minute}, asked: make(chan struct{}), unasked: make(chan struct{}, 1),
 		guard: guard.New(BucketName(cfg.Prefix), guard.Record{}), cache: make(map[string]storedEntry),
 	}
 }
@@ -148,6 +164,12 @@ func (s *Register) judge(ask func(*guard.Guard)) {
 		}
 	}
 	s.guard.News = nil
+	if s.guard.Unasked() > 0 {
+		select {
+		case s.unasked <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // moment returns the present. Suspend counts.
@@ -165,16 +187,21 @@ func (s *Register) start(ctx context.Context) error {
 	var decided bool
 	var seen guard.Record
 	s.judge(func(g *guard.Guard) {
-		decided, err = g.Begin(found)
+		decided = g.Begin(found, s.moment())
 		seen = g.Record()
 	})
 	switch {
-	case err != nil || s.Stopped() != nil:
-		return err
+	case s.hasStopped():
+		return nil
 	case decided:
-		return s.acceptWitness(ctx, seen)
+		err = s.acceptWitness(ctx, seen)
+	default:
+		err = s.note(ctx)
 	}
-	return s.note(ctx)
+	if errors.Is(err, ErrWitness) {
+		return nil // logged by Run: a full disk keeps no loader from starting
+	}
+	return err
 }
 
 func (s *Register) acceptWitness(ctx context.Context, seen guard.Record) error {
@@ -211,12 +238,18 @@ func (s *Register) Limited() int64 {
 
 // Stopped implements [store.Reserver].
 func (s *Register) Stopped() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if wrong := s.guard.Stopped(); wrong != nil {
+	if wrong := s.stoppedBy(); wrong != nil {
 		return wrong
 	}
 	return nil // not a nil *store.RegressionError
+}
+
+func (s *Register) hasStopped() bool { return s.stoppedBy() != nil }
+
+func (s *Register) stoppedBy() *store.RegressionError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guard.Stopped()
 }
 
 // live reports whether an entry is that of a tag. An entry without a step was
@@ -291,9 +324,10 @@ func (s *Register) confirm(p guard.Permit, revision uint64) (err error) {
 	return err
 }
 
-// read reads the entry of a tag from the leader, and caches it. If granting
-// stopped in the meantime, it reads again. Errors are those of [guard.Guard.Read].
-func (s *Register) read(ctx context.Context, tag string) (r storedEntry, err error) {
+// read reads the entry of a tag from the leader, and caches it. claim is what was
+// heard of the tag, or zero. If granting stopped in the meantime, it reads again.
+// Errors are those of [guard.Guard.Read].
+func (s *Register) read(ctx context.Context, tag string, claim store.Claim) (r storedEntry, err error) {
 	for {
 		var epoch int
 		var had storedEntry
@@ -302,7 +336,7 @@ func (s *Register) read(ctx context.Context, tag string) (r storedEntry, err err
 			return r, err
 		}
 		s.judge(func(g *guard.Guard) {
-			err = g.Read(epoch, tag, had.Next, r.Next, r.revision, s.now())
+			err = g.Read(epoch, tag, had.Next, claim, r.Next, r.revision, s.now())
 			if err == nil && r.exists() && s.cache[tag].revision < r.revision {
 				s.cache[tag] = r
 			}

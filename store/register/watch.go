@@ -7,13 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/idworker/idworker/internal/kv"
 	"github.com/idworker/idworker/internal/pause"
-	"github.com/idworker/idworker/internal/position"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/register/internal/guard"
 )
@@ -23,16 +23,19 @@ const pollTimeout = 5 * time.Second
 // Run implements [store.Reserver]: it polls the register once a second and writes
 // the witness, so that if the register regresses, this process has missed few
 // writes.
-func (s *Register) Run(ctx context.Context) {
+func (s *Register) Run(ctx context.Context, ask func(context.Context) error) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { s.askOthers(ctx, ask) })
+	if s.cfg.Witness != nil { // a slow disk must not delay polls
+		beside.Go(func() { s.keepNoting(ctx) })
+	}
 	failing := false
 	for ctx.Err() == nil {
-		err := errors.Join(s.poll(ctx, true), s.note(ctx))
+		err := s.poll(ctx, true)
+		s.leaveProof(ctx)
 		wrong := errors.Is(err, store.ErrRegressed) || ctx.Err() != nil // logged elsewhere
-		switch {
-		case err == nil || wrong || failing:
-		case errors.Is(err, ErrWitness):
-			s.cfg.Log.Error("cannot write witness", zap.Error(err))
-		default:
+		if err != nil && !wrong && !failing {
 			s.cfg.Log.Warn("cannot poll register", zap.Error(err))
 		}
 		failing = err != nil && !wrong
@@ -40,9 +43,22 @@ func (s *Register) Run(ctx context.Context) {
 	}
 }
 
+// keepNoting writes the witness once a second until ctx ends.
+func (s *Register) keepNoting(ctx context.Context) {
+	failing := false
+	for ctx.Err() == nil {
+		err := s.note(ctx)
+		if errors.Is(err, ErrWitness) && !failing {
+			s.cfg.Log.Error("cannot write witness", zap.Error(err))
+		}
+		failing = errors.Is(err, ErrWitness)
+		pause.For(ctx, guard.PollEvery)
+	}
+}
+
 // note writes the record to the witness: of the register even while JetStream
 // is unreachable, because the latest grants may precede an outage, and of the
-// buckets in Beside their present state.
+// buckets in Beside their present state, if the register is the right one.
 func (s *Register) note(ctx context.Context) error {
 	if s.cfg.Witness == nil {
 		return nil
@@ -52,17 +68,29 @@ func (s *Register) note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	all := make(map[string]guard.Record)
-	var away error
+	before, at := s.trusts(), s.remote.reconnects()
 	for _, bucket := range s.cfg.Beside {
-		found, err := pollLeader(ctx, s.cfg.JetStream, bucket)
-		if err != nil {
-			away = errors.Join(away, err)
-			continue
+		// Unreachable, or another user's.
+		if found, err := pollLeader(ctx, s.cfg.JetStream, bucket); err == nil && !found.Missing {
+			all[bucket] = besideRecord(found, s.cfg.Witness.record(bucket))
 		}
-		all[bucket] = guard.Record{Position: position.Position{Last: max(found.Last, s.cfg.Witness.record(bucket).Last)}}
 	}
-	s.judge(func(g *guard.Guard) { all[BucketName(s.cfg.Prefix)] = g.Record() })
-	return errors.Join(s.cfg.Witness.note(all), away)
+	if !before || !s.trusts() || s.remote.reconnects() != at { // perhaps of another server
+		clear(all)
+	}
+	var seen guard.Record
+	s.judge(func(g *guard.Guard) { seen = g.Record() })
+	for bucket, r := range all {
+		r.First = seen.First
+		all[bucket] = r
+	}
+	all[BucketName(s.cfg.Prefix)] = seen
+	return s.cfg.Witness.note(all)
+}
+
+func (s *Register) trusts() (right bool) {
+	s.judge(func(g *guard.Guard) { right = g.Trusts(s.moment()) })
+	return right
 }
 
 // checkPolled returns an error if Run has not polled the register lately.
@@ -158,8 +186,8 @@ func (s *Register) compare(ctx context.Context, c *guard.Comparison, cache map[s
 	defer s.noting.Unlock()
 	var accepted guard.Record
 	s.judge(func(g *guard.Guard) { accepted = g.RecordAfter(c) })
-	if err := s.acceptWitness(ctx, accepted); err != nil {
-		return err
+	if err := s.acceptWitness(ctx, accepted); err != nil && !errors.Is(err, ErrWitness) {
+		return err // what cannot be written is logged, and accepted by the next start
 	}
 	s.judge(func(g *guard.Guard) {
 		if err = g.Accept(c); err == nil {

@@ -9,7 +9,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -45,24 +47,46 @@ type Witness struct {
 	mu      sync.Mutex
 	buckets map[string]guard.Record
 	exists  bool
+	// The file lacks what buckets has.
+	unwritten bool
 }
 
 // OpenWitness reads a witness. The first note creates a missing file. Errors
 // wrap [ErrWitness].
-func OpenWitness(path string) (*Witness, error) {
-	w := &Witness{path: path, buckets: make(map[string]guard.Record)}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return w, nil
-	}
-	if err != nil {
+//
+// Others are witnesses of other processes, which may have ended. They are only
+// read, and what they have seen counts as seen.
+func OpenWitness(path string, others ...string) (*Witness, error) {
+	w := &Witness{path: path}
+	var err error
+	if w.buckets, w.exists, err = readWitness(path); err != nil {
 		return nil, w.failed(err)
 	}
-	if err := json.Unmarshal(data, &w.buckets); err != nil {
-		return nil, w.failed(fmt.Errorf("%w: %w", errNoWitness, err))
+	for _, other := range others {
+		more, _, err := readWitness(other)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrWitness, other, err)
+		}
+		for bucket, seen := range more {
+			w.buckets[bucket] = w.buckets[bucket].Join(seen)
+		}
 	}
-	w.exists = true
 	return w, nil
+}
+
+func readWitness(path string) (buckets map[string]guard.Record, exists bool, err error) {
+	buckets = make(map[string]guard.Record)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return buckets, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if err := json.Unmarshal(data, &buckets); err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errNoWitness, err)
+	}
+	return buckets, true, nil
 }
 
 func (w *Witness) failed(err error) error { return fmt.Errorf("%w: %s: %w", ErrWitness, w.path, err) }
@@ -102,20 +126,21 @@ func (w *Witness) record(bucket string) guard.Record {
 func (w *Witness) note(all map[string]guard.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed := !w.exists
+	changed := !w.exists || w.unwritten
 	for bucket, e := range all {
 		old := w.buckets[bucket]
-		changed = changed || old.Position != e.Position || old.Entries != e.Entries || old.First != e.First || len(old.Decisions) != len(e.Decisions)
+		changed = changed || old.Position != e.Position || old.Entries != e.Entries || old.First != e.First || len(old.Decisions) != len(e.Decisions) ||
+			(old.Proof == nil) != (e.Proof == nil)
 	}
 	if !changed {
 		return nil
 	}
-	buckets := maps.Clone(w.buckets)
-	maps.Copy(buckets, all)
-	if err := w.write(buckets); err != nil {
+	maps.Copy(w.buckets, all)
+	w.unwritten = true
+	if err := w.write(w.buckets); err != nil {
 		return w.failed(err)
 	}
-	w.buckets, w.exists = buckets, true
+	w.unwritten, w.exists = false, true
 	return nil
 }
 
@@ -139,26 +164,42 @@ func (w *Witness) write(buckets map[string]guard.Record) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return syncFolder(filepath.Dir(w.path))
+}
+
+// syncFolder makes a rename last over a power failure. Windows and some file
+// systems cannot sync a folder, which is no error.
+func syncFolder(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err = folder.Sync(); errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		err = nil
+	}
+	return errors.Join(err, folder.Close())
 }
 
 // Compare checks that a register and the buckets beside it hold all that the
 // witness has seen, or that an administrator has decided since. The error is a
 // [*store.RegressionError] or [ErrForeignWitness], or JetStream is unreachable.
 func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p messages.Prefix, beside ...string) error {
-	known := w.record(BucketName(p))
 	want, _, err := agreement.Lookup(ctx, js, p, ConfigKey)
 	if err != nil {
 		return err
 	}
-	if known.ID != "" && want != "" && known.ID != want {
-		return w.failed(ErrForeignWitness)
+	known, err := w.recordOf(want, BucketName(p))
+	if err != nil {
+		return err
 	}
 	found, err := pollLeader(ctx, js, BucketName(p))
 	if err != nil || found.Mark != "" {
 		return err
 	}
-	switch decided, wrong := known.Assess(BucketName(p), found, known.Last); {
+	switch decided, wrong := known.Compare(BucketName(p), found); {
 	case wrong != nil:
 		return wrong
 	case decided:
@@ -172,14 +213,42 @@ func (w *Witness) Compare(ctx context.Context, js jetstream.JetStream, p message
 	return nil
 }
 
+// recordOf returns the record about the register with an identity, or
+// [ErrForeignWitness].
+func (w *Witness) recordOf(id, bucket string) (guard.Record, error) {
+	known := w.record(bucket)
+	if known.ID != "" && id != "" && known.ID != id {
+		return known, w.failed(ErrForeignWitness)
+	}
+	return known, nil
+}
+
 // CompareBucket is Compare for a bucket beside the register, whatever was
 // decided.
 func (w *Witness) CompareBucket(ctx context.Context, js jetstream.JetStream, bucket string) error {
-	found, err := pollLeader(ctx, js, bucket)
-	if known := w.record(bucket); err == nil && known.Judge(found.Position) == position.WentBack {
-		err = &store.RegressionError{Bucket: bucket, Seen: known.Last, Found: found.Last}
-	}
+	_, err := w.compareBucket(ctx, js, bucket)
 	return err
+}
+
+func (w *Witness) compareBucket(ctx context.Context, js jetstream.JetStream, bucket string) (replicas int, err error) {
+	found, err := pollLeader(ctx, js, bucket)
+	known := w.record(bucket)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case known.Judge(found.Position) == position.WentBack:
+		err = &store.RegressionError{Bucket: bucket, Seen: known.Last, Found: found.Last}
+	case found.Entries < known.Entries:
+		err = &store.RegressionError{Bucket: bucket, Reason: fmt.Sprintf("lost entries: has %d, had %d", found.Entries, known.Entries)}
+	}
+	return max(1, found.Replicas), err
+}
+
+// besideRecord is the record about a bucket beside the register, of which more may
+// have been known.
+func besideRecord(found guard.Poll, known guard.Record) guard.Record {
+	return guard.Record{Position: position.Position{Last: max(found.Last, known.Last)}, Entries: max(found.Entries, known.Entries)}
 }
 
 // Lacks reports whether a register holds entries that the witness has no
@@ -215,7 +284,9 @@ func (w *Witness) accept(ctx context.Context, js jetstream.JetStream, register s
 		if err != nil {
 			return err
 		}
-		all[bucket] = guard.Record{Position: position.Position{Last: found.Last}}
+		r := besideRecord(found, guard.Record{})
+		r.First = seen.First
+		all[bucket] = r
 	}
 	return w.note(all)
 }

@@ -156,3 +156,42 @@ func TestNoteBesideAcceptance(t *testing.T) {
 		t.Errorf("the witness has %d of the bucket that was made again, want 0", seen)
 	}
 }
+
+// TestWitnessOfBefore: what one process noted before a decision does not
+// contradict what another noted after it, of the buckets beside the register
+// either.
+func TestWitnessOfBefore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.create(handle(t, connect(t, s.srv)), "order")
+	const beside = "clock"
+	natstest.CreateBucket(t, s.js, beside)
+	clock, err := s.js.KeyValue(t.Context(), beside)
+	for n := 0; err == nil && n < 5; n++ {
+		_, err = clock.PutString(t.Context(), "key", "value")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := newWitness(t, "before"), newWitness(t, "after")
+	if err := before.Accept(t.Context(), s.js, prefix, beside); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.js.DeleteKeyValue(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	natstest.CreateBucket(t, s.js, beside)
+	s.raise(1000)
+	if err := after.Accept(t.Context(), s.js, prefix, beside); err != nil {
+		t.Fatal(err)
+	}
+	for own, other := range map[*Witness]*Witness{before: after, after: before} {
+		w, err := OpenWitness(own.Path(), other.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Compare(t.Context(), s.js, prefix, beside); err != nil {
+			t.Errorf("%s with %s: %v", own.Path(), other.Path(), err)
+		}
+	}
+}

@@ -118,7 +118,8 @@ func runCold(t testing.TB, tags, turns int, open func(testing.TB, *natstest.Node
 	home := open(t, srv, tags+references+1)
 	s := &busyStore{Reserver: home.register}
 	home.cfg.Store, home.cfg.Reservations = s, turns
-	coldCheck(t, worker.Provision(t.Context(), worker.Config{JetStream: home.js}))
+	_, err := worker.Provision(t.Context(), worker.Config{JetStream: home.js})
+	coldCheck(t, err)
 	options.SyncAlways = true // from here on
 	srv.Restart()
 	natstest.Eventually(t, "the connection of the store", home.js.Conn().IsConnected)

@@ -38,7 +38,7 @@ func benchmarkRegister(b *testing.B, name string, table store.Database) {
 	home := newSite(b, natstest.Start(b, syncAlways), worker.Config{}, table)
 	s := home.register
 	var watching sync.WaitGroup
-	watching.Go(func() { s.Run(b.Context()) })
+	watching.Go(func() { s.Run(b.Context(), nil) })
 	b.Cleanup(watching.Wait)
 	home.createTags(registerTags, "tag", store.Trend)
 	bare := casOn(b, home.js)

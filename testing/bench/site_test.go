@@ -97,7 +97,7 @@ func (s *site) start(role worker.Role) (m member, err error) {
 	}
 	ctx := s.t.Context()
 	if err == nil {
-		err = worker.Provision(ctx, cfg)
+		cfg.Made, err = worker.Provision(ctx, cfg)
 	}
 	if err == nil {
 		m.Process, err = worker.New(ctx, cfg)

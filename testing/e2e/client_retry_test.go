@@ -74,9 +74,6 @@ func (s *snowflakes) check(t testing.TB) {
 	t.Logf("ranges of snowflake IDs by worker: %v", workers)
 }
 
-// prefetchPause keeps the prefetching service from using up the machine.
-const prefetchPause = time.Millisecond
-
 // snowflakesAtOnce is the number of snowflake IDs in a service's request.
 const snowflakesAtOnce = 20
 
@@ -87,7 +84,7 @@ func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *s
 	for range n {
 		client := newClient()
 		s.wg.Go(func() {
-			s.run(func(ctx context.Context) (int64, error) { return client.Next(ctx, tag) }, func() { s.single.Add(1) })
+			s.run(func(ctx context.Context) (int64, error) { return client.Next(ctx, tag) }, func() { s.single.Add(1); time.Sleep(pace) })
 		})
 	}
 	for range 2 {
@@ -100,7 +97,7 @@ func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *s
 				}
 				s.snowflakes.add(ranges)
 				return 0, nil
-			}, func() { time.Sleep(prefetchPause) })
+			}, func() { time.Sleep(pace) })
 		})
 	}
 	// Small buffers, so that a worker's failure shows at once.
@@ -108,7 +105,7 @@ func startServices(t testing.TB, url, tag string, n int, opts ...nats.Option) *s
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wg.Go(func() { s.run(p.Next, func() { time.Sleep(prefetchPause) }) })
+	s.wg.Go(func() { s.run(p.Next, func() { time.Sleep(pace) }) })
 	t.Cleanup(func() { s.finish(); p.Close() })
 	return s
 }

@@ -12,6 +12,7 @@
 //	store_     MySQL and PostgreSQL, and their replicas; moving counters, leaving Leaf; a damaged data
 //	           folder; backups restored under load, again and again, into a new installation, and by a
 //	           command that is killed and run again
+//	evidence_  a register that went back, and who remembers; claims and liars that stop nothing for ever
 //	snowflake_ JetStream that is away for long; a lost clock bucket
 //	cluster_   three NATS servers as in the docs
 //	enrich_    enrichers that are killed at every step

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,18 +24,22 @@ import (
 	"github.com/idworker/idworker/worker/history"
 )
 
-// raiseSite is a server with a loader and workers, and callers whose answers are
-// judged: once a raise or a restore has succeeded, no request that is sent gets
-// an ID from before its decision. Until then IDs may come twice, because the
-// command is the remedy for that.
+// raiseSite is a server with a loader and workers, and judged callers.
 type raiseSite struct {
-	t        *testing.T // with which its processes end
-	settings            // name the store
+	*judged
+	settings // name the store
 	net      *natstest.Node
 	data     string // the server's folder, which may be lost or put back
-	js       jetstream.JetStream
+	loader   *process
+}
 
-	loader *process
+// judged are callers whose answers are judged: once a raise or a restore has
+// succeeded, no request that is sent gets an ID from before its decision. Until
+// then IDs may come twice, because the command is the remedy for that.
+type judged struct {
+	t      *testing.T // with which the site's processes end
+	url    string
+	js     jetstream.JetStream
 	began  time.Time
 	stop   context.CancelFunc // ends the callers' requests, too
 	asking context.Context
@@ -57,9 +62,17 @@ func startRaiseSite(t *testing.T, store settings) *raiseSite {
 // newRaiseSite starts the server alone.
 func newRaiseSite(t *testing.T, store settings) *raiseSite {
 	t.Helper()
-	s := &raiseSite{t: t, settings: store, data: t.TempDir(), began: time.Now()}
+	s := &raiseSite{settings: store, data: t.TempDir()}
 	s.net = natstest.Start(t, func(o *server.Options) { o.StoreDir = s.data })
-	s.js = natstest.JetStream(t, s.net.Connect(t))
+	s.judged = newJudged(t, s.net.URL(), s.net.Connect(t))
+	return s
+}
+
+// newJudged returns callers that connect to a URL. The connection is the test's
+// own, and outlives the server's absence.
+func newJudged(t *testing.T, url string, conn *nats.Conn) *judged {
+	t.Helper()
+	s := &judged{t: t, url: url, js: natstest.JetStream(t, conn), began: time.Now()}
 	s.asking, s.stop = context.WithCancel(context.Background())
 	t.Cleanup(s.finish)
 	return s
@@ -94,13 +107,17 @@ func (s settings) startWorkerVia(t *testing.T, url string) *process {
 	return s.startWorker(t, url, "--role", "worker", "--wait", "500ms")
 }
 
-// ask starts callers of these tags, which ask in a loop until finish.
-func (s *raiseSite) ask(t *testing.T, callers int, tags ...string) {
+// pace is a caller's pause between two requests. Callers without one would take the
+// processors from what they test.
+const pace = 5 * time.Millisecond
+
+// ask starts callers of these tags, which ask until finish.
+func (s *judged) ask(t *testing.T, callers int, tags ...string) {
 	t.Helper()
 	for i := range callers {
 		client, random := s.dial(t), rand.New(rand.NewPCG(uint64(i), 5))
 		s.wg.Go(func() {
-			for s.asking.Err() == nil {
+			for ; s.asking.Err() == nil; time.Sleep(pace) {
 				_, _ = s.request(client, tags[random.IntN(len(tags))], count(random, 20), time.Second) // it may be lost
 			}
 		})
@@ -108,14 +125,14 @@ func (s *raiseSite) ask(t *testing.T, callers int, tags ...string) {
 }
 
 // dial returns a caller, whose connection outlives the server's absence.
-func (s *raiseSite) dial(t *testing.T) requester {
+func (s *judged) dial(t *testing.T) requester {
 	t.Helper()
-	return dial(t, s.net.URL(), nats.MaxReconnects(-1))
+	return dial(t, s.url, nats.MaxReconnects(-1))
 }
 
 // request asks once for so many IDs, and records the answer. It fails while the
 // server, the loader or a worker is away.
-func (s *raiseSite) request(client requester, tag string, n int64, within time.Duration) (ranges []messages.Range, err error) {
+func (s *judged) request(client requester, tag string, n int64, within time.Duration) (ranges []messages.Range, err error) {
 	ctx, cancel := context.WithTimeout(s.asking, within)
 	defer cancel()
 	call := history.Call{Kind: history.Batch, Tag: tag, Count: n, Sent: time.Since(s.began)}
@@ -131,7 +148,7 @@ func (s *raiseSite) request(client requester, tag string, n int64, within time.D
 
 // reports returns the reports of these workers, by instance. Those that do not
 // answer at once are missing.
-func (s *raiseSite) reports(t *testing.T, workers []*process) map[string]worker.Report {
+func (s *judged) reports(t *testing.T, workers []*process) map[string]worker.Report {
 	t.Helper()
 	var expected []string
 	for _, w := range workers {
@@ -151,7 +168,7 @@ func (s *raiseSite) reports(t *testing.T, workers []*process) map[string]worker.
 }
 
 // heldByAll waits until these workers have IDs of tags in memory.
-func (s *raiseSite) heldByAll(t *testing.T, workers []*process, tags ...string) {
+func (s *judged) heldByAll(t *testing.T, workers []*process, tags ...string) {
 	t.Helper()
 	client := s.dial(t)
 	for _, tag := range tags {
@@ -166,14 +183,14 @@ func (s *raiseSite) heldByAll(t *testing.T, workers []*process, tags ...string) 
 }
 
 // answer waits until these workers answer the question for their reports.
-func (s *raiseSite) answer(t *testing.T, workers ...*process) {
+func (s *judged) answer(t *testing.T, workers ...*process) {
 	t.Helper()
 	natstest.Eventually(t, "workers answer", func() bool { return len(s.reports(t, workers)) == len(workers) })
 }
 
 // served waits until tags are served: so often in a row that each worker has
 // most probably answered.
-func (s *raiseSite) served(t *testing.T, tags ...string) {
+func (s *judged) served(t *testing.T, tags ...string) {
 	t.Helper()
 	const inARow = 50
 	client := s.dial(t)
@@ -191,7 +208,7 @@ func (s *raiseSite) served(t *testing.T, tags ...string) {
 
 // more waits until some more requests are answered, some of them by each worker,
 // if callers ask.
-func (s *raiseSite) more(t *testing.T, answers int) {
+func (s *judged) more(t *testing.T, answers int) {
 	t.Helper()
 	have := func() int {
 		s.mu.Lock()
@@ -203,7 +220,7 @@ func (s *raiseSite) more(t *testing.T, answers int) {
 }
 
 // succeed notes that a raise or a restore has succeeded.
-func (s *raiseSite) succeed(t *testing.T) {
+func (s *judged) succeed(t *testing.T) {
 	t.Helper()
 	floor, err := agreement.Floor(t.Context(), s.js, messages.DefaultPrefix)
 	if err != nil {
@@ -214,8 +231,8 @@ func (s *raiseSite) succeed(t *testing.T) {
 	s.succeeded, s.floor = time.Since(s.began), floor
 }
 
-// repeated is how many answers had an ID of an earlier one.
-func (s *raiseSite) repeated() (n int) {
+// repeated is how many IDs were in answers again.
+func (s *judged) repeated() (n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make(map[string][]messages.Range)
@@ -223,11 +240,11 @@ func (s *raiseSite) repeated() (n int) {
 		all[c.Tag] = append(all[c.Tag], c.Ranges...)
 	}
 	for _, ranges := range all {
-		slices.SortFunc(ranges, func(a, b messages.Range) int { return int(a.First - b.First) })
-		for i, r := range ranges[1:] {
-			if r.First <= ranges[i].Last {
-				n++
-			}
+		slices.SortFunc(ranges, func(a, b messages.Range) int { return cmp.Compare(a.First, b.First) })
+		last := int64(0)
+		for _, r := range ranges {
+			n += max(min(r.Last, last)-r.First+1, 0)
+			last = max(last, r.Last)
 		}
 	}
 	return n
@@ -236,7 +253,7 @@ func (s *raiseSite) repeated() (n int) {
 // late is how many requests for IDs of a tag were on their way when the latest
 // command succeeded, and got one from before its decision. A caller has at most
 // one.
-func (s *raiseSite) late(tag string) (n int) {
+func (s *judged) late(tag string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.calls {
@@ -248,7 +265,7 @@ func (s *raiseSite) late(tag string) (n int) {
 }
 
 // finish stops the callers, and waits for their last answers.
-func (s *raiseSite) finish() {
+func (s *judged) finish() {
 	s.stop()
 	s.wg.Wait()
 }
@@ -256,7 +273,7 @@ func (s *raiseSite) finish() {
 // check fails the test for requests that were sent after the latest command had
 // succeeded, and got an ID from before its decision, an ID that was handed out
 // before, or one of a strict tag out of order.
-func (s *raiseSite) check(t *testing.T, strict ...string) {
+func (s *judged) check(t *testing.T, strict ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()

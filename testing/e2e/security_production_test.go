@@ -80,7 +80,7 @@ func (s *site) stop(*testing.T) {
 	}
 }
 
-// missingIsNamed: a process that may not create a missing stream names it at
+// missingIsNamed: a process that may not create a missing bucket names it at
 // once, and the command that creates it; a command names the inbox of another
 // user.
 func (s *site) missingIsNamed(t *testing.T) {
@@ -95,7 +95,7 @@ func (s *site) missingIsNamed(t *testing.T) {
 	}
 	const cure = "idworker provision"
 	for _, role := range []string{"worker", "loader"} {
-		fails(s.as(role), []string{"stream IDS_LOAD is missing", `"$JS.API.STREAM.CREATE.IDS_LOAD"`, cure}, "serve", "--role", role)
+		fails(s.as(role), []string{"bucket ids_config is missing", "this NATS user may not create it", cure}, "serve", "--role", role)
 	}
 	stranger := s.as("order")
 	stranger.env[1] = "IDWORKER_INBOX_PREFIX=_INBOX_caller.any"

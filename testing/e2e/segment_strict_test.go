@@ -42,7 +42,7 @@ func startStrictCallers(t *testing.T, url string, n int, opts ...nats.Option) *s
 		c.wg.Go(func() {
 			for !c.stop.Load() {
 				c.request(conn, i, count(random, 100))
-				time.Sleep(time.Millisecond)
+				time.Sleep(4 * pace) // each request is a write of the register
 			}
 		})
 	}

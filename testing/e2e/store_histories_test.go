@@ -9,10 +9,11 @@ import (
 )
 
 // TestTwoHistories: the register is put back under load, and the loader that
-// remembers what was lost is killed. A new loader has no witness, so it grants
-// once more what workers hold already, until the operator raises all tags. From
-// the moment at which the command has succeeded, no worker hands out an ID of
-// either history, and every tag is served.
+// remembers what was lost is killed. A new loader has no witness, and all workers
+// are cut off while it starts, so it grants once more what they hold already. It
+// stops when they are back, and the operator raises all tags. From the moment at
+// which the command has succeeded, no worker hands out an ID of either history,
+// and every tag is served.
 //
 // The new loader serves a worker that was not there before, so two workers hold
 // the same IDs of each tag when the command is run.
@@ -27,7 +28,8 @@ func TestTwoHistories(t *testing.T) {
 	s.ask(t, 6, hot...)
 	backup := filepath.Join(t.TempDir(), "backup")
 	s.copyData(t, backup, s.data)
-	workers := s.startWorkers(2)
+	link := proxy.Start(t, s.net.URL())
+	workers := []*process{settings{}.startWorkerVia(t, link.URL()), settings{}.startWorkerVia(t, link.URL())}
 	s.heldByAll(t, workers, tags...)
 	moreGrants(t, s.js)
 	s.copyData(t, s.data, backup)
@@ -36,9 +38,15 @@ func TestTwoHistories(t *testing.T) {
 	})
 	s.loader.kill()
 
+	link.Refuse()
 	s.startLoader()
-	s.heldByAll(t, append(workers, s.startWorkers(1)...), tags...)
+	s.heldByAll(t, s.startWorkers(1), tags...)
 	moreGrants(t, s.js)
+	link.Accept()
+	natstest.Eventually(t, "the new loader hears of what was lost", func() bool {
+		return s.loader.says("register regressed; granting stopped") > 0
+	})
+	s.answer(t, workers...)
 	if s.repeated() == 0 {
 		t.Fatal("no ID came twice before the raise, so the register has one history")
 	}
@@ -60,7 +68,7 @@ func TestStrictAgain(t *testing.T) {
 	db := databases[0].with(t)
 	s := startRaiseSite(t, on(db.DSN()))
 	near, far := s.net.URL(), proxy.Start(t, s.net.URL())
-	workers := append(s.startWorkers(1), settings{}.startWorkerVia(t, far.URL()))
+	workers := s.startWorkers(1)
 	for _, way := range []struct {
 		name   string
 		killed string // the restore, before it sends this text
@@ -76,8 +84,10 @@ func TestStrictAgain(t *testing.T) {
 			s.served(t, way.tag)
 			s.mustRun(t, "backup", backup, "--server", near)
 			s.loader.kill()
+			kill(workers) // nobody is left who remembers
 			old.Restore(t, s.js.Conn())
 			s.startLoader()
+			workers = append(s.startWorkers(1), settings{}.startWorkerVia(t, far.URL()))
 			s.heldByAll(t, workers, way.tag)
 
 			if way.killed == "" {

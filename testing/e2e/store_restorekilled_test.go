@@ -184,7 +184,7 @@ func (s *killedSite) again(t *testing.T) {
 }
 
 // eachServed waits until each tag was served some times.
-func (s *raiseSite) eachServed(t *testing.T, tags ...string) {
+func (s *judged) eachServed(t *testing.T, tags ...string) {
 	t.Helper()
 	client := s.dial(t)
 	for _, tag := range tags {

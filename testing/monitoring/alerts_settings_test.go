@@ -1,6 +1,8 @@
 package monitoring
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idworker/idworker/internal/durability"
 	"github.com/idworker/idworker/testing/freeport"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/nemesis"
@@ -30,6 +33,7 @@ func settingsStory(t *testing.T) {
 	s.healthy(30*time.Minute, nil)
 
 	var ending, secure *program
+	var second func()
 	restart := func(ahead time.Duration) func() {
 		return func() {
 			s.stop(right)
@@ -45,6 +49,20 @@ func settingsStory(t *testing.T) {
 		cause:  restart(3 * time.Second),
 		cure:   restart(0),
 		pace:   250 * time.Millisecond,
+	}, {
+		alerts: []string{"ReplicasDiffer"},
+		what:   "a second server answers with a replica that lacks a message (a program in the system account)",
+		cause: func() {
+			s.stop(right)
+			second = s.secondServer()
+			right = serve()
+		},
+		cure: func() {
+			s.stop(right)
+			second()
+			right = serve()
+		},
+		pace: 250 * time.Millisecond,
 	}, {
 		alerts: []string{"DiskFull"},
 		what:   "the device of a data folder is full",
@@ -76,6 +94,40 @@ func settingsStory(t *testing.T) {
 		},
 		pace: pace,
 	}})
+}
+
+// secondServer answers as a NATS server does that has a replica of the config bucket without one of its messages, until
+// the returned function is called.
+func (s *site) secondServer() (stop func()) {
+	s.t.Helper()
+	js := natstest.JetStream(s.t, s.connect())
+	stream, err := js.Stream(s.t.Context(), "KV_ids_config")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	system, err := nats.Connect("nats://"+s.address, nats.UserInfo("sys", "sys"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, err = system.Subscribe(durability.AskServers, func(msg *nats.Msg) {
+		info, err := stream.Info(context.Background())
+		if err != nil {
+			return // the site ends
+		}
+		created, err := json.Marshal(info.Created)
+		if err != nil {
+			s.t.Error(err)
+		}
+		_ = msg.Respond(fmt.Appendf(nil, `{"server":{"name":"second"},"data":{"account_details":[{"stream_detail":[{"name":"KV_ids_config","created":%s,"state":{"messages":%d,"last_seq":%d}}]}]}}`,
+			created, info.State.Msgs-1, info.State.LastSeq))
+	})
+	if err == nil {
+		err = system.Flush()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return system.Close
 }
 
 // certificate writes a certificate and its key, api.crt and api.key, which began to be valid two hours ago.

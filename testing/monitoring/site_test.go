@@ -69,7 +69,7 @@ listen: %q
 jetstream { store_dir: %q, sync_interval: %s }
 system_account: SYS
 accounts {
-  SYS { exports: [{ service: "$SYS.REQ.SERVER.PING.JSZ", response_type: Stream, accounts: [IDS] }] }
+  SYS { users: [{ user: sys, password: sys }], exports: [{ service: "$SYS.REQ.SERVER.PING.JSZ", response_type: Stream, accounts: [IDS] }] }
   IDS {
     jetstream: enabled
     imports: [{ service: { account: SYS, subject: "$SYS.REQ.SERVER.PING.JSZ" } }]

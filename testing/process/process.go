@@ -92,15 +92,22 @@ func (p *Running) HasEnded() bool {
 }
 
 // NeutralEnv is the environment of the test, without variables that idworker
-// reads.
+// reads. Loaders have no witness by default: its folder would be shared with
+// other tests, whose servers may have had the same address.
 func NeutralEnv() (env []string) {
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "IDWORKER_") {
+		if !strings.HasPrefix(v, "NATS_") && !strings.HasPrefix(v, "IDWORKER_") && !strings.HasPrefix(v, StateFolder) {
 			env = append(env, v)
 		}
 	}
-	return env
+	return append(env, StateFolder+NoFolder)
 }
+
+// StateFolder is the variable, with its =, that names the folder of witnesses.
+const StateFolder = "STATE_DIRECTORY="
+
+// NoFolder is a path at which no folder can be made.
+const NoFolder = "/dev/null/none"
 
 // Pause stops the process, and returns when none of its threads runs any more:
 // on a busy machine a thread may do a lot of work before the signal stops it.

@@ -56,3 +56,13 @@ func Pick[T any](usual, long T) T {
 	}
 	return usual
 }
+
+// Seeds is [Pick] for numbers of random runs. The race detector makes them ten times
+// as slow, and shows in a few what it can show, so with it they are a fifth: make
+// test makes the others without.
+func Seeds(usual, long uint64) uint64 {
+	if racing {
+		usual /= 5
+	}
+	return Pick(usual, long)
+}

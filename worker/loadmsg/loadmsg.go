@@ -60,6 +60,12 @@ type Event struct {
 
 	// Installation is the ID of the worker's installation.
 	Installation string `json:"installation"`
+
+	// Floor, Sequence and Next are the worker's claim, see [store.Claim].
+	// Version 0.2.0 sends none, and ignores them.
+	Floor    int64  `json:"floor,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+	Next     int64  `json:"next,omitempty"`
 }
 
 // Slack is the time that the event may wait, by which events are ordered.
@@ -71,6 +77,14 @@ func (e Event) Slack() time.Duration {
 		return 0
 	}
 	return time.Duration(e.Runway) * time.Millisecond / 2
+}
+
+// Claim is what the event says about the register, or nothing.
+func (e Event) Claim() store.Claim {
+	if e.Floor == 0 {
+		return store.Claim{}
+	}
+	return store.Claim{By: e.Instance, Floor: e.Floor, Sequence: e.Sequence, Tag: e.Tag, Next: e.Next}
 }
 
 // maxRunway is ten years, in milliseconds: above any runway of a worker, and
@@ -97,6 +111,9 @@ func DecodeEvent(data []byte, limit int64) (Event, error) {
 	}
 	if most := max(e.Step, e.Want); e.Step < 0 || e.Want < 0 || most < 1 || most > limit {
 		return e, fmt.Errorf("%w: step %d, want %d, allowed is 1 to %d", ErrMalformed, e.Step, e.Want, limit)
+	}
+	if e.Floor < 0 || e.Next < 0 {
+		return e, fmt.Errorf("%w: floor %d, next %d", ErrMalformed, e.Floor, e.Next)
 	}
 	if e.TrendOnly < 0 || e.TrendOnly > e.Want {
 		return e, fmt.Errorf("%w: %d of %d IDs for trend tags only", ErrMalformed, e.TrendOnly, e.Want)
@@ -231,11 +248,18 @@ const maxInstanceLen = 32
 // checkAddress checks the fields that become part of a subject, so that no
 // event can make a loader publish elsewhere.
 func checkAddress(instance, tag string) error {
-	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || messages.CheckTag(instance) != nil {
-		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrMalformed, instance, maxInstanceLen)
+	if err := checkInstance(instance); err != nil {
+		return err
 	}
 	if err := messages.CheckTag(tag); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+func checkInstance(instance string) error {
+	if len(instance) > maxInstanceLen || strings.Contains(instance, ".") || messages.CheckTag(instance) != nil {
+		return fmt.Errorf("%w: instance %.40q is not one token of at most %d bytes", ErrMalformed, instance, maxInstanceLen)
 	}
 	return nil
 }
@@ -272,6 +296,17 @@ func ReserveSubject(p messages.Prefix) string { return string(p) + ".reserve" }
 
 // GrantSubject is the subject of grants to a worker process.
 func GrantSubject(p messages.Prefix, instance string) string { return string(p) + ".grant." + instance }
+
+// LoadersSubject is the subject of messages to all loaders: a request for their
+// names, which is empty, or [Claims].
+func LoadersSubject(p messages.Prefix) string { return string(p) + ".process.loader" }
+
+// IsLoadersSubject reports whether a subject is that of [LoadersSubject] for some
+// prefix.
+func IsLoadersSubject(subject string) bool {
+	prefix, ok := strings.CutSuffix(subject, LoadersSubject(""))
+	return ok && messages.Prefix(prefix).Check() == nil
+}
 
 // DropSubject is the subject of requests to all workers to drop a tag's buffer.
 func DropSubject(p messages.Prefix) string { return string(p) + ".drop" }

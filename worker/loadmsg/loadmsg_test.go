@@ -55,6 +55,8 @@ func TestDecodeLoadEvent(t *testing.T) {
 		"runway negative":        func(e *loadmsg.Event) { e.Runway = -1 },
 		"runway without end":     func(e *loadmsg.Event) { e.Runway = math.MaxInt64 },
 		"want as large as can":   func(e *loadmsg.Event) { e.Want = math.MaxInt64 },
+		"floor negative":         func(e *loadmsg.Event) { e.Floor = -1 },
+		"next negative":          func(e *loadmsg.Event) { e.Floor, e.Next = 1, -1 },
 	} {
 		e := goodEvent
 		change(&e)
@@ -146,6 +148,9 @@ func TestAnyLoadEventThereAndBack(t *testing.T) {
 			Runway:   rapid.Int64Range(0, 1<<38).Draw(t, "runway"),
 
 			Installation: installations().Draw(t, "installation"),
+			Floor:        rapid.Int64Range(0, math.MaxInt64).Draw(t, "floor"),
+			Sequence:     rapid.Uint64().Draw(t, "sequence"),
+			Next:         rapid.Int64Range(0, math.MaxInt64).Draw(t, "next"),
 		}
 		if got, err := loadmsg.DecodeEvent(e.Encode(), maxLoad); got != e || err != nil {
 			t.Fatalf("%+v became %+v, %v", e, got, err)

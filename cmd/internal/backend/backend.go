@@ -13,6 +13,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/store/register"
 	"github.com/idworker/idworker/store/sql"
 )
@@ -111,7 +112,9 @@ func (b Backend) Reservations() int {
 }
 
 // Beside returns the buckets that a witness covers in addition to the register.
-func Beside(prefix messages.Prefix) []string { return []string{lease.ClockBucketName(prefix)} }
+func Beside(prefix messages.Prefix) []string {
+	return []string{lease.ClockBucketName(prefix), agreement.BucketName(prefix)}
+}
 
 // Open opens the store. The register must exist; a database may be unreachable.
 // Open sets the table of c, and its buckets beside the register.

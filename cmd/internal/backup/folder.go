@@ -257,6 +257,7 @@ func Read(folder string) (b Backup, err error) {
 	if found.String() != string(sums) || malformed != nil || b.Format != formatVersion {
 		return unusable("its files do not match %s, so it was changed or is incomplete", sumsFile)
 	}
+	delete(b.Config, agreement.ProofKey) // of a folder that was edited
 	f, err := os.Open(filepath.Join(folder, tagsFile))
 	if err != nil {
 		return Backup{}, err

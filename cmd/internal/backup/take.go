@@ -65,6 +65,7 @@ func take(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, s
 	if err != nil {
 		return b, err
 	}
+	delete(b.Config, agreement.ProofKey)
 	b.List, b.Decisions, b.Floor = list, state.Decisions, max(floor, state.Floor, list.Floor)
 	b.Installation, _, _ = strings.Cut(b.Config[agreement.InstallationKey], " ")
 	if b.Installation == "" {

@@ -65,6 +65,28 @@ func taken(t *testing.T) Backup {
 	return b
 }
 
+// TestBackupLacksProof: that a register went back is about the register of that day.
+// It gets into no backup, and a folder that has it is read without.
+func TestBackupLacksProof(t *testing.T) {
+	t.Parallel()
+	js, source := newInstallation(t)
+	agreed, err := agreement.Open(t.Context(), js, prefix)
+	must(t, err)
+	_, err = agreed.Agree(t.Context(), agreement.ProofKey, "proof")
+	must(t, err)
+	b, err := Take(t.Context(), js, prefix, source, "test")
+	must(t, err)
+	if proof, found := b.Config[agreement.ProofKey]; found {
+		t.Errorf("the backup has %q", proof)
+	}
+	b.Config[agreement.ProofKey] = "proof"
+	b, err = Read(written(t, b))
+	must(t, err)
+	if proof, found := b.Config[agreement.ProofKey]; found || len(b.Config) == 0 {
+		t.Errorf("the folder is read with %q", proof)
+	}
+}
+
 // TestBackupHasTheServersTime: a backup's time is the NATS server's, and if this
 // machine's clock differs by more than 10 s there is no backup: one of both is
 // wrong.

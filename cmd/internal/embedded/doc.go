@@ -10,8 +10,10 @@
 //   - Start refuses a folder that has lost data: a damaged folder, which a NATS
 //     server would start with, or an older copy from a backup or snapshot. The
 //     numbers issued since that copy would be issued again. A witness, a file
-//     of package register, records the highest state of every key. Start
-//     compares with it before it listens, because workers elsewhere don't wait.
+//     of package register, records how far the register and the buckets beside
+//     it have come: those of the clock and of the settings, without which the
+//     installation would be made anew. Start compares with it before it
+//     listens, because workers elsewhere don't wait.
 //
 // After a failed write, as on a full disk, a NATS server never writes to that
 // stream again. [NATS.Guard] returns once there is space, which ends the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/snowflake/lease"
+	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/testing/natstest"
 )
 
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 func config(folder string) Config {
-	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Prefix: prefix, Beside: []string{lease.ClockBucketName(prefix)}, Log: zap.NewNop()}
+	return Config{Host: "127.0.0.1", Port: server.RANDOM_PORT, Folder: folder, Prefix: prefix, Beside: []string{lease.ClockBucketName(prefix), agreement.BucketName(prefix)}, Log: zap.NewNop()}
 }
 
 // start starts a server, and stops it when the test ends.

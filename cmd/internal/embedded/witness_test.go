@@ -59,6 +59,9 @@ func TestDamage(t *testing.T) {
 		"an older copy of the folder": {func(t *testing.T, f string) { remove(t, f); copyFolder(t, f, older) }, "is at sequence 4", ErrDamaged},
 		"the folder is empty":         {func(t *testing.T, f string) { remove(t, f) }, "is missing", ErrDamaged},
 		"no files of the server":      {func(t *testing.T, f string) { remove(t, filepath.Join(f, "jetstream")) }, "is missing", ErrDamaged},
+		"the settings are gone": {func(t *testing.T, f string) {
+			remove(t, filepath.Join(f, "jetstream", "$G", "streams", "KV_ids_config"))
+		}, "ids_config", ErrDamaged},
 		"a register is another one": {func(t *testing.T, f string) {
 			remove(t, f)
 			copyFolder(t, f, another.Folder)

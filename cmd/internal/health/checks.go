@@ -26,6 +26,7 @@ import (
 	"github.com/idworker/idworker/messages"
 	"github.com/idworker/idworker/messages/enrich"
 	"github.com/idworker/idworker/messages/enrich/verify"
+	"github.com/idworker/idworker/snowflake/lease"
 	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/store/agreement"
 	"github.com/idworker/idworker/store/register"
@@ -78,7 +79,7 @@ func (c *collection) roleChecks() []check {
 		return []check{c.checkRights, c.checkResources}
 	}
 	return []check{
-		c.checkSync, c.checkVersions, c.checkPayload, c.checkRights, c.checkResources, c.checkRaise, c.checkTemplates, c.checkStorage, c.checkClock, c.checkLayout, c.checkStore,
+		c.checkSync, c.checkVersions, c.checkReplicas, c.checkPayload, c.checkRights, c.checkResources, c.checkRaise, c.checkTemplates, c.checkStorage, c.checkClock, c.checkLayout, c.checkStore,
 	}
 }
 
@@ -181,6 +182,46 @@ func (c *collection) checkVersions(ctx context.Context) []Diagnosis {
 	return []Diagnosis{c.diagnose("versions", text, err)}
 }
 
+// lasting are the streams of an installation whose messages neither expire nor
+// are deleted once they are read.
+func lasting(p messages.Prefix) []string {
+	return []string{
+		kv.StreamName(register.BucketName(p)), kv.StreamName(agreement.BucketName(p)),
+		kv.StreamName(lease.ClockBucketName(p)), kv.StreamName(enrich.BucketName(p)),
+	}
+}
+
+// CompareReplicas returns an [ErrReplicasDiffer] if replicas of the installation's
+// streams have different numbers of messages at the same last sequence. Another
+// error means that they could not be compared.
+func CompareReplicas(ctx context.Context, conn *nats.Conn, p messages.Prefix) error {
+	differing, err := durability.CompareReplicas(ctx, conn, lasting(p))
+	if err != nil || len(differing) == 0 {
+		return err
+	}
+	texts := make([]string, 0, len(differing))
+	for _, d := range differing {
+		texts = append(texts, d.String())
+	}
+	return fmt.Errorf("%w: %s", ErrReplicasDiffer, strings.Join(texts, "; "))
+}
+
+// checkReplicas compares the replicas of the installation's streams on a cluster.
+// Whether the user may ask, the check for syncing reports.
+func (c *collection) checkReplicas(ctx context.Context) []Diagnosis {
+	if c.conn.ConnectedClusterName() == "" || c.inDomain() {
+		return nil
+	}
+	err := c.query(ctx, rights.Publish(durability.AskServers), func(ctx context.Context) error { return CompareReplicas(ctx, c.conn, c.by.Prefix) })
+	switch {
+	case err == nil, errors.Is(err, ErrReplicasDiffer):
+		return []Diagnosis{c.diagnose("replicas", "those of the same last sequence have the same number of messages", err)}
+	case errors.Is(err, durability.ErrManyStreams):
+		return []Diagnosis{c.diagnose("replicas", err.Error(), nil)}
+	}
+	return nil
+}
+
 // checkPayload checks the limit for messages of the connection's server.
 func (c *collection) checkPayload(context.Context) []Diagnosis {
 	return []Diagnosis{c.diagnose(payloadCheck, fmt.Sprintf("%d bytes", c.payload), payloadError("this connection", c.payload))}
@@ -199,7 +240,23 @@ func (c *collection) checkRights(context.Context) []Diagnosis {
 	if lacks != nil && c.by.Viewer { // no process of the role
 		return nil
 	}
-	return []Diagnosis{c.diagnose("rights", fmt.Sprintf("complete for the role %s", c.by.Role), lacks)}
+	complete := fmt.Sprintf("complete for the role %s", c.by.Role)
+	if spare := spareRights(c.by.Role, c.by.Prefix); lacks != nil && c.allowed.Check(need.Without(spare)) == nil {
+		d := c.diagnose("rights", complete, fmt.Errorf("%w, and its process works without", lacks))
+		d.Severity = Warning
+		return []Diagnosis{d}
+	}
+	return []Diagnosis{c.diagnose("rights", complete, lacks)}
+}
+
+// spareRights returns the rights that processes of a role use, but work without. The
+// nats.conf of version 0.2.0 lacks them, and docs/upgrades.md says what is lost.
+func spareRights(r rights.Duty, p messages.Prefix) rights.Rights {
+	switch r {
+	case RoleAll, rights.Worker, rights.Loader:
+		return rights.Join(worker.PublishClaimsRights(p), agreement.LeaveProofRights(p))
+	}
+	return rights.Rights{}
 }
 
 // checkResources checks the role's streams and buckets.

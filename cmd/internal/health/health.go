@@ -59,6 +59,9 @@ var (
 	ErrClockOff    = errors.New("the clock is off")
 	ErrNoAnswer    = problem.New(problem.NobodyAnswers, "no worker answers")
 
+	// ErrReplicasDiffer means that a replica has lost or revived entries.
+	ErrReplicasDiffer = problem.New(problem.CopiesDiffer, "replicas differ")
+
 	// Warnings: of storage, of room for the tags of templates, of limits of IDs
 	// within a year, of copies on a cluster, of a NATS server that accepts only
 	// small messages, and of a usable resource that provisioning would change.

@@ -50,7 +50,7 @@ func (i *Installation) judge(reports []worker.Report, store bool) {
 		for _, r := range reports {
 			i.found = append(i.found, i.judgeProcess(r, "; "+memoryEnds(reports))...)
 		}
-		i.found = slices.Concat(i.found, judgeDecisions(reports), judgeFailures(reports), judgeEndings(reports), i.judgeMoves(reports), i.judgeSilent(), i.judgeOthers(),
+		i.found = slices.Concat(i.found, judgeDecisions(reports), i.judgeWitnesses(reports), judgeFailures(reports), judgeEndings(reports), i.judgeMoves(reports), i.judgeSilent(), i.judgeOthers(),
 			i.judgePayloads(reports), i.judgeTags(), i.judgeNumbers(reports))
 	}
 	i.found = slices.Concat(i.found, i.judgeEnrichments(), i.judgeUnread())
@@ -210,6 +210,21 @@ func judgeDecisions(reports []worker.Report) (all []Diagnosis) {
 			all = append(all, trouble(Warning, name, "may hold IDs from before the latest raise of all tags; if that command was interrupted, run it again"))
 		default:
 			all = append(all, trouble(Error, name, "has learned that new tags begin at %d, and loaders grant as if at %d: the register lacks a raise; run %s", r.BufferFloor, granting, raiseAll))
+		}
+	}
+	return all
+}
+
+// judgeWitnesses finds loaders without a witness. That is a problem if doctor
+// found that the servers may lose writes, which only a witness would show.
+func (i *Installation) judgeWitnesses(reports []worker.Report) (all []Diagnosis) {
+	severity := Severity("")
+	if slices.ContainsFunc(i.Checks, func(d Diagnosis) bool { return d.What == Sync && d.Severity != "" }) {
+		severity = Warning
+	}
+	for _, r := range reports {
+		if w := r.Witness; w != nil && w.Problem != "" {
+			all = append(all, trouble(severity, processName(r.Role, r.Host, r.Instance), "no witness that counts: %s", w.Problem))
 		}
 	}
 	return all

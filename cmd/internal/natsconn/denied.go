@@ -14,6 +14,7 @@ import (
 	"github.com/idworker/idworker/internal/problem"
 	"github.com/idworker/idworker/internal/rights"
 	"github.com/idworker/idworker/internal/subject"
+	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // DeniedError is the error for a right that the server denies the user.
@@ -71,7 +72,12 @@ func Denied(violation, failed error) *DeniedError {
 type Own func(rights.Violation) bool
 
 // OwnAny is the Own of a connection without callers.
-func OwnAny(v rights.Violation) bool { return !durability.Optional(v.Subject) }
+func OwnAny(v rights.Violation) bool { return !durability.Optional(v.Subject) && !isClaim(v) }
+
+// isClaim reports whether a violation is about publishing claims about the register
+// to loaders. A user with the rights of version 0.2.0 may not: its process works
+// without, because loaders ask.
+func isClaim(v rights.Violation) bool { return !v.Subscribe && loadmsg.IsLoadersSubject(v.Subject) }
 
 // OwnSubscriptions is the Own of a connection that publishes only replies.
 func OwnSubscriptions(v rights.Violation) bool { return v.Subscribe }

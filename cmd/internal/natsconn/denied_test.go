@@ -77,6 +77,39 @@ func TestOwn(t *testing.T) {
 	}
 }
 
+// TestClaimsMayBeDenied: a user with the rights of version 0.2.0 may not publish
+// claims to loaders. That is no fault of the process, which works without.
+func TestClaimsMayBeDenied(t *testing.T) {
+	for violation, want := range map[string]bool{
+		`Publish to "ids.process.loader"`:      false,
+		`Publish to "b.process.loader"`:        false,
+		`Publish to "ids.reserve"`:             true,
+		`Publish to "a.b.process.loader"`:      true,
+		`Subscription to "ids.process.loader"`: true,
+	} {
+		v, ok := rights.ViolationOf(fmt.Errorf("%w: Permissions Violation for %s", nats.ErrPermissionViolation, violation))
+		if got := OwnAny(v); !ok || got != want {
+			t.Errorf("%s: own %v, want %v", violation, got, want)
+		}
+	}
+	ns := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "u", Password: canary, Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{">"}}}}}
+	})
+	core, logs := observer.New(zapcore.InfoLevel)
+	conn, err := nats.Connect(ns.URL(), append(Stay("test", OwnAny, zap.New(core)), nats.UserInfo("u", canary))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Publish("ids.process.loader", nil); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "a line", func() bool { return logs.Len() > 0 })
+	if line := logs.All()[0]; line.Level != zapcore.InfoLevel || line.ContextMap()["subject"] != "ids.process.loader" {
+		t.Errorf("%v %s %v", line.Level, line.Message, line.ContextMap())
+	}
+}
+
 // TestWhenDenied: a denied right ends the wait for a reply, and explains it.
 // Other errors do not change, and go to the previous handler.
 func TestWhenDenied(t *testing.T) {

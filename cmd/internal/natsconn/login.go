@@ -218,6 +218,17 @@ func Servers(list string) nats.Option {
 	}
 }
 
+// Hosts returns the hosts of servers, HOST or HOST:PORT each. It skips what
+// cannot be read.
+func Hosts(list string) (hosts []string) {
+	for text := range strings.SplitSeq(list, ",") {
+		if server, ok := parseServer(text); ok {
+			hosts = append(hosts, server.Host)
+		}
+	}
+	return hosts
+}
+
 // parseServer parses a server's URL, which may lack its scheme. An @ after the
 // host means that the password contains / ? or #: the text after that would be
 // taken for a path, and shown.

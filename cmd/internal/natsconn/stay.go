@@ -54,7 +54,12 @@ func Stay(name string, own Own, log *zap.Logger) []nats.Option {
 			log.Info("NATS connection restored", zap.String("connection", name), zap.String("url", Redact(c.ConnectedUrl())))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			if v, ok := rights.ViolationOf(err); ok && !own(v) {
+			switch v, ok := rights.ViolationOf(err); {
+			case ok && isClaim(v):
+				onceAMinute.Info("claims to loaders denied; they ask instead", zap.String("connection", name),
+					zap.String("subject", v.Subject), zap.String("hint", "give it the new right of nats.conf, see docs/upgrades.md"))
+				return
+			case ok && !own(v):
 				onceAMinute.Warn("reply to a caller denied", zap.String("connection", name),
 					zap.String("inbox", v.Subject), zap.String("hint", "its requests time out; set its inbox prefix to that of its user, see docs/security.md"))
 				return

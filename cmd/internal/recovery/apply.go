@@ -62,7 +62,7 @@ func Apply(ctx context.Context, i *Site, p *Plan, report func(tags.Change)) (r R
 	if decides {
 		r.Followed, err = usual.follow(ctx, i, r.Target, p.evidence)
 	} else {
-		r.Followed, err = followAgain(ctx, i)
+		r.Followed, err = followAgain(ctx, i, p.evidence.ignored)
 	}
 	if p.wish.Backup != nil {
 		p.restoreRest(ctx, i, &r)
@@ -136,7 +136,7 @@ func (p *Plan) decideOnce(ctx context.Context, i *Site, segments *backend.Segmen
 		return target, nil, err
 	}
 	corrupt, err = p.write(ctx, i, segments, mark.Target(), report)
-	decision := register.Decision{Time: p.evidence.time(i.now())}
+	decision := register.Decision{Time: p.evidence.time(i.now()), Ignored: p.wish.Ignore}
 	if p.wish.Backup != nil {
 		decision.Earlier = p.wish.Backup.Decisions
 	}
@@ -178,7 +178,13 @@ func (p *Plan) open(ctx context.Context, i *Site) (*backend.Segments, error) {
 	}
 	config := register.Config{JetStream: i.js, Prefix: i.prefix}
 	if p.wish.List != nil {
-		return i.source.Open(ctx, config)
+		segments, err := i.source.Open(ctx, config)
+		if err == nil && !i.alone() {
+			if err = tags.Hear(ctx, i.js, i.prefix, segments.Register); err != nil {
+				err = errors.Join(err, segments.Close())
+			}
+		}
+		return segments, err
 	}
 	if !p.Missing {
 		switch now, err := register.Look(ctx, i.js, i.prefix); {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,13 +38,17 @@ type Evidence struct {
 	store  backend.Backend
 
 	state  register.Summary
-	floor  told[int64]          // the highest floor
-	newest told[time.Time]      // the latest time
-	held   map[string]int64     // ends of segments in workers' buffers, by tag
-	tags   map[string]store.Tag // these tags, as workers report them
-	most   []int64              // highest end that each worker holds, below 2^53
-	silent []string             // processes that did not say
-	wrong  string               // why the register has regressed, by a process or the witness
+	floor  told[int64]            // the highest floor
+	stored int64                  // the highest floor that is known without a process
+	newest told[time.Time]        // the latest time
+	held   map[string]told[int64] // above the IDs that processes were granted, by tag
+	tags   map[string]store.Tag   // these tags, as workers report them
+	most   []told[int64]          // highest end that each worker holds, below 2^53
+	silent []string               // processes that did not say
+	wrong  string                 // why the register has regressed, by a process or the witness
+
+	// Of a wish: instances whose reports and claims are left out.
+	ignored []string
 
 	// The processes that answered, by instance, and instances that did not.
 	answered map[string]worker.Report
@@ -76,7 +81,7 @@ type clock struct {
 // Ask returns what buckets, processes and the witness report. It writes nothing.
 // An import that decides nothing needs the state of the register alone.
 func Ask(ctx context.Context, i *Site, w Wish) (*Evidence, error) {
-	e := &Evidence{alone: i.alone(), prefix: i.prefix, store: i.source, held: make(map[string]int64), clocks: []clock{{of: "this machine"}}}
+	e := &Evidence{alone: i.alone(), prefix: i.prefix, store: i.source, held: make(map[string]told[int64]), ignored: w.Ignore, clocks: []clock{{of: "this machine"}}}
 	var err error
 	if e.state, err = register.Look(ctx, i.js, i.prefix); err != nil || w.List != nil && !w.decides(e.state) {
 		return e, err
@@ -96,9 +101,23 @@ func Ask(ctx context.Context, i *Site, w Wish) (*Evidence, error) {
 	return e, err
 }
 
+// addFloor adds a floor that is known without a process.
 func (e *Evidence) addFloor(of string, floor int64) {
+	e.stored = max(e.stored, floor)
+	e.claimFloor(of, floor)
+}
+
+// claimFloor adds a floor that a process reports.
+func (e *Evidence) claimFloor(of string, floor int64) {
 	if floor > e.floor.value {
 		e.floor = told[int64]{floor, of}
+	}
+}
+
+// hold adds the end of what a process was granted of a tag.
+func (e *Evidence) hold(of, tag string, end int64) {
+	if end > e.held[tag].value {
+		e.held[tag] = told[int64]{end, of}
 	}
 }
 
@@ -201,6 +220,10 @@ func (e *Evidence) askProcesses(ctx context.Context, i *Site, other string) erro
 	if err != nil {
 		return err
 	}
+	if err := e.checkIgnored(reports, expected); err != nil {
+		return err
+	}
+	expected = slices.DeleteFunc(expected, e.ignores)
 	for _, r := range reports {
 		expected = slices.DeleteFunc(expected, func(instance string) bool { return instance == r.Instance })
 		if installation == "" || r.Stats.Installation == installation || r.Stats.Installation == other {
@@ -214,9 +237,34 @@ func (e *Evidence) askProcesses(ctx context.Context, i *Site, other string) erro
 	return nil
 }
 
-// addReport adds what a process reported between two moments.
+// ignores reports whether what an instance says is left out.
+func (e *Evidence) ignores(instance string) bool { return slices.Contains(e.ignored, instance) }
+
+// checkIgnored returns an error if an instance that is to be ignored is unknown: it
+// neither answers nor holds a worker ID, and no process repeats its claim.
+func (e *Evidence) checkIgnored(reports []worker.Report, holders []string) error {
+	known, names := slices.Clone(holders), make([]string, 0, len(reports))
+	for _, r := range reports {
+		known, names = append(known, r.Instance), append(names, nameOf(r))
+		for _, c := range r.Claims {
+			known = append(known, c.By)
+		}
+	}
+	for _, instance := range e.ignored {
+		if !slices.Contains(known, instance) {
+			return fmt.Errorf("%w: %s; these answer: %s", ErrUnknown, instance, cmp.Or(strings.Join(names, ", "), "none"))
+		}
+	}
+	return nil
+}
+
+// addReport adds what a process reported between two moments, unless it is to be
+// ignored.
 func (e *Evidence) addReport(r worker.Report, asked, replied time.Time) {
 	e.found = true
+	if e.ignores(r.Instance) {
+		return
+	}
 	of := "process " + nameOf(r)
 	if e.answered == nil {
 		e.answered = make(map[string]worker.Report)
@@ -237,14 +285,23 @@ func (e *Evidence) addReport(r worker.Report, asked, replied time.Time) {
 		ahead = r.Time.Sub(replied)
 	}
 	e.clocks = append(e.clocks, clock{of, ahead})
-	e.addFloor(of, max(r.Floor, r.BufferFloor))
-	e.most = append(e.most, r.Stats.Highest)
+	e.claimFloor(of, max(r.Floor, r.BufferFloor))
+	for _, c := range r.Claims {
+		if by := "process " + c.By; !e.ignores(c.By) {
+			if c.By == r.Instance {
+				by = of
+			}
+			e.claimFloor(by, c.Floor)
+			e.hold(by, c.Tag, c.Next)
+		}
+	}
+	e.most = append(e.most, told[int64]{r.Stats.Highest, of})
 	if e.tags == nil {
 		e.tags = make(map[string]store.Tag)
 	}
 	for _, t := range r.Stats.Tags {
-		e.held[t.Tag] = max(e.held[t.Tag], t.Use.High)
-		tag := store.Tag{Name: t.Tag, Next: e.held[t.Tag], Order: store.Order(t.Order), Step: max(t.Configured, e.tags[t.Tag].Step)}
+		e.hold(of, t.Tag, t.Use.High)
+		tag := store.Tag{Name: t.Tag, Next: e.held[t.Tag].value, Order: store.Order(t.Order), Step: max(t.Configured, e.tags[t.Tag].Step)}
 		if e.tags[t.Tag].Order == store.Strict { // one that missed it takes the tag for trend
 			tag.Order = store.Strict
 		}
@@ -349,13 +406,28 @@ func (e *Evidence) fault() string {
 // heldBelow returns the highest end of a segment that a worker holds, of those
 // that a raise by time may have granted: up to some hours ahead of the time.
 // Other tags began above it.
-func (e *Evidence) heldBelow(now time.Time) (highest int64) {
+func (e *Evidence) heldBelow(now time.Time) (highest told[int64]) {
 	for _, end := range e.most {
-		if end <= now.UnixMicro()+10*register.Slack {
-			highest = max(highest, end)
+		if end.value <= now.UnixMicro()+10*register.Slack && end.value > highest.value {
+			highest = end
 		}
 	}
 	return highest
+}
+
+// plausible returns the highest number that processes alone may report without a
+// prompt: a raise goes that far above the time, and above what is stored.
+func (e *Evidence) plausible(stored int64) int64 {
+	return store.Beyond(max(e.time(e.at).UnixMicro(), e.stored, stored), register.Slack)
+}
+
+// ends returns the ends of what processes were granted, by tag.
+func (e *Evidence) ends() map[string]int64 {
+	ends := make(map[string]int64, len(e.held))
+	for tag, end := range e.held {
+		ends[tag] = end.value
+	}
+	return ends
 }
 
 // heldTags returns the tags that workers hold, sorted by name, but for those of a

@@ -54,7 +54,7 @@ var usual = followers{workers: 15 * time.Second, loaders: time.Minute, pause: 50
 // followAgain announces the latest decision, if there is one, and waits until the
 // processes that answer follow it: the command that decided may have ended before
 // that.
-func followAgain(ctx context.Context, i *Site) (Followed, error) {
+func followAgain(ctx context.Context, i *Site, ignored []string) (Followed, error) {
 	if err := register.Announce(ctx, i.js, i.prefix); err != nil {
 		return Followed{}, err
 	}
@@ -66,7 +66,7 @@ func followAgain(ctx context.Context, i *Site) (Followed, error) {
 	if len(state.Decisions) == 0 {
 		target = 0
 	}
-	done, err := usual.follow(ctx, i, target, &Evidence{})
+	done, err := usual.follow(ctx, i, target, &Evidence{ignored: ignored})
 	return Followed{Others: done.Others}, err
 }
 
@@ -96,6 +96,9 @@ func (f followers) follow(ctx context.Context, i *Site, target int64, e *Evidenc
 		silent, absent := maps.Clone(e.answered), slices.Clone(e.absent)
 		var behind, stopped []string
 		for _, r := range reports {
+			if e.ignores(r.Instance) {
+				continue
+			}
 			_, known := silent[r.Instance]
 			delete(silent, r.Instance)
 			absent = slices.DeleteFunc(absent, func(instance string) bool { return instance == r.Instance })

@@ -33,6 +33,13 @@ var (
 	// ErrClock means that the clocks at hand differ.
 	ErrClock = problem.New(problem.Invalid, "cannot raise by the time")
 
+	// ErrUnknown means that no process has the name that is to be ignored.
+	ErrUnknown = problem.New(problem.Invalid, "no such process")
+
+	// ErrClaimed means that only processes report numbers far above the time, and
+	// nobody has confirmed them.
+	ErrClaimed = problem.New(problem.Invalid, "only processes report numbers far above the time and all buckets")
+
 	// ErrNoneLeft means that something knows a floor with no IDs above it.
 	ErrNoneLeft = problem.New(problem.Invalid, "no IDs are left above an earlier raise")
 
@@ -74,6 +81,10 @@ type Wish struct {
 
 	List *tags.Listing // is imported
 
+	// Ignore are instances whose reports and claims count for nothing. The decision
+	// has loaders ignore their claims, too.
+	Ignore []string
+
 	Built time.Time // of this program; zero if unknown
 }
 
@@ -101,6 +112,12 @@ type Plan struct {
 	Unconfirmed bool      // a restore has no clock but this machine's
 	Issued      time.Time // if set, snowflake IDs may have been issued until then, and worker IDs wait
 	Silent      []string  // processes that did not say what they know
+	Ignored     []string  // instances whose reports count for nothing
+
+	// Claims are numbers that only processes report, and that lie more than
+	// [register.Slack] above the time and all that is stored: shown, and never taken
+	// without a prompt. Those of tags are in the survey.
+	Claims []string
 
 	Missing   bool   // there is no register
 	Regressed string // why the register may lack grants; may be empty
@@ -142,7 +159,7 @@ func Make(e *Evidence, w Wish) (*Plan, error) {
 	if !w.Built.IsZero() {
 		e.addTime("this program's build", w.Built)
 	}
-	p := &Plan{wish: w, evidence: e, Missing: e.state.Missing, Replicas: 1, Silent: e.silent, Issued: e.issued}
+	p := &Plan{wish: w, evidence: e, Missing: e.state.Missing, Replicas: 1, Silent: e.silent, Ignored: e.ignored, Issued: e.issued}
 	switch {
 	case w.List != nil:
 		return p, p.decideImport()
@@ -251,7 +268,7 @@ func (p *Plan) compareInstallation(b *backup.Backup, here string) error {
 func (p *Plan) decideRaise() error {
 	e, w := p.evidence, p.wish
 	p.Regressed = e.fault()
-	p.raise = register.Raise{By: w.By, Lifts: w.Lifts, Held: e.held}
+	p.raise = register.Raise{By: w.By, Lifts: w.Lifts, Held: e.ends()}
 	if p.counts() && e.floor.value > e.state.Floor {
 		return fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags, and the register has %d", ErrUndone, e.floor.of, e.floor.value, e.state.Floor)
 	}
@@ -266,6 +283,7 @@ func (p *Plan) decideRaise() error {
 			p.raise.List = []store.Tag{}
 		}
 	}
+	p.claim("%s reports %d as the lowest first ID of new tags", e.floor)
 	p.raise.Workers = e.heldTags(p.raise.List)
 	if w.By > 0 {
 		p.Target = store.Beyond(e.state.Floor, w.By)
@@ -274,10 +292,16 @@ func (p *Plan) decideRaise() error {
 			return err
 		}
 		if store.Left(e.floor.value) <= register.Slack {
-			return fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags", ErrNoneLeft, e.floor.of, e.floor.value)
+			err := fmt.Errorf("%w: %s has seen %d as the lowest first ID of new tags", ErrNoneLeft, e.floor.of, e.floor.value)
+			if claimed := p.CheckClaims(); claimed != nil { // so only a process reports it
+				err = fmt.Errorf("%w; %w; to leave out what a process reports: --ignore INSTANCE", err, claimed)
+			}
+			return err
 		}
 		p.Time = e.time(e.at)
-		p.Target = max(p.Time.UnixMicro(), store.Beyond(max(e.floor.value, e.heldBelow(p.Time)), register.Slack))
+		held := e.heldBelow(p.Time)
+		p.claim("%s reports that it was granted IDs up to %d", held)
+		p.Target = max(p.Time.UnixMicro(), store.Beyond(max(e.floor.value, held.value), register.Slack))
 	}
 	if p.Future > 0 {
 		// A clock was ahead, so nobody knows how long ago entries were written. Tags
@@ -285,6 +309,26 @@ func (p *Plan) decideRaise() error {
 		p.raise.Since = time.UnixMicro(1)
 	}
 	return nil
+}
+
+// claim adds a number to the claims, unless it is plausible.
+func (p *Plan) claim(format string, number told[int64]) {
+	if number.value > p.evidence.plausible(0) {
+		p.Claims = append(p.Claims, fmt.Sprintf(format, number.of, number.value))
+	}
+}
+
+// CheckClaims returns an [ErrClaimed] if only processes report numbers far above
+// the time and all that is stored.
+func (p *Plan) CheckClaims() error {
+	claims := slices.Clone(p.Claims)
+	if tags := p.Survey.Claimed; tags.Count > 0 {
+		claims = append(claims, "processes report grants of "+tags.String())
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrClaimed, strings.Join(claims, "; "))
 }
 
 // counts reports whether the raise counts a number from the entries.

@@ -28,7 +28,7 @@ func evidenceAt(t *testing.T, at time.Time) *Evidence {
 	t.Helper()
 	return &Evidence{
 		at: at, prefix: prefix, store: jetStream(t), found: true, state: register.Summary{Floor: 1},
-		held: make(map[string]int64), clocks: []clock{{of: "this machine"}},
+		held: make(map[string]told[int64]), clocks: []clock{{of: "this machine"}},
 	}
 }
 
@@ -74,6 +74,80 @@ func reportOf(highest int64) worker.Report {
 	r := worker.Report{Time: noon}
 	r.Stats.Highest = highest
 	return r
+}
+
+// TestClaims: numbers that only processes report, far above the time and all that
+// is stored, are shown, and are refused without a prompt. Reports of a process that
+// is to be ignored count for nothing.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	const far = 1 << 62
+	now := noon.UnixMicro()
+	report := func(change func(r *worker.Report)) func(e *Evidence) {
+		return func(e *Evidence) {
+			r := worker.Report{Instance: "w", Host: "h", Time: noon}
+			change(&r)
+			e.addReport(r, noon, noon)
+		}
+	}
+	held := func(next int64) func(e *Evidence) {
+		return report(func(r *worker.Report) {
+			stats := worker.TagStats{Tag: "a", Order: "trend"}
+			stats.Use.High = next
+			r.Stats.Tags = append(r.Stats.Tags, stats)
+		})
+	}
+	floor := func(f int64) func(e *Evidence) { return report(func(r *worker.Report) { r.BufferFloor = f }) }
+	both := func(all ...func(e *Evidence)) func(e *Evidence) {
+		return func(e *Evidence) {
+			for _, know := range all {
+				know(e)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		know  func(e *Evidence)
+		entry int64  // next ID of tag a
+		want  string // of the error; empty: none
+	}{
+		"nothing":                        {func(*Evidence) {}, 5, ""},
+		"a floor of today":               {floor(now + register.Slack), 5, ""},
+		"a floor far above":              {floor(far), 5, "process w on h reports 4611686018427387904 as the lowest first ID"},
+		"a loader's floor":               {report(func(r *worker.Report) { r.Floor = far }), 5, "process w on h reports 4611686018427387904 as the lowest"},
+		"a floor just too high":          {floor(now + register.Slack + 1), 5, "process w on h reports"},
+		"a floor that a bucket has":      {both(floor(far), func(e *Evidence) { e.addFloor("x", far) }), 5, ""},
+		"a floor a little above that":    {both(floor(far+register.Slack), func(e *Evidence) { e.addFloor("x", far) }), 5, ""},
+		"a floor from a time to come":    {both(floor(now+3600e6), func(e *Evidence) { e.addTime("x", noon.Add(time.Hour)) }), 5, ""},
+		"a floor in a claim":             {report(func(r *worker.Report) { r.Claims = []store.Claim{{By: "w", Floor: far}} }), 5, "process w on h reports 4611686018427387904"},
+		"a floor in another one's claim": {report(func(r *worker.Report) { r.Claims = []store.Claim{{By: "v", Floor: far, Heard: true}} }), 5, "process v reports 4611686018427387904"},
+		"grants of today":                {report(func(r *worker.Report) { r.Stats.Highest = now + register.Slack }), 5, ""},
+		"grants above":                   {report(func(r *worker.Report) { r.Stats.Highest = now + 2*register.Slack }), 5, "was granted IDs up to"},
+		"a tag":                          {held(now), 5, ""},
+		"a tag far above":                {held(far), 5, "processes report grants of a up to 4611686018427387904 by process w on h"},
+		"a tag far above in a claim":     {report(func(r *worker.Report) { r.Claims = []store.Claim{{By: "v", Floor: 1, Tag: "a", Next: far}} }), 5, "grants of a up to 4611686018427387904 by process v"},
+		"a tag that was begun there":     {held(far + 1000), far, ""},
+		"a tag far above its entry":      {held(far + register.Slack + 1), far, "grants of a up to"},
+		"a tag below a bucket's floor":   {both(held(far), func(e *Evidence) { e.addFloor("x", far) }), 5, ""},
+	} {
+		for _, w := range []Wish{{}, {Ignore: []string{"v"}}, {Ignore: []string{"v", "w"}}} {
+			e := evidenceAt(t, noon)
+			e.ignored = w.Ignore
+			c.know(e)
+			p, err := Make(e, w)
+			must(t, err)
+			p.count(register.Effect{Tag: store.Tag{Name: "a", Next: math.MaxInt64, Step: 10}, Before: c.entry}, 0)
+			err, want := p.CheckClaims(), c.want
+			if len(w.Ignore) > 1 || len(w.Ignore) == 1 && strings.Contains(want, "process v") { // which w repeats
+				want = ""
+			}
+			if (err != nil) != (want != "") || err != nil && (!errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s, ignoring %q: %v, want %q", name, w.Ignore, err, want)
+			}
+			if want == "" && c.want != "" && (p.Target != now || p.raise.Held["a"] != 0) {
+				t.Errorf("%s, ignored: the target is %d, and the tag was granted up to %d", name, p.Target, p.raise.Held["a"])
+			}
+		}
+	}
 }
 
 // TestFuture: a time from the future raises the target, and is shown. Of tags

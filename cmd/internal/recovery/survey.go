@@ -25,6 +25,7 @@ type Survey struct {
 	Above     Named    // tags at or above the target before the raise
 	UsedUp    Named    // tags without IDs left
 	Forgotten Named    // tags that workers hold, and that the register lacks
+	Claimed   Named    // tags far above all that is stored, by a process alone, which is named
 	Others    Named    // rows whose names are not those of tags, quoted
 	Unmatched []string // patterns without a tag
 
@@ -163,10 +164,14 @@ func (p *Plan) count(c register.Effect, limit int64) {
 	if before < 1<<53 && c.Next > 1<<53 {
 		s.Past53.Add(c.Name)
 	}
-	known := max(before, p.raise.Held[c.Name])
+	stored, held := before, p.raise.Held[c.Name]
 	if c.Listed != nil {
-		known = max(known, c.Listed.Next)
+		stored = max(stored, c.Listed.Next)
 	}
+	if held > 0 && held > p.evidence.plausible(stored) {
+		s.Claimed.Add(fmt.Sprintf("%s up to %d by %s", c.Name, held, p.evidence.held[c.Name].of))
+	}
+	known := max(stored, held)
 	if !p.counts() && known >= p.Target {
 		s.Above.Add(c.Name)
 	}

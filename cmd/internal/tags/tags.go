@@ -51,7 +51,40 @@ type Tags struct {
 // Open opens the store. The installation must exist and count in that store; if
 // it counts in another, the error is an agreement.ErrForeignStore.
 func Open(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, source backend.Backend) (*Tags, error) {
-	return open(ctx, js, prefix, source, kv.ByConsumer)
+	t, err := open(ctx, js, prefix, source, kv.ByConsumer)
+	if err != nil {
+		return nil, err
+	}
+	if err := Hear(ctx, js, prefix, t.store.Register); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Hear has a register check what processes report. Otherwise a command that writes
+// to a register that went back could lift its sequence over what they have seen, and
+// loaders would take it for complete. Nobody has to answer.
+func Hear(ctx context.Context, js jetstream.JetStream, prefix messages.Prefix, to *register.Register) error {
+	if !natsconn.Allowed(ctx, js, worker.AskReportsRights()) {
+		return nil
+	}
+	id, err := agreement.LookupID(ctx, js, prefix)
+	if err != nil {
+		return err
+	}
+	reports, err := worker.AskReports(ctx, js.Conn(), prefix, nil)
+	for _, r := range reports {
+		for _, c := range r.Claims {
+			if r.Stats.Installation == id {
+				to.Hear(ctx, c)
+			}
+		}
+	}
+	if errors.Is(err, worker.ErrNoReports) || errors.Is(err, worker.ErrCut) { // as far as they are known
+		err = nil
+	}
+	return err
 }
 
 // OpenToList is [Open] for users who may read the register without creating

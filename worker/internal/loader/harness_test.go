@@ -47,6 +47,7 @@ type fakeStore struct {
 	// Tags cannot be counted; how often they were.
 	uncounted error
 	counted   int
+	asked     chan struct{}
 	next      map[string]int64
 	removed   map[string]bool // not in next
 	called    map[string]int
@@ -58,7 +59,7 @@ var errHangs, errAway = errors.New("hangs"), errors.New("away")
 
 func newFakeStore() *fakeStore {
 	return &fakeStore{
-		missing: "MN", delay: 10 * time.Millisecond, bad: make(map[string]error), next: make(map[string]int64), removed: make(map[string]bool), called: make(map[string]int),
+		missing: "MN", asked: make(chan struct{}), delay: 10 * time.Millisecond, bad: make(map[string]error), next: make(map[string]int64), removed: make(map[string]bool), called: make(map[string]int),
 		entries: store.Trend, left: math.MaxInt64, limit: math.MaxInt64,
 	}
 }
@@ -69,10 +70,19 @@ func (s *fakeStore) Lowest() int64 {
 	return max(1, s.floor)
 }
 
-func (s *fakeStore) Run(ctx context.Context) { <-ctx.Done() }
-func (s *fakeStore) Figures() store.Figures  { return store.Figures{} }
-func (s *fakeStore) Limited() int64          { return s.limit }
-func (s *fakeStore) Stopped() error          { return nil }
+// Run asks, and grants from then on.
+func (s *fakeStore) Run(ctx context.Context, ask func(context.Context) error) {
+	if ask != nil && ask(ctx) != nil {
+		return
+	}
+	close(s.asked)
+	<-ctx.Done()
+}
+
+func (s *fakeStore) Asked() <-chan struct{} { return s.asked }
+func (s *fakeStore) Figures() store.Figures { return store.Figures{} }
+func (s *fakeStore) Limited() int64         { return s.limit }
+func (s *fakeStore) Stopped() error         { return nil }
 
 func (s *fakeStore) Probe(ctx context.Context, write bool) error {
 	s.mu.Lock()

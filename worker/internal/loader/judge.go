@@ -1,15 +1,21 @@
 package loader
 
 import (
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/idworker/idworker/store"
 	"github.com/idworker/idworker/worker/loadmsg"
 )
 
 // breaker judges the store. Three failures in a row open it, and an answer of
 // the store closes it. A call counts only if it began after the latest change.
+//
+// A store that has stopped granting, because its register regressed or is being
+// raised, opens the breaker, too. But that is no outage: it is reported elsewhere,
+// and starting what is missing would not help.
 //
 // A hanging call may be due to a locked row. It counts only if no call has
 // succeeded for hangTime.
@@ -30,7 +36,9 @@ type breaker struct {
 	next   time.Time // when the next call may begin, while open
 	probed time.Time // the latest probe
 	called bool      // a call has failed since the latest answer
-	outage Outage    // Now means that the breaker is open
+	open   bool
+	reason string // the latest failure, while open
+	outage Outage // Now means that failures other than refusals opened it
 }
 
 const (
@@ -68,7 +76,7 @@ func (b *breaker) probe() (wait time.Duration) {
 // recordAnswer records an answer of the store, which closes the breaker, unless
 // the call began before it opened.
 func (b *breaker) recordAnswer(began time.Time) {
-	if b.outage.Now && began.Before(b.opened) {
+	if b.open && began.Before(b.opened) {
 		return
 	}
 	now := time.Now()
@@ -76,6 +84,7 @@ func (b *breaker) recordAnswer(began time.Time) {
 		b.outage = Outage{Times: b.outage.Times}
 		b.log.Info("store works again", zap.Duration("after", now.Sub(b.since)))
 	}
+	b.open, b.reason = false, ""
 	b.worked, b.failures, b.since, b.called = now, 0, time.Time{}, false
 }
 
@@ -114,20 +123,23 @@ func (b *breaker) recordProbe(began time.Time, wrote, hung bool, err error) {
 // is to blame. A call that began before the latest answer does not count.
 func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err error) bool {
 	if began.Before(b.worked) {
-		return b.outage.Now
+		return b.open
 	}
 	b.failed, b.called = time.Now(), true
 	if b.since.IsZero() {
 		b.since = began
 	}
 	if hung && b.failed.Sub(b.since) < hangTime {
-		return b.outage.Now
+		return b.open
 	}
 	if b.failures++; b.failures < failuresOfOutage {
 		return !hung && b.failed.Sub(b.worked) >= hangTime
 	}
-	if !b.outage.Now {
-		b.opened, b.next = b.failed, b.failed.Add(probePause)
+	if !b.open {
+		b.open, b.opened, b.next = true, b.failed, b.failed.Add(probePause)
+	}
+	b.reason = loadmsg.Reason(err)
+	if !b.outage.Now && !errors.Is(err, store.ErrRegressed) {
 		b.outage = Outage{Now: true, Times: b.outage.Times + 1, Since: b.since}
 		of := zap.Skip() // a probe has no tag
 		if tag != "" {
@@ -135,7 +147,9 @@ func (b *breaker) recordFailure(tag string, began time.Time, hung bool, err erro
 		}
 		b.log.Error("store fails", of, zap.Error(err))
 	}
-	b.outage.Error = loadmsg.Reason(err)
+	if b.outage.Now {
+		b.outage.Error = b.reason
+	}
 	return true
 }
 

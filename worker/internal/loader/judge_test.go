@@ -2,12 +2,15 @@ package loader
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/idworker/idworker/store"
 )
 
 // TestBreaker: three failures in a row are an outage, whose beginning and end
@@ -67,5 +70,34 @@ func TestBreaker(t *testing.T) {
 			t.Error("a look-up when no write fails any more does not close it")
 		}
 		expect("store works again")
+	})
+}
+
+// TestAStoppedStoreIsNoOutage: while a store grants nothing because its register
+// regressed or is being raised, it is only probed, so that other loaders serve the
+// loads. But nobody is told that the store fails, unless it fails as well.
+func TestAStoppedStoreIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		b := newBreaker(zap.New(core), "store")
+		fail := func(err error) {
+			for range failuresOfOutage {
+				b.recordFailure("order", time.Now(), false, err)
+			}
+		}
+		fail(&store.RegressionError{Bucket: "b", Reason: "is being raised"})
+		if !b.open || !strings.Contains(b.reason, "is being raised") || b.outage != (Outage{}) || logs.Len() > 0 {
+			t.Errorf("stopped: open %v because of %q, outage %+v, %d lines", b.open, b.reason, b.outage, logs.Len())
+		}
+		time.Sleep(time.Second)
+		if b.recordAnswer(time.Now()); b.open || logs.Len() > 0 {
+			t.Errorf("grants again: open %v, %d lines", b.open, logs.Len())
+		}
+		time.Sleep(time.Second)
+		fail(&store.RegressionError{Bucket: "b"})
+		fail(errAway)
+		if !b.open || !b.outage.Now || b.outage.Error != errAway.Error() || logs.Len() != 1 {
+			t.Errorf("stopped and away: %+v, %d lines", b.outage, logs.Len())
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,11 @@ type Config struct {
 	// Bounds a call, whose outcome is unknown afterwards.
 	Timeout time.Duration
 
+	// Ask asks all other processes what they know of the register, see
+	// [store.Reserver]. Until then the loader takes no load events, so that other
+	// loaders get them.
+	Ask func(context.Context) error
+
 	Foreign *loadmsg.Foreign
 	Log     *zap.Logger
 }
@@ -72,7 +78,10 @@ type Loader struct {
 	endings  *endings
 	failures *failures
 
-	plain *nats.Subscription // from Start on
+	taking   sync.Mutex
+	takes    bool // the store has asked others
+	standsBy bool
+	plain    *nats.Subscription // nil unless takes and not standsBy
 }
 
 // grantPublisher publishes grants.
@@ -101,19 +110,24 @@ func newLoader(cfg Config, templates templateSource, grants grantPublisher) *Loa
 	}
 }
 
-// Start starts receiving load events until Stop. It does not wait for a server.
+// Start starts receiving load events until Stop, once the store has asked others.
+// It does not wait for that, nor for a server.
 func (l *Loader) Start(context.Context) error {
-	if err := l.subscribe(); err != nil {
-		return err
-	}
 	l.run()
-	l.stream.Start(l.consume)
+	l.stream.Start(func(ctx context.Context) {
+		select {
+		case <-l.cfg.Store.Asked():
+			l.update(func() { l.takes = true })
+			l.consume(ctx)
+		case <-ctx.Done():
+		}
+	})
 	return nil
 }
 
 // run starts the goroutines that serve load events from any source.
 func (l *Loader) run() {
-	l.background.Start(l.cfg.Store.Run)
+	l.background.Start(func(ctx context.Context) { l.cfg.Store.Run(ctx, l.cfg.Ask) })
 	l.background.Start(l.probe)
 	l.background.Start(func(ctx context.Context) {
 		for {
@@ -148,13 +162,22 @@ func (l *Loader) probe(ctx context.Context) {
 	}
 }
 
-// subscribe subscribes to plain load events.
-func (l *Loader) subscribe() (err error) {
-	subject := loadmsg.ReserveSubject(l.cfg.Prefix)
-	if l.plain, err = l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.receive); err != nil {
-		return fmt.Errorf("subscribe to %s: %w", subject, err)
+// update changes what decides whether plain load events are taken, and subscribes
+// to them or unsubscribes.
+func (l *Loader) update(change func()) {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	change()
+	switch wants := l.takes && !l.standsBy; {
+	case wants && l.plain == nil:
+		subject, err := loadmsg.ReserveSubject(l.cfg.Prefix), error(nil)
+		if l.plain, err = l.cfg.Control.QueueSubscribe(subject, l.cfg.Prefix.QueueGroup(), l.receive); err != nil {
+			l.cfg.Log.Error("cannot subscribe to load events", zap.String("subject", subject), zap.Error(err))
+		}
+	case !wants && l.plain != nil:
+		_ = l.plain.Unsubscribe() // fails only with the connection
+		l.plain = nil
 	}
-	return nil
 }
 
 // StandBy leaves plain load events to another installation, or takes them
@@ -164,20 +187,13 @@ func (l *Loader) subscribe() (err error) {
 // The load stream is still consumed: it may hold events of the other
 // installation. If they stayed there, the stream would refuse the next events,
 // and the worker could mistake that for the answer of its own stream.
-func (l *Loader) StandBy(standBy bool) {
-	if standBy {
-		_ = l.plain.Unsubscribe() // fails only with the connection
-	} else if err := l.subscribe(); err != nil {
-		l.cfg.Log.Error("cannot subscribe to load events", zap.Error(err))
-	}
-}
+func (l *Loader) StandBy(standBy bool) { l.update(func() { l.standsBy = standBy }) }
 
 // Stop serves waiting events for 3 s at most, unless the store fails, and hands
 // the rest back. When it returns, no store call is running.
 func (l *Loader) Stop() error {
-	// It fails only with the connection, or while standing by.
-	_ = l.plain.Unsubscribe()
-	l.stream.Stop()
+	l.stream.Stop() // also what takes load events later
+	l.update(func() { l.takes = false })
 	for began := time.Now(); !l.schedule.isIdle() && time.Since(began) < drainTime; {
 		time.Sleep(lookAgain)
 	}
@@ -189,16 +205,30 @@ func (l *Loader) Stop() error {
 
 // Ready returns why the loader does not receive all load events, or nil.
 func (l *Loader) Ready() error {
+	if !l.hasAsked() {
+		return errors.New("asking other processes what they know of the register")
+	}
 	if !l.consuming.Load() {
 		return errors.New("not consuming load events: JetStream unavailable")
 	}
 	return nil
 }
 
+// hasAsked reports whether the store has asked others, so that it grants unless it
+// has stopped.
+func (l *Loader) hasAsked() bool {
+	select {
+	case <-l.cfg.Store.Asked():
+		return true
+	default:
+		return false
+	}
+}
+
 // Load takes a load event of the process itself. It returns false if the store
-// fails; another loader's store may be up.
+// fails, or has not asked others yet; another loader's store may grant.
 func (l *Loader) Load(event loadmsg.Event) bool {
-	if l.schedule.outage().Now {
+	if _, refuses := l.schedule.refuses(); refuses || !l.hasAsked() {
 		return false
 	}
 	l.submit(event, hold{until: time.Now().Add(eventAge)})
@@ -275,7 +305,8 @@ func (l *Loader) dispatch() {
 	for {
 		q, unserved := l.schedule.next()
 		if len(unserved) > 0 {
-			l.sendNotNow(unserved, loadmsg.NotNowStore, errors.New(l.schedule.outage().Error))
+			why, _ := l.schedule.refuses()
+			l.sendNotNow(unserved, loadmsg.NotNowStore, errors.New(why))
 		}
 		if q == nil || !l.serving.Start(func(context.Context) { l.serve(q) }) {
 			return
@@ -294,7 +325,7 @@ func (l *Loader) serve(q *queue) {
 	}
 	result := resultOf(err)
 	why := l.schedule.finish(q, result, err)
-	if result.proof == failed && l.serving.Context().Err() == nil && !l.schedule.outage().Now {
+	if result.proof == failed && l.serving.Context().Err() == nil && !l.schedule.outage().Now && !errors.Is(err, store.ErrRegressed) {
 		l.failures.failed(q.tag, false, err)
 	}
 	if len(left) > 0 {
@@ -309,7 +340,7 @@ func (l *Loader) serve(q *queue) {
 func (l *Loader) load(ctx context.Context, name string, jobs []job) (left []job, err error) {
 	wants := make([]store.Want, len(jobs))
 	for i, j := range jobs {
-		wants[i] = store.Want{Step: j.event.Step, Waiting: j.event.Want, Most: l.cfg.MaxStep, TrendOnly: j.event.TrendOnly}
+		wants[i] = store.Want{Step: j.event.Step, Waiting: j.event.Want, Most: l.cfg.MaxStep, TrendOnly: j.event.TrendOnly, Claim: j.event.Claim()}
 	}
 	began := time.Now()
 	var granted store.Reservation

@@ -188,7 +188,7 @@ func (s *schedule) next() (q *queue, unserved []job) {
 	if s.waiting == 0 || s.closed {
 		return nil, nil
 	}
-	open := s.breaker.outage.Now
+	open := s.breaker.open
 	if open {
 		wait := s.breaker.probe()
 		s.alarm.Reset(cmp.Or(wait, probePause))
@@ -287,7 +287,7 @@ func (s *schedule) finish(q *queue, result callResult, err error) loadmsg.NotNow
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := s.judge(q, result, err)
-	if !s.breaker.outage.Now {
+	if !s.breaker.open {
 		clear(s.refused)
 	}
 	s.running = slices.DeleteFunc(s.running, func(other *queue) bool { return other == q })
@@ -328,6 +328,13 @@ func (s *schedule) sweep() (removed []job) {
 	return removed
 }
 
+// refuses reports whether the breaker is open, and why.
+func (s *schedule) refuses() (why string, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.breaker.reason, s.breaker.open
+}
+
 // outage returns the state of the store.
 func (s *schedule) outage() Outage {
 	s.mu.Lock()
@@ -357,7 +364,7 @@ func (s *schedule) recordProbe(began time.Time, wrote, hung bool, err error) {
 func (s *schedule) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	open := s.breaker.outage.Now
+	open := s.breaker.open
 	switch {
 	case open && s.waiting < failuresOfOutage:
 		return 1
@@ -371,7 +378,7 @@ func (s *schedule) room() int {
 func (s *schedule) isIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.waiting == 0 && len(s.running) == 0 || s.breaker.outage.Now
+	return s.waiting == 0 && len(s.running) == 0 || s.breaker.open
 }
 
 // close hands back all waiting and later jobs, so that other loaders get them

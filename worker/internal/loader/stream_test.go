@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -79,5 +80,78 @@ func TestLoadEvents(t *testing.T) {
 	natstest.Eventually(t, "no loader for plain messages", func() bool { return !hasResponder() })
 	if l.Ready() == nil || s.callsFor("foreign") > 0 {
 		t.Errorf("a loader that stopped is ready, or an event of another installation was served")
+	}
+}
+
+// TestTakesNoLoadBeforeItHasAsked: until others were asked what they know, a loader
+// leaves all load events to other loaders, even its own process's. It may stand by
+// meanwhile.
+func TestTakesNoLoadBeforeItHasAsked(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	conn, own := server.Connect(t), server.Connect(t)
+	s, asked := newFakeStore(), make(chan struct{})
+	l := New(Config{
+		Store: s, StoreName: "fake", Control: own, JS: natstest.JetStream(t, own), Prefix: "ids", Installation: "here", Replicas: 1,
+		Reservations: 8, MaxStep: 1000, Timeout: natstest.Patience, Foreign: &loadmsg.Foreign{Installation: "here", Log: zap.NewNop()}, Log: zap.NewNop(),
+		Ask: func(ctx context.Context) error {
+			select {
+			case <-asked:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+	})
+	if err := l.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	listens := func() bool {
+		_, err := conn.Request(loadmsg.ReserveSubject("ids"), nil, l.cfg.Timeout/1000)
+		return !errors.Is(err, nats.ErrNoResponders)
+	}
+	refuses := func() {
+		t.Helper()
+		if err := own.FlushTimeout(natstest.Patience); err != nil {
+			t.Fatal(err)
+		}
+		if l.Load(load("own", 1, 0)) || listens() || l.Ready() == nil || s.calls() > 0 {
+			t.Errorf("takes loads before it has asked others; ready: %v, %d calls", l.Ready(), s.calls())
+		}
+	}
+	refuses()
+	l.StandBy(true)
+	l.StandBy(false)
+	refuses()
+	l.StandBy(true)
+	close(asked)
+	natstest.Eventually(t, "a loader that consumes", func() bool { return l.Ready() == nil })
+	if listens() {
+		t.Error("a loader that stands by takes plain loads")
+	}
+	l.StandBy(false)
+	natstest.Eventually(t, "a loader for plain messages", listens)
+	if !l.Load(load("own", 1, 0)) {
+		t.Error("refuses the loads of its own process")
+	}
+	if err := l.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStopsBeforeItHasAsked: a loader can stop while it asks.
+func TestStopsBeforeItHasAsked(t *testing.T) {
+	t.Parallel()
+	own := natstest.Start(t).Connect(t)
+	l := New(Config{
+		Store: newFakeStore(), StoreName: "fake", Control: own, JS: natstest.JetStream(t, own), Prefix: "ids", Installation: "here", Replicas: 1,
+		Reservations: 8, MaxStep: 1000, Timeout: natstest.Patience, Foreign: &loadmsg.Foreign{Installation: "here", Log: zap.NewNop()}, Log: zap.NewNop(),
+		Ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	})
+	if err := l.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Stop(); err != nil {
+		t.Error(err)
 	}
 }

@@ -387,3 +387,51 @@ func TestStop(t *testing.T) {
 		t.Error("started although the server did not confirm")
 	}
 }
+
+// TestEventsSayWhatTheWorkerKnows: a load tells loaders the decision that the worker
+// has learned, the highest sequence of the register that a grant under it has shown,
+// and the end of the tag's latest segment. Grants that are not used count, too,
+// unless they are from before the decision.
+func TestEventsSayWhatTheWorkerKnows(t *testing.T) {
+	testVirtual(t, store.Trend, usualWait, func(t *testing.T, s *Supply, f *fakeLoader) {
+		const end = 101
+		f.reply = func(loadmsg.Event, int) loadmsg.Grant {
+			return loadmsg.Grant{First: 1, End: end, Step: 100, Order: store.Trend, Floor: 1, Sequence: 7}
+		}
+		wants := func(when string, want store.Line) {
+			t.Helper()
+			if got := s.Position(); got != want {
+				t.Errorf("%s: %+v, want %+v", when, got, want)
+			}
+		}
+		grant := func(floor int64, sequence uint64, installation string) {
+			t.Helper()
+			g := loadmsg.Grant{
+				Instance: "me", Tag: "order", Seq: 1 << 60, First: 1, End: 2, Step: 1, Order: store.Trend,
+				Installation: installation, Floor: floor, Sequence: sequence,
+			}
+			s.receive(&nats.Msg{Data: g.Encode()})
+			time.Sleep(time.Millisecond)
+		}
+		wants("at first", store.Line{})
+		s.Learn(1)
+		startCaller(s, "order", end-1)
+		time.Sleep(10 * time.Millisecond)
+		wants("after a grant", store.Line{Floor: 1, Sequence: 7})
+		grant(1, 9, "ours")
+		grant(1, 8, "ours")
+		grant(1, 100, "theirs")
+		grant(0, 200, "ours") // names no decision
+		wants("after grants that are not used", store.Line{Floor: 1, Sequence: 9})
+		events := f.seen()
+		first, last := events[0], events[len(events)-1]
+		if first.Floor != 1 || first.Sequence != 0 || first.Next != 0 || last.Floor != 1 || last.Sequence != 7 || last.Next != end {
+			t.Errorf("the first event says %+v, the last one %+v", first, last)
+		}
+		s.Learn(1000)
+		grant(1, 300, "ours")
+		wants("after a decision", store.Line{Floor: 1000})
+		grant(2000, 5, "ours")
+		wants("after a grant that brings a decision", store.Line{Floor: 2000, Sequence: 5})
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,9 @@ type Supply struct {
 	voided     atomic.Int64         // the floor of the latest decision about another installation
 	stopped    <-chan struct{}      // closed by Stop
 	subs       []*nats.Subscription // from Start on
+
+	seeing sync.Mutex
+	seen   store.Line // see Position
 
 	grants    chan loadmsg.Grant
 	published chan publication
@@ -178,9 +182,11 @@ func (s *Supply) reply() {
 
 // send sends a load to a loader: as an event in the load stream, or directly.
 func (s *Supply) send(l allocator.Load) {
+	seen := s.Position()
 	event := loadmsg.Event{
 		Instance: s.cfg.Instance, Tag: l.Tag, Step: l.Step, Unknown: l.First, Want: l.Want, TrendOnly: l.TrendOnly, Seq: l.Seq,
 		Runway: max(1, l.Runway.Milliseconds()), Installation: s.cfg.Installation,
+		Floor: seen.Floor, Sequence: seen.Sequence, Next: l.Next,
 	}
 	s.unanswered.requested(time.Now(), event)
 	if !l.Direct && s.publish(event) || s.cfg.Own != nil && s.cfg.Own(event) {
@@ -336,6 +342,28 @@ func (s *Supply) Learn(floor int64) {
 		s.cfg.Log.Warn("tags were raised; segments from before are dropped", zap.Int64("floor", floor), zap.Int64("before", before))
 	}
 	s.learned.Store(max(floor, s.learned.Load()))
+	s.see(store.Line{Floor: floor})
+}
+
+// see takes in a position of the register.
+func (s *Supply) see(line store.Line) {
+	s.seeing.Lock()
+	defer s.seeing.Unlock()
+	switch {
+	case line.Floor > s.seen.Floor:
+		s.seen = line
+	case line.Floor == s.seen.Floor:
+		s.seen.Sequence = max(s.seen.Sequence, line.Sequence)
+	}
+}
+
+// Position is the floor of the latest decision that the worker has learned, and
+// the highest sequence of the register that a grant under it has shown, whether it
+// was used or not. The floor is 0 before the first.
+func (s *Supply) Position() store.Line {
+	s.seeing.Lock()
+	defer s.seeing.Unlock()
+	return s.seen
 }
 
 // Void drops everything, after a decision with that floor about another
@@ -354,6 +382,7 @@ func (s *Supply) handle(g loadmsg.Grant) {
 	if g.Floor > s.learned.Load() { // each grant comes here
 		s.Learn(g.Floor)
 	}
+	s.see(store.Line{Floor: g.Floor, Sequence: g.Sequence})
 	s.unanswered.answered(time.Now(), g)
 	switch {
 	case g.NotNow == loadmsg.NotNowStore:

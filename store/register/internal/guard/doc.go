@@ -3,13 +3,16 @@
 // does no I/O and has no goroutine, lock or clock: the register asks it, and
 // does what it returns.
 //
-//	Begin                    the first poll of a process
-//	Stamp, Polled            a poll and its reply
-//	Permit, Sending, Wrote   a write and its reply
-//	Epoch, Read              a read and its reply
-//	Doubt                    a write with an unknown outcome
-//	Compared                 the entries, before granting resumes
-//	IsFresh, Renewed, Accept a decision, after that
+//	Begin                     the first poll of a process
+//	Stamp, Polled             a poll and its reply
+//	Permit, Sending, Wrote    a write and its reply
+//	Epoch, Read               a read and its reply
+//	Doubt                     a write with an unknown outcome
+//	Compared                  the entries, before granting resumes
+//	IsFresh, Renewed, Accept  a decision, after that
+//	AskFirst, Unasked, Asked  a question to other processes, which precedes a write
+//	Hear, Claims              what they claim, and what this process claims
+//	Left, Proof               what another process has left, and what this one leaves
 //
 // Invariants, which docs/spec/register.pml checks with a mutant for each:
 //
@@ -24,12 +27,23 @@
 //   - A decision counts once, if it raised the floor above the one that was seen
 //     and every entry above the one that was cached.
 //
+// Claims of other processes are hearsay, which docs/spec/evidence.pml checks, and
+// docs/proofs/evidence.md argues:
+//
+//   - If other processes are to be asked, nothing is written until they had the
+//     time to answer, and until a poll that was sent after that.
+//   - A claim is compared only with polls and replies that were sent after it was
+//     heard. If the poll is below the claim, or the reply is not above it, granting
+//     stops until a decision.
+//   - A claim is never part of the record, the witness or a proof.
+//   - A proof is left only of what this process has seen itself, and holds only
+//     for one register under one decision.
+//
 // The floor, the lowest first ID of new tags, is compared before the sequence,
 // because each decision raises the floor and begins another history of
-// sequences. A claim of another process about the register, which would have a
-// floor, a sequence and perhaps a number of entries, is to be compared in that
-// order, too: [Record.Assess] has it.
+// sequences. The record ([Record.Assess]) and claims are both compared in this
+// order.
 //
 // record.go has what was seen and how a poll is compared with it, guard.go the
-// states.
+// states, and hearsay.go claims and proofs.
 package guard

@@ -57,24 +57,39 @@ type Guard struct {
 	record Record
 	polled Permit // of the last good poll
 
+	// heard are the highest claims of other processes that lie above the record.
+	// Unlike the record they are never noted.
+	heard hearsay
+
+	asks     bool   // other processes are asked, see AskFirst
+	round    int    // number of the question that precedes the next write; 0 if none does
+	asked    int    // number of questions so far
+	answered Moment // when the latest poll that was answered was sent
+
 	doubts     int // incremented by each event after which a write needs a fresh poll
 	epoch      int // incremented by each event that discards the writes in flight
 	acceptedIn int // the epoch in which the latest decision was accepted
 
 	stopped *store.RegressionError
 	proven  bool      // only a decision ends stopped
+	lowest  tagNext   // the entry that has proven it, if one has
+	began   Moment    // of the first poll since it is proven
+	proof   *Proof    // left for the next process, see Proof
+	left    *Proof    // by another process, see Left
 	short   int64     // by how much the latest raise was too small; 0 if it was not
 	suspect time.Time // since when something looks wrong
 
-	lower    map[string]time.Time // since when entries read lower than cached
-	replicas int                  // of the stream
-	full     bool                 // see Full
-	raises   bool                 // see IgnoreMarks
+	entries  map[string]time.Time              // since when they read lower than cached
+	claimed  struct{ since, latest time.Time } // when entries read lower than claimed
+	replicas int                               // of the stream
+	ignored  []string                          // processes whose claims are void
+	full     bool                              // see Full
+	raises   bool                              // see IgnoreMarks
 }
 
 // New returns the guard of a bucket of which that much was seen before.
 func New(bucket string, seen Record) *Guard {
-	return &Guard{bucket: bucket, record: seen, lower: make(map[string]time.Time), replicas: 1}
+	return &Guard{bucket: bucket, record: seen, entries: make(map[string]time.Time), replicas: 1}
 }
 
 // Moment is the time, the time in suspend included, and the number of times
@@ -92,6 +107,7 @@ type Permit struct {
 	at            Moment
 	doubts, epoch int
 	seen          position.Position
+	heard         hearsay
 }
 
 // isWithin reports whether the poll of a permit was sent less than age ago, on
@@ -102,7 +118,7 @@ func (p Permit) isWithin(age time.Duration, now Moment) bool {
 
 // Stamp returns the state in which a poll is sent.
 func (g *Guard) Stamp(now Moment) Permit {
-	return Permit{at: now, doubts: g.doubts, epoch: g.epoch, seen: g.record.Position}
+	return Permit{at: now, doubts: g.doubts, epoch: g.epoch, seen: g.record.Position, heard: g.heard}
 }
 
 // Permit returns the permit of a write. The last poll returned at least as much
@@ -118,11 +134,13 @@ func (g *Guard) Permit(now Moment, hasPolled bool) (Permit, error) {
 	switch {
 	case g.proven:
 		return Permit{}, g.stopped
+	case g.round > 0:
+		return Permit{}, &store.RegressionError{Bucket: g.bucket, Reason: Asking}
 	case !g.polled.isWithin(age, now) || g.polled.doubts != g.doubts:
 		return Permit{}, ErrUnpolled
 	}
 	p := g.polled
-	p.seen, p.Floor = g.record.Position, max(1, g.record.First)
+	p.seen, p.heard, p.Floor = g.record.Position, g.heard, max(1, g.record.First)
 	return p, nil
 }
 
@@ -130,7 +148,7 @@ func (g *Guard) Permit(now Moment, hasPolled bool) (Permit, error) {
 // confirm. It is false if something has happened since the permit that requires
 // a poll first.
 func (g *Guard) Sending(p Permit) (Permit, bool) {
-	p.seen = g.record.Position
+	p.seen, p.heard = g.record.Position, g.heard
 	return p, p.doubts == g.doubts
 }
 
@@ -150,8 +168,10 @@ func (g *Guard) Wrote(p Permit, tag string, revision uint64, now Moment) error {
 		return ErrLate
 	case p.epoch != g.epoch:
 		return ErrOvertaken
+	case p.heard.last.Floor == p.Floor && revision <= p.heard.last.Sequence:
+		return g.prove(p.epoch, g.below(p.heard.last, revision))
 	}
-	delete(g.lower, tag)
+	delete(g.entries, tag)
 	g.record.Last = max(g.record.Last, revision)
 	return nil
 }
@@ -164,31 +184,55 @@ func (g *Guard) Epoch() int { return g.epoch }
 
 // Read judges the reply to a read that was sent in an epoch: the next ID of a
 // tag, 0 without an entry, and the revision. had is the next ID that was cached
-// when it was sent. If the leader has less, the register regressed; on a
-// replicated stream, only if it stays lower. Errors: [ErrOvertaken], after which
-// the caller reads again; [ErrBehind]; store.ErrCorrupt; *store.RegressionError.
-func (g *Guard) Read(epoch int, tag string, had, next int64, revision uint64, now time.Time) error {
+// when it was sent, and claim what was heard of the tag before that. If the
+// leader has less, the register regressed; on a replicated stream, only if it
+// stays lower. Errors: [ErrOvertaken], after which the caller reads again;
+// [ErrBehind]; store.ErrCorrupt; *store.RegressionError.
+func (g *Guard) Read(epoch int, tag string, had int64, claim store.Claim, next int64, revision uint64, now time.Time) error {
+	if claim.Next <= had || !g.Counts(claim) {
+		claim = store.Claim{}
+	}
+	had = max(had, claim.Next)
 	if next >= had {
-		delete(g.lower, tag)
+		delete(g.entries, tag)
 		if epoch != g.epoch {
 			return ErrOvertaken
 		}
 		g.record.Last = max(g.record.Last, revision)
 		return nil
 	}
-	since, found := g.lower[tag]
-	if !found {
+	since, found := g.entries[tag]
+	switch {
+	case !claim.IsZero(): // one for all tags, which anybody can invent
+		if now.Sub(g.claimed.latest) > PollAge {
+			g.claimed.since = now
+		}
+		g.claimed.latest, since = now, g.claimed.since
+	case !found:
 		since = now
+		fallthrough
+	default:
+		g.entries[tag] = since
 	}
-	g.lower[tag] = since
 	switch {
 	case now.Sub(since) < Suspicion && g.replicas > 1:
-		g.doubts++
+		if claim.IsZero() {
+			g.doubts++
+		}
 		return fmt.Errorf("%w: next was %d, now %d", ErrBehind, had, next)
-	case next > 0:
-		return g.prove(epoch, &store.RegressionError{Bucket: g.bucket, Reason: lowerEntry(tag, next, had)})
+	case next > 0, !claim.IsZero() && revision == 0:
+		if epoch >= g.acceptedIn && claim.IsZero() {
+			g.lowest = tagNext{tag, had}
+		}
+		return g.prove(epoch, &store.RegressionError{Bucket: g.bucket, Reason: lowerEntry(tag, next, had) + said(claim), Claim: claim})
 	}
 	return fmt.Errorf("%w: deleted by hand, was granted up to %d", store.ErrCorrupt, had)
+}
+
+// tagNext is a tag and a number above all that was granted of it.
+type tagNext struct {
+	tag  string
+	next int64
 }
 
 func lowerEntry(tag string, next, had int64) string {
@@ -210,11 +254,18 @@ func (g *Guard) stop(wrong *store.RegressionError, proven bool) error {
 	if g.stopped == nil {
 		g.News = append(g.News, wrong)
 	}
-	if !g.proven || proven {
+	hearsay := g.stopped != nil && !g.stopped.Claim.IsZero()
+	if proven && (!g.proven || hearsay) {
+		g.began, g.proof = Moment{}, nil
+	}
+	if !g.proven || proven && (hearsay || wrong.Claim.IsZero()) {
 		g.stopped, g.proven = wrong, proven
 	}
 	return g.stopped
 }
+
+// Stop ends granting until a decision, because of a bucket beside the register.
+func (g *Guard) Stop(wrong *store.RegressionError) { _ = g.stop(wrong, true) }
 
 // overtake requires a poll before the next write, and discards the writes in
 // flight.
@@ -223,20 +274,22 @@ func (g *Guard) overtake() {
 	g.epoch++
 }
 
-// Begin adopts the first poll of a process, if nothing contradicts it. It
-// reports whether there is a decision that the record lacks. A register that is
-// being raised is accepted later. The error is a *store.RegressionError.
-func (g *Guard) Begin(found Poll) (decided bool, err error) {
-	decided, wrong := g.record.Assess(g.bucket, found, g.record.Last)
+// Begin adopts the first poll of a process, if nothing contradicts it. It reports
+// whether there is a decision that the record lacks. Otherwise granting has
+// stopped, as if the process had polled before.
+func (g *Guard) Begin(found Poll, now Moment) (decided bool) {
+	g.replicas, g.ignored, g.answered = max(1, found.Replicas), found.Ignored, now
+	decided, wrong := g.record.Compare(g.bucket, found)
 	switch {
 	case wrong == nil:
 		g.record.adopt(found)
-		return decided, nil
-	case found.Mark != "":
-		_ = g.stop(wrong, false) // Stopped returns it
-		return false, nil
+	case decided:
+		_ = g.refuse(found, wrong) // Stopped returns it
+	default:
+		proven := g.record.Proof.holds(found.ID, found.First) && found.Mark == ""
+		_ = g.stop(wrong, proven || !found.Missing && found.Mark == "" && g.isProof(now.Time))
 	}
-	return false, wrong
+	return decided && wrong == nil
 }
 
 // Polled draws the conclusion from a poll that was sent in a state. If it
@@ -248,8 +301,17 @@ func (g *Guard) Polled(sent Permit, found Poll, now Moment) (*Comparison, error)
 	if found.Mark != "" {
 		g.short = 0
 	}
-	g.replicas = max(1, found.Replicas)
-	switch decided, wrong := g.record.Assess(g.bucket, found, sent.seen.Last); {
+	g.replicas, g.ignored = max(1, found.Replicas), found.Ignored
+	g.askAfterSilence(sent.at)
+	decided, wrong := g.record.Assess(g.bucket, found, sent.seen.Last)
+	isNew := decided
+	if said := g.contradiction(sent.heard, found); wrong == nil && said != nil {
+		decided, wrong = false, said
+	}
+	if !isNew { // what was seen before a decision is no proof under it
+		g.prepareProof(sent, found, wrong, now)
+	}
+	switch {
 	case decided && wrong != nil:
 		return nil, g.refuse(found, wrong)
 	case wrong != nil:
@@ -305,6 +367,9 @@ func (g *Guard) adopt(sent Permit, found Poll) error {
 	g.record.Position, g.record.Entries = found.Position, found.Entries
 	g.record.First = max(g.record.First, found.First)
 	g.polled, g.full = sent, found.Full
+	if g.heard == sent.heard { // nothing else was heard since
+		g.heard = hearsay{}
+	}
 	g.resume()
 	return nil
 }
@@ -316,6 +381,7 @@ func (g *Guard) resume() {
 	}
 	g.suspect = time.Time{}
 	g.stopped, g.proven, g.short = nil, false, 0
+	g.lowest, g.proof = tagNext{}, nil
 }
 
 // Comparison is a comparison of the entries that a process has cached with those
@@ -401,8 +467,16 @@ func (g *Guard) Accept(c *Comparison) error {
 		return ErrOvertaken
 	}
 	g.record, g.acceptedIn = g.RecordAfter(c), c.epoch
-	clear(g.lower)
+	clear(g.entries)
+	g.claimed.latest = time.Time{}
+	if g.heard.last.Floor <= g.record.First { // from before, or it will be heard again
+		g.heard = hearsay{}
+	}
 	g.resume()
+	if g.asks {
+		g.ask()
+	}
+	g.Left(g.left)
 	return nil
 }
 
@@ -414,10 +488,12 @@ func (g *Guard) IgnoreMarks() { g.raises = true }
 // a process that raises all tags. The caller must forget its cache.
 func (g *Guard) Reset(found Poll) {
 	g.overtake()
-	clear(g.lower)
+	clear(g.entries)
 	g.record = Record{}
 	g.record.adopt(found)
-	g.stopped, g.proven = nil, false
+	g.heard = hearsay{}
+	g.resume()
+	g.News = nil
 }
 
 // Stopped returns why nothing is granted, or nil.
@@ -434,6 +510,12 @@ func (g *Guard) Stopped() *store.RegressionError {
 // nothing has happened that requires another.
 func (g *Guard) PolledSince(t time.Time) bool {
 	return g.polled.at.Time.After(t) && g.polled.doubts == g.doubts
+}
+
+// Trusts reports whether the connection leads to the register that was seen: the
+// latest poll was answered on it, and contradicts nothing.
+func (g *Guard) Trusts(now Moment) bool {
+	return g.stopped == nil && g.answered.Reconnects == now.Reconnects
 }
 
 // Age is the time since the last good poll was sent.

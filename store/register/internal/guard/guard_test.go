@@ -132,19 +132,54 @@ var (
 	looks  = happens(func(l *loader) { l.epoch = l.Epoch() })
 	starts = func(l *loader) error { // again, with what it has noted
 		l.Guard, l.cache = New("r", l.Record()), map[string]int64{}
-		_, err := l.Begin(l.leader)
-		return err
+		l.Begin(l.leader, l.now)
+		if wrong := l.Stopped(); wrong != nil && wrong.Reason != BeingRaised {
+			return wrong
+		}
+		return nil
 	}
 )
 
 // finds is the reply to a read of a.
 func finds(next int64) step {
-	return func(l *loader) error { return l.Read(l.epoch, "a", 31, next, l.leader.Last, l.now.Time) }
+	return func(l *loader) error { return l.Read(l.epoch, "a", 31, store.Claim{}, next, l.leader.Last, l.now.Time) }
+}
+
+// hears is a claim at a sequence of the register, under its floor.
+func hears(by string, sequence uint64) step {
+	return happens(func(l *loader) { l.Hear(store.Claim{By: by, Floor: l.leader.First, Sequence: sequence}) })
+}
+
+func hearsOf(c store.Claim) step { return happens(func(l *loader) { l.Hear(c) }) }
+
+// findsBelow is the reply to a read of a, of which others claim that it was granted
+// up to 41.
+func findsBelow(next int64, revision uint64, floor int64) step {
+	return func(l *loader) error {
+		return l.Read(l.epoch, "a", 31, store.Claim{By: "w", Floor: floor, Tag: "a", Next: 41}, next, revision, l.now.Time)
+	}
+}
+
+// keepsFindingBelow is one such reply after the other, for almost as long as makes them
+// proof.
+func keepsFindingBelow(l *loader) (err error) {
+	for range Suspicion/PollAge - 1 {
+		err = errors.Join(findsBelow(31, 102, 1)(l), sleeps(PollAge)(l))
+	}
+	return errors.Join(err, findsBelow(31, 102, 1)(l))
+}
+
+// leaves is proof that another process has left.
+func leaves(id string, floor int64) step {
+	return happens(func(l *loader) { l.Left(&Proof{ID: id, Floor: floor, Seen: 200, Found: 80}) })
 }
 
 // The steps of the register.
 var (
-	back = happens(func(l *loader) { // to its first state
+	ignores = happens(func(l *loader) { l.leader.Ignored = []string{"w"} })
+	unasked = happens(func(l *loader) { l.AskFirst() })
+	answers = happens(func(l *loader) { l.Asked(l.Unasked()) })
+	back    = happens(func(l *loader) { // to its first state
 		first := newLoader(l.T)
 		l.leader, l.tags = first.leader, first.tags
 	})
@@ -274,7 +309,7 @@ func TestGuard(t *testing.T) {
 		"raised by too little":                        {[]step{back, decides(19), polls}, ErrRefused, true, 1},
 		"raised by too little, and further by now":    {[]step{back, decides(19), polls, moves(100), polls, grants}, regressed, true, 1},
 		"raised by too little, and being raised":      {[]step{back, decides(19), polls, marked, polls}, regressed, true, 0},
-		"raised by too little, and started again":     {[]step{grants, grants, back, decides(19), polls, starts}, regressed, false, 0},
+		"raised by too little, and started again":     {[]step{grants, grants, back, decides(19), polls, starts}, regressed, true, 0},
 		"raised by too little, raised again, behind":  {[]step{back, decides(19), polls, decides(1), polls, moves(-1), polls}, regressed, true, 0},
 		"raised by too little, and raised again":      {steps: []step{back, decides(19), polls, marked, polls, decides(1), polls, grants}},
 		"a lost tag that was granted the new IDs":     {[]step{had(1002), decides(1000), polls}, ErrRefused, true, 1},
@@ -286,13 +321,76 @@ func TestGuard(t *testing.T) {
 		"a decision below what was seen":              {steps: []step{gains, polls, grants, grants, grants, back, decides(1000), polls, grants}},
 		"a decision, back, and raised further":        {steps: []step{decides(1000), polls, back, decides(2000), polls, grants}},
 		"decided at the highest number, twice":        {steps: []step{decides(math.MaxInt64), polls, decides(math.MaxInt64), polls}},
-		"a proof during a comparison":                 {[]step{marked, polls, unmarked, asks, begins, looks, finds(11), ends}, regressed, true, 0},
-		"a proof while a decision is accepted":        {[]step{decides(1000), asks, begins, looks, finds(11), ends}, ErrOvertaken, true, 0},
+		// Claims of others. The register is at 102.
+		"a claim that the record covers":                  {steps: []step{hears("w", 102), grants}},
+		"a claim of a write of a moment ago":              {steps: []step{asks, moves(1), hears("w", 103), replies, grants}},
+		"a claim since the poll was sent":                 {steps: []step{asks, hears("w", 110), replies}},
+		"a claim, and a poll below it":                    {[]step{hears("w", 110), polls}, regressed, true, 0},
+		"a claim, and a poll at it":                       {steps: []step{hears("w", 110), moves(8), polls, grants}},
+		"a claim that a poll has confirmed":               {[]step{hears("w", 110), moves(8), polls, moves(-8), polls}, regressed, true, 0},
+		"a claim that a reply is at":                      {[]step{hears("w", 103), grants}, regressed, true, 0},
+		"a claim that a reply is above":                   {steps: []step{hears("w", 103), moves(1), grants}},
+		"a claim since the write was sent":                {steps: []step{sends, hears("w", 103), lands}},
+		"a claim that writes would lift it over":          {[]step{sends, sends, hears("w", 105), lands, lands, grants, grants}, regressed, true, 0},
+		"a claim, and further by now":                     {[]step{hears("w", 110), polls, moves(100), polls, grants}, regressed, true, 0},
+		"a claim, and a decision":                         {steps: []step{hears("w", 110), polls, decides(1000), polls, grants}},
+		"a claim, and then one that is higher":            {[]step{hears("w", 103), hears("v", 110), moves(5), polls}, regressed, true, 0},
+		"a claim, and then one that is lower":             {[]step{hears("w", 110), hears("v", 103), moves(5), polls}, regressed, true, 0},
+		"a claim with replicas":                           {[]step{threefold, hears("w", 110), polls}, regressed, true, 0},
+		"a claim with replicas, for a moment":             {steps: []step{threefold, hears("w", 110), polls, sleeps(Suspicion - 1), moves(8), polls, grants}},
+		"a claim with replicas, for long":                 {[]step{threefold, hears("w", 110), polls, sleeps(Suspicion), polls, moves(8), polls}, regressed, true, 0},
+		"a claim of more entries":                         {[]step{hearsOf(store.Claim{By: "l", Floor: 1, Sequence: 102, Entries: 3}), polls}, regressed, true, 0},
+		"a claim of as many entries":                      {steps: []step{hearsOf(store.Claim{By: "l", Floor: 1, Sequence: 102, Entries: 2}), grants}},
+		"a claim of more entries, and one of a sequence":  {[]step{hearsOf(store.Claim{By: "l", Floor: 1, Sequence: 101, Entries: 3}), hears("w", 103), moves(1), polls}, regressed, true, 0},
+		"a claim of a higher floor":                       {[]step{hearsOf(store.Claim{By: "w", Floor: 2}), grants}, regressed, true, 0},
+		"a claim of a higher floor, and a permit":         {[]step{permits, hearsOf(store.Claim{By: "w", Floor: 2}), writes}, errUnsent, false, 0},
+		"a claim of a decision that was just made":        {steps: []step{hearsOf(store.Claim{By: "w", Floor: 1001}), decides(1000), grants}},
+		"a claim above a decision":                        {[]step{hearsOf(store.Claim{By: "w", Floor: 1002}), decides(1000), grants}, regressed, true, 0},
+		"a claim of a lower floor":                        {steps: []step{decides(1000), polls, hearsOf(store.Claim{By: "w", Floor: 1, Sequence: math.MaxUint64}), grants}},
+		"a claim that is ignored":                         {steps: []step{ignores, polls, hears("w", 110), grants}},
+		"a claim that is ignored by now":                  {steps: []step{hearsOf(store.Claim{By: "w", Floor: 5000}), polls, ignores, decides(1000), polls, grants}},
+		"a claim while being raised":                      {steps: []step{marked, hears("w", 110), polls, decides(1000), polls, grants}},
+		"a claim beside a missing register":               {[]step{hears("w", 110), away, polls}, regressed, true, 0},
+		"nothing is claimed":                              {steps: []step{hearsOf(store.Claim{}), grants}},
+		"an entry below a claim":                          {[]step{looks, findsBelow(31, 102, 1), grants}, regressed, true, 0},
+		"an entry at a claim":                             {steps: []step{looks, findsBelow(41, 102, 1), grants}},
+		"an entry below a claim of another floor":         {steps: []step{looks, findsBelow(31, 102, 2), grants}},
+		"an entry that never was, below a claim":          {[]step{looks, findsBelow(0, 0, 1), grants}, regressed, true, 0},
+		"an entry deleted by hand, below a claim":         {[]step{looks, findsBelow(0, 102, 1)}, store.ErrCorrupt, false, 0},
+		"an entry below a claim, with replicas":           {[]step{threefold, polls, looks, findsBelow(31, 102, 1)}, ErrBehind, false, 0},
+		"an entry below a claim, before a decision":       {[]step{looks, decides(1000), polls, findsBelow(31, 102, 1)}, ErrOvertaken, false, 0},
+		"claims of many entries, with replicas":           {[]step{threefold, polls, looks, findsBelow(31, 102, 1), permits}, nil, false, 0},
+		"claims of many entries, with replicas, for long": {[]step{threefold, polls, looks, keepsFindingBelow, sleeps(PollAge), findsBelow(31, 102, 1)}, regressed, true, 0},
+		"claims of entries, and a decision":               {[]step{threefold, polls, looks, keepsFindingBelow, decides(1000), polls, looks, sleeps(PollAge), findsBelow(31, 103, 1001)}, ErrBehind, false, 0},
+		"claims of entries now and then, with replicas":   {[]step{threefold, polls, looks, findsBelow(31, 102, 1), sleeps(Suspicion), findsBelow(31, 102, 1)}, ErrBehind, false, 0},
+		"others were not asked yet":                       {[]step{unasked, grants}, regressed, false, 0},
+		"others were asked":                               {steps: []step{unasked, answers, grants}},
+		"others were asked before a decision":             {[]step{unasked, answers, decides(1000), polls, grants}, regressed, false, 0},
+		"others were asked after a decision":              {steps: []step{unasked, answers, decides(1000), polls, answers, grants}},
+		"no answer for a while":                           {steps: []step{unasked, answers, sleeps(PollAge), polls, grants}},
+		"no answer for too long":                          {[]step{unasked, answers, sleeps(PollAge + 1), polls, grants}, regressed, false, 0},
+		"no answer for too long, and asked again":         {steps: []step{unasked, answers, sleeps(PollAge + 1), polls, answers, grants}},
+		"no answer for too long, while others are asked": {[]step{unasked, func(l *loader) error {
+			round := l.Unasked()
+			err := errors.Join(sleeps(PollAge+1)(l), polls(l))
+			l.Asked(round)
+			return err
+		}, grants}, regressed, false, 0},
+		"no answer for too long, and nobody to ask": {steps: []step{sleeps(PollAge + 1), grants}},
+		"proof was left":                                   {[]step{leaves("made", 1), grants}, regressed, true, 0},
+		"proof was left, and decided since":                {steps: []step{leaves("made", 1), decides(1000), polls, grants}},
+		"proof was left of a decision that is found later": {[]step{leaves("made", 1001), decides(1000), polls, grants}, regressed, true, 0},
+		"proof was left under another decision":            {steps: []step{decides(1000), polls, leaves("made", 1), grants}},
+		"proof was left about another register":            {steps: []step{leaves("another", 1), grants}},
+
+		"a proof during a comparison":          {[]step{marked, polls, unmarked, asks, begins, looks, finds(11), ends}, regressed, true, 0},
+		"a proof while a decision is accepted": {[]step{decides(1000), asks, begins, looks, finds(11), ends}, ErrOvertaken, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoader(t)
-			decided, err := l.Begin(l.leader)
-			if err := errors.Join(err, grants(l), grants(l)); err != nil || decided {
+			decided := l.Begin(l.leader, l.now)
+			err := errors.Join(grants(l), grants(l))
+			if err != nil || decided {
 				t.Fatal(err)
 			}
 			for _, do := range c.steps {
@@ -305,10 +403,47 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestNoProofOfDecisions: the poll that brings a decision may be the first one after
+// Suspicion. It leaves no proof of what came before.
+func TestNoProofOfDecisions(t *testing.T) {
+	l := newLoader(t)
+	l.Begin(l.leader, l.now)
+	for _, do := range []step{moves(-1), polls, polls, sleeps(Suspicion), decides(1000), asks, begins} {
+		_ = do(l) // the first polls contradict what was seen
+	}
+	left := l.Proof(l.now)
+	err := ends(l)
+	if l.Left(left); err != nil || l.Stopped() != nil {
+		t.Errorf("left %+v: %v, stopped: %v", left, err, l.Stopped())
+	}
+}
+
+// TestHearsayIsNotNoted: what was only heard never becomes what was seen, and no
+// proof is left of it.
+func TestHearsayIsNotNoted(t *testing.T) {
+	l := newLoader(t)
+	l.Begin(l.leader, l.now)
+	before := l.Record()
+	for _, do := range []step{hears("w", 110), polls, sleeps(Suspicion), polls, polls} {
+		_ = do(l) // the polls contradict it
+	}
+	if got := l.Record(); l.Stopped() == nil || !reflect.DeepEqual(got, before) || l.Proof(l.now) != nil {
+		t.Errorf("%+v, %v, stopped: %v", got, l.Proof(l.now), l.Stopped())
+	}
+	_ = hearsOf(store.Claim{By: "honest", Floor: 1, Sequence: 101, Entries: 9})(l)
+	if by := []string{l.heard.last.By, l.heard.most.By}; !slices.Equal(by, []string{"w", "honest"}) {
+		t.Errorf("it has heard claims of %v", by)
+	}
+	if claims := l.Claims(); len(claims) != 2 || claims[0].Sequence != 100 || claims[1].By != "w" || claims[1].Sequence != 110 || !claims[1].Heard {
+		t.Errorf("it claims %+v", claims)
+	}
+}
+
 // TestNews: what is logged is why granting stops, and that it resumes, once each.
 func TestNews(t *testing.T) {
 	l := newLoader(t)
-	_, err := l.Begin(l.leader)
+	l.Begin(l.leader, l.now)
+	var err error
 	for _, do := range []step{grants, marked, polls, polls, unmarked, polls, polls, moves(-1), polls, polls, marked, polls, decides(1000), polls} {
 		_ = do(l) // some polls fail
 	}
@@ -342,9 +477,9 @@ func TestPolledSince(t *testing.T) {
 		"an unknown outcome before": {[]step{doubts, sleeps(1), polls}, true},
 	} {
 		l := newLoader(t)
-		_, err := l.Begin(l.leader)
+		l.Begin(l.leader, l.now)
 		came := l.now.Time
-		err = errors.Join(err, polls(l))
+		err := polls(l)
 		for _, do := range c.steps {
 			_ = do(l) // a poll under a mark fails
 		}
@@ -355,36 +490,51 @@ func TestPolledSince(t *testing.T) {
 }
 
 // TestBegin: a process starts with what it has seen before, as a witness keeps
-// it.
+// it. A contradiction stops it until a decision; on replicas, only once it has
+// lasted.
 func TestBegin(t *testing.T) {
 	seen := Record{Position: position.Position{ID: "made", Last: 100}, Entries: 2, First: 1000, Decisions: []string{"old"}}
+	other := func(floor int64, id string) Record {
+		r := seen.Clone()
+		r.Proof = &Proof{ID: id, Floor: floor, Seen: 200, Found: 80}
+		return r
+	}
+	noted := other(1000, "made")
 	for name, c := range map[string]struct {
+		seen    Record
 		change  func(p *Poll)
 		decided bool
-		wrong   bool
-		paused  bool
+		stopped bool
+		proven  bool
 	}{
-		"nothing happened":       {func(*Poll) {}, false, false, false},
-		"back":                   {func(p *Poll) { p.Last-- }, false, true, false},
-		"back, and being raised": {func(p *Poll) { p.Last, p.Mark = 1, "raised" }, false, false, true},
-		"decided":                {func(p *Poll) { p.Last, p.First, p.Decisions = 1, 2000, []string{"new"} }, true, false, false},
-		"decided at the same":    {func(p *Poll) { p.Decisions = []string{"new"} }, false, true, false},
+		"nothing happened":          {seen, func(*Poll) {}, false, false, false},
+		"back":                      {seen, func(p *Poll) { p.Last-- }, false, true, true},
+		"back, or a replica":        {seen, func(p *Poll) { p.Last, p.Replicas = 99, 3 }, false, true, false},
+		"back, and being raised":    {seen, func(p *Poll) { p.Last, p.Mark = 1, "raised" }, false, true, false},
+		"decided":                   {seen, func(p *Poll) { p.Last, p.First, p.Decisions = 1, 2000, []string{"new"} }, true, false, false},
+		"decided at the same":       {seen, func(p *Poll) { p.Decisions = []string{"old", "new"} }, false, true, true},
+		"proof was noted":           {noted, func(p *Poll) { p.Last = 300 }, false, true, true},
+		"proof, and being raised":   {noted, func(p *Poll) { p.Mark = "raised" }, false, true, false},
+		"proof of another decision": {other(999, "made"), func(*Poll) {}, false, false, false},
+		"proof of another register": {other(1000, "another"), func(*Poll) {}, false, false, false},
+		"proof, and decided since":  {noted, func(p *Poll) { p.Last, p.First, p.Decisions = 1, 2000, []string{"new"} }, true, false, false},
 	} {
-		p := Poll{Position: seen.Position, Entries: 2, First: 1000, Decisions: []string{"old"}}
+		p := Poll{Position: seen.Position, Entries: 2, First: 1000, Decisions: []string{"old"}, Replicas: 1}
 		c.change(&p)
-		g := New("r", seen.Clone())
-		decided, err := g.Begin(p)
-		if (err != nil) != c.wrong || decided != c.decided || (g.Stopped() != nil) != c.paused {
-			t.Errorf("%s: decided %v, %v, stopped: %v", name, decided, err, g.Stopped())
+		g, now := New("r", c.seen.Clone()), Moment{Time: time.Unix(1, 0)}
+		if decided := g.Begin(p, now); decided != c.decided || (g.Stopped() != nil) != c.stopped {
+			t.Errorf("%s: decided %v, stopped: %v", name, decided, g.Stopped())
 		}
-		want := seen.Clone()
-		if want.adopt(p); c.wrong || c.paused {
-			want = seen
+		want := c.seen.Clone()
+		if want.adopt(p); c.stopped {
+			want = c.seen.Clone()
+			want.learn(p)
 		}
 		if got := g.Record(); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: the record is %+v, want %+v", name, got, want)
 		}
-		if _, err := g.Permit(Moment{Time: time.Unix(1, 0)}, false); !errors.Is(err, ErrUnpolled) {
+		_, err := g.Permit(now, false)
+		if regressed := errors.Is(err, store.ErrRegressed); regressed != c.proven || !regressed && !errors.Is(err, ErrUnpolled) {
 			t.Errorf("%s: writes before a poll: %v", name, err)
 		}
 	}
@@ -408,7 +558,8 @@ func TestRenew(t *testing.T) {
 		"missing":                {[]step{away}, ErrChanged},
 	} {
 		l := newLoader(t)
-		_, err := l.Begin(l.leader)
+		l.Begin(l.leader, l.now)
+		var err error
 		for _, do := range append([]step{decides(1000), asks, begins}, c.steps...) {
 			err = errors.Join(err, do(l))
 		}

@@ -24,6 +24,7 @@ type Poll struct {
 	Decided   time.Time // when the latest was made; zero if unknown
 	Mark      string    // random text and target; empty unless all tags are being raised
 	Target    int64     // of the mark; 0 if it has none
+	Ignored   []string  // processes whose claims the latest decision has made void
 }
 
 // follows reports whether a poll returned the register of an earlier poll, under
@@ -42,6 +43,8 @@ type Record struct {
 	Decisions []string `json:"decisions,omitempty"` // every decision ever found
 	// When the latest decision in the register was made; zero if unknown.
 	Decided time.Time `json:"decided,omitzero"`
+	// That the register went back, although it has grown past Position since.
+	Proof *Proof `json:"proof,omitempty"`
 }
 
 // Assess judges a poll. It reports whether the poll has a decision that is new,
@@ -99,6 +102,34 @@ func (r *Record) check(bucket string, p Poll, seen uint64) *store.RegressionErro
 	return &wrong
 }
 
+// Compare is [Record.Assess] for a process that has not polled yet. Proof in the
+// record counts, too.
+func (r *Record) Compare(bucket string, p Poll) (decided bool, wrong *store.RegressionError) {
+	decided, wrong = r.Assess(bucket, p, r.Last)
+	if wrong == nil && p.Mark == "" && r.Proof.holds(p.ID, p.First) {
+		return false, r.Proof.regression(bucket)
+	}
+	return decided, wrong
+}
+
+// Join returns what two processes have seen of a register together. The lowest
+// first ID is compared first, see [Record.check].
+func (r Record) Join(other Record) Record {
+	higher, lower := r, other
+	if other.First > r.First || other.First == r.First && other.Last > r.Last {
+		higher, lower = other, r
+	}
+	j := higher.Clone()
+	if lower.First == higher.First {
+		j.Entries = max(j.Entries, lower.Entries)
+		if j.Proof == nil {
+			j.Proof = lower.Proof
+		}
+	}
+	j.learn(Poll{Decisions: lower.Decisions})
+	return j
+}
+
 // Accept makes a register the record after an administrator's decision, whatever
 // was seen before, or returns the fault: its lowest first ID is below that of
 // the record, or not above it although the record lacks a decision.
@@ -117,7 +148,7 @@ func (r *Record) Accept(bucket string, p Poll) error {
 // belong to a decision. The lowest first ID, the list of decisions and the time
 // of the latest only rise; an unknown time stands for the latest possible.
 func (r *Record) adopt(p Poll) {
-	r.Position, r.Entries, r.First = p.Position, p.Entries, max(r.First, p.First)
+	r.Position, r.Entries, r.First, r.Proof = p.Position, p.Entries, max(r.First, p.First), nil
 	if p.Decided.IsZero() || p.Decided.After(r.Decided) {
 		r.Decided = p.Decided
 	}
