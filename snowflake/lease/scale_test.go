@@ -48,7 +48,8 @@ func (w *world) usedIDs() (n int) {
 
 // TestManyStartAtOnce: many processes claim at the same moment. Whether no
 // worker IDs were used before, or half as many as needed, or just enough, each
-// process succeeds after a few tries. There are no more entries than needed.
+// process succeeds after a few tries on average; if all chose the same, it would
+// take more than they have. There are no more entries than needed.
 func TestManyStartAtOnce(t *testing.T) {
 	t.Parallel()
 	n := tier.Pick(60, 1000)
@@ -66,27 +67,20 @@ func TestManyStartAtOnce(t *testing.T) {
 				w.layout = c.layout
 				w.use(t, c.used)
 				before := w.workers.writes
-				began := time.Now()
 				var wg sync.WaitGroup
-				calls := make([]int, n)
 				for i := range n {
 					p := w.process(fmt.Sprint(i), uint64(i))
 					wg.Go(func() {
 						if _, err := p.manager().seek(t.Context()); err != nil {
 							t.Error(err)
 						}
-						calls[i] = p.net.calls
 					})
 				}
 				wg.Wait()
-				sum, most := 0, 0
-				for _, c := range calls {
-					sum, most = sum+c, max(most, c)
-				}
-				tries := w.workers.writes - before
-				t.Logf("%d tries, %d calls, %d at most by one process, within %v", tries, sum, most, time.Since(began))
-				if tries > 4*n || sum > 25*n || most > 60 {
-					t.Error("too many")
+				// There are few calls per try, so this bounds them, too. The worst
+				// case takes 2.7 n, with a standard deviation of 0.07 n.
+				if tries := w.workers.writes - before; tries > 4*n {
+					t.Errorf("%d tries of %d processes", tries, n)
 				}
 				if got, want := w.usedIDs(), max(n, c.used); got != want {
 					t.Errorf("%d worker IDs were used, want %d", got, want)
