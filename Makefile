@@ -154,14 +154,20 @@ check-packages: ## Build a release, and check packages, image, manifests, region
 check-release: check-packages lint test test-all spec mutants soak bench ## Run every check before a release, for hours
 	for store in jetstream mysql postgres; do $(MAKE) nemesis DURATION=20m STORE=$$store || exit 1; done
 
-# The same SEED repeats the same faults in the same order.
+# The same SEED repeats the same faults in the same order. FAULTS is a regular
+# expression for their names. SYNC is the servers' sync_interval. PRODUCT is a folder
+# with the source of another version, whose binary is put to the test.
 DURATION ?= 2m
 STORE    ?= jetstream
 SEED     ?=
 OUTAGE   ?=
+FAULTS   ?=
+SYNC     ?=
+PRODUCT  ?=
 
-nemesis: ## Inject faults into real processes (DURATION=, SEED=, STORE=jetstream, mysql or postgres, OUTAGE=)
+nemesis: ## Inject faults into real processes (DURATION=, SEED=, STORE=jetstream, mysql or postgres, FAULTS=, SYNC=, OUTAGE=, PRODUCT=)
 	NEMESIS_DURATION=$(DURATION) NEMESIS_SEED=$(SEED) NEMESIS_STORE=$(STORE) NEMESIS_OUTAGE=$(OUTAGE) \
+	NEMESIS_FAULTS='$(FAULTS)' NEMESIS_SYNC=$(SYNC) NEMESIS_PRODUCT=$(abspath $(PRODUCT)) \
 		$(GO) test -count=1 -v -timeout 24h -run '^TestNemesis$$' ./testing/nemesis
 
 history: ## Check a recorded history (FILE=)

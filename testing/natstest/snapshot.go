@@ -78,28 +78,39 @@ func TrySnapshot(nc *nats.Conn, stream string) (s Snapshot, err error) {
 	}
 }
 
-// Restore deletes the stream and puts it back to the state of the backup. It
-// retries a failed restore, since the stream is gone by then: a server of the
-// cluster may be away.
+// Restore deletes the stream and puts it back to the state of the backup.
 func (s Snapshot) Restore(t testing.TB, nc *nats.Conn) {
 	t.Helper()
+	if err := s.TryRestore(nc); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errOtherState: a restore has reported success, and the stream has other content.
+var errOtherState = errors.New("the stream has other content")
+
+// TryRestore is Restore, and returns its error. It retries a failed restore, since
+// the stream is gone by then: a server of the cluster may be away.
+func (s Snapshot) TryRestore(nc *nats.Conn) error {
 	first, err := lastSequence(s.about)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	// Now and then nats-server v2.15.2 reports success and has the old content.
 	// Messages stored while the backup was made may be in it.
-	Eventually(t, "the restored state of "+s.stream, func() bool {
+	return Await(patience(), "the restored state of "+s.stream, func() error {
 		if err := s.tryRestore(nc); err != nil {
-			t.Logf("restore %s: %v", s.stream, err)
-			return false
+			return err
 		}
 		info, err := ask(nc, "$JS.API.STREAM.INFO."+s.stream, nil)
 		if err != nil {
-			return false
+			return err
 		}
 		have, err := lastSequence(info)
-		return err == nil && have >= first && have <= s.latest
+		if err == nil && (have < first || have > s.latest) {
+			return errOtherState
+		}
+		return err
 	})
 }
 

@@ -232,9 +232,12 @@ func (c *callers) prefetched(p *messages.Prefetcher, tag string) error {
 	return err
 }
 
-// unexpected finds errors that no fault explains.
+// unexpected finds errors that no fault explains. A tag or a template may be
+// lost, until an operator creates it again.
 func (r *Run) unexpected(call *Call, err error) {
-	if isFinal(err) {
+	if errors.Is(err, messages.ErrNoTag) && r.lost.Load() {
+		r.missing.Store(true)
+	} else if isFinal(err) {
 		r.checker.Violation("REFUSED: %s of %q: %v", call.Kind, call.Tag, err)
 	}
 }

@@ -2,9 +2,13 @@ package nemesis
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,6 +46,9 @@ func (r *Run) build() {
 	overlay, err := ClockOverlay(r.work)
 	r.must(err)
 	build := func(name, command string, flags ...string) string {
+		if r.Product != "" && command == process.Command {
+			flags = append([]string{"-C", r.Product}, flags...)
+		}
 		path, err := process.Build(r.work, name, command, append(flags, overlay)...)
 		r.must(err)
 		return path
@@ -109,13 +116,50 @@ func (r *Run) startPrograms() {
 	for _, name := range slices.Concat(loaders, workers) {
 		r.startServing(name)
 	}
+	r.must(r.createTags())
+	if r.Store == "jetstream" {
+		command("tag", "import", r.manyTags())
+	}
+}
+
+// createTags creates the callers' tags that are not there, all at the same time,
+// since each command asks all processes what they have seen.
+func (r *Run) createTags() error {
+	var commands sync.WaitGroup
+	var failed atomic.Pointer[error]
+	create := func(tag string, args ...string) {
+		commands.Go(func() {
+			if _, err := r.idworker(append([]string{"tag", "create", tag, "--if-missing"}, args...)...); err != nil {
+				failed.Store(&err)
+			}
+		})
+	}
 	for _, tag := range append(plainTags[:len(plainTags):len(plainTags)], eventTag) {
-		command("tag", "create", tag, "--step", "1000")
+		create(tag, "--step", "1000")
 	}
-	command("tag", "create", templateTags, "--template", "--step", "10")
+	create(templateTags, "--template", "--step", "10")
 	for _, tag := range strictTags {
-		command("tag", "create", tag, "--order", "strict")
+		create(tag, "--order", "strict")
 	}
+	commands.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// oldTags is how many tags nobody requests, so that the register has old blocks.
+const oldTags = 43_000
+
+// manyTags writes a list for `tag import`.
+func (r *Run) manyTags() (path string) {
+	var list strings.Builder
+	for i := range oldTags {
+		_, _ = fmt.Fprintf(&list, "old.%d 1000 1\n", i)
+	}
+	path = filepath.Join(r.work, "old.txt")
+	r.must(os.WriteFile(path, []byte(list.String()), 0o600))
+	return path
 }
 
 // startServing starts a loader, or a worker, which answers HTTP too.
@@ -141,6 +185,9 @@ func (r *Run) startEnrichers() {
 // proxies. The second of each role has the race detector.
 func (r *Run) startProgram(name string, args ...string) {
 	p := process.Program{Binary: r.binaries.plain, Env: append(r.storeEnv(name), "GORACE=atexit_sleep_ms=20")}
+	if name == "loader1" { // keeps a witness, and loader2 does not
+		p.Env = append(p.Env, process.StateFolder+filepath.Join(r.work, "state"))
+	}
 	if strings.HasSuffix(name, "2") {
 		p.Binary = r.binaries.race
 	}
@@ -176,7 +223,11 @@ func (r *Run) idworker(args ...string) (string, error) {
 
 // ended records a program's unrequested end.
 func (r *Run) ended(p *Supervised, code int) {
-	r.note("%s ended by itself with exit code %d: %s", p.Name, code, p.lastWords())
+	words := p.lastWords()
+	r.note("%s ended by itself with exit code %d: %s", p.Name, code, words)
+	if strings.Contains(words, "Can't start JetStream") {
+		r.refused(p.Name)
+	}
 }
 
 // watchGrants reads grants at each server.

@@ -4,21 +4,31 @@
 //
 //	make nemesis                                       two minutes, a random seed, JetStream
 //	make nemesis DURATION=20m SEED=7 STORE=postgres    or mysql
+//	make nemesis FAULTS='folder old|loaders forget'    only these kinds, by a regular expression
+//	make nemesis SYNC=2m                               servers that do not sync each write
+//	make nemesis PRODUCT=FOLDER                        the idworker of another version's source
 //	make nemesis DURATION=20m OUTAGE=1h                majorities of the servers away, with that outage declared
 //
-// [Faults] makes the schedule from the seed and the store alone. Faults come
-// every 3 s on average, last up to 30 s, and come in storms of 36 s. After each
-// storm everything is mended. The next storm waits until each kind of caller
-// got an answer again, and an event published after the faults has arrived.
-// After a restore of the register all tags are raised. A fault for a stream's
-// leader names the stream; the run's log names the server.
+// [Faults] makes the schedule from the seed, the store and FAULTS alone. Faults
+// come every 3 s on average, last up to 30 s, and come in storms of 36 s. After
+// each storm everything is mended. The next storm waits until each kind of caller
+// got an answer again, and an event published after the faults has arrived. A
+// fault for a stream's leader names the stream; the run's log names the server.
+//
+// In some faults JetStream may lose writes: files are damaged, lost or put back,
+// servers are removed, or their power is cut (loss.go). All loaders may be killed
+// meanwhile, so that they forget what they have seen. Workers remember it, unless
+// they are killed as well, which leaves loader1's witness alone. If a loader has
+// stopped, or nothing is granted for a minute, tags are raised, as an operator
+// does. The report's last table has how often each kind did harm. With SYNC events
+// are not checked, since a power cut loses those as well.
 //
 // With OUTAGE the schedule is [Outages]: half of the time two of the three servers
-// are away, for one to three minutes, while workers are paused beyond their
-// fences, suspended, cut off or killed, and their clocks are set. The report
-// counts the requests for snowflake IDs meanwhile.
+// are away, while workers are paused beyond their fences, suspended, cut off or
+// killed, and their clocks are set.
 //
-//	n1 n2 n3             nats-server, one cluster; each route goes through a proxy
+//	n1 n2 n3             nats-server, one cluster, each on an ext4 of its own where
+//	                     there is the right to mount; each route goes through a proxy
 //	worker1 worker2 …    idworker serve --role worker --api
 //	loader1 loader2      idworker serve --role loader
 //	enricher1 enricher2  idworker enrich
@@ -57,7 +67,7 @@
 //   - Events: event k of the target is event k of the source, with an ID of its
 //     own; `idworker enrich verify` agrees at the end.
 //   - Processes report no data race and no panic.
-//   - The store ends above every ID of every tag.
+//   - The store ends above every ID of every tag that it lists.
 //
 // All answers are written to a compressed file, a line each ([Call]).
 // [CheckHistory] checks such a file alone, also a file of `idworker bench

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,11 +17,12 @@ type Fault struct {
 	End    time.Duration // when it is mended
 	Kind   string
 	Victim string // of the cast, or the stream whose leader it is
-	Size   int    // which of several steps or directions
+	Size   int    // which of several steps, directions, servers or files
+	Forget string // the kind of fault in which loaders forget, after this one, before an operator decides
 }
 
 func (f Fault) String() string {
-	return fmt.Sprintf("%4d  %7.1fs  %4.1fs  %-18s %-16s %2d", f.Number, f.Begin.Seconds(), (f.End - f.Begin).Seconds(), f.Kind, f.Victim, f.Size)
+	return fmt.Sprintf("%4d  %7.1fs  %4.1fs  %-18s %-22s %2d  %s", f.Number, f.Begin.Seconds(), (f.End - f.Begin).Seconds(), f.Kind, f.Victim, f.Size, f.Forget)
 }
 
 // A storm and the calm after it make a cycle. The faults of a storm are so
@@ -67,10 +69,27 @@ var (
 	databases = []string{"mysql", "postgres"}
 )
 
-// spared are the parts that have to be left alone while the register goes back:
-// loaders have to live, and to have polled the register between the backup and
-// the restore.
-var spared = []string{"process loader1", "process loader2", "link loader1", "link loader2", "clock loader1", "clock loader2", "database database"}
+// remembering are the parts that are left alone from the beginning of a loss
+// until an operator has decided. Once loaders forget, only the workers and
+// loader1's witness remember what was lost. As loader2 keeps no witness, it may be
+// killed, paused or cut off at any time.
+var remembering = []string{
+	"process worker1", "process worker2", "process worker3", "link worker1", "link worker2", "link worker3",
+	"process loader1", "link loader1", "database database",
+}
+
+// damaged are the streams whose files are damaged, the register more often.
+var damaged = []string{"KV_ids_register", "KV_ids_register", "KV_ids_clock", "KV_ids_config"}
+
+// on makes victims of streams and of the servers that are meant.
+func on(streams []string, which ...string) (victims []string) {
+	for _, s := range streams {
+		for _, w := range which {
+			victims = append(victims, s+" on "+w)
+		}
+	}
+	return victims
+}
 
 const ms = time.Millisecond
 
@@ -112,8 +131,22 @@ var kinds = []kind{
 	{"route silent", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
 	{"route one way", 4, 1000 * ms, 8000 * ms, routes, partServers, nil, nil},
 	{"route slow", 4, 2000 * ms, 10000 * ms, routes, partServers, nil, nil},
-	{"register put back", 4, 3000 * ms, 8000 * ms, []string{"register"}, partServers, nil, spared},
+	{"step-downs", 4, 2000 * ms, 6000 * ms, led, partServers, nil, nil},
 	{"disk full", 3, 2000 * ms, 8000 * ms, servers, partServers, nil, nil},
+
+	// JetStream may lose writes in these.
+	{"register put back", 4, 3000 * ms, 8000 * ms, []string{"register"}, partServers, nil, remembering},
+	{"block damaged", 8, 500 * ms, 4000 * ms, on(damaged, "one", "leader", "two"), partServers, nil, remembering},
+	{"raft log damaged", 6, 500 * ms, 4000 * ms, on(damaged, "one", "two"), partServers, nil, remembering},
+	{"snapshot damaged", 4, 500 * ms, 4000 * ms, on(damaged, "one", "two"), partServers, nil, remembering},
+	{"meta damaged", 4, 500 * ms, 4000 * ms, on([]string{"_meta_"}, "one", "two"), partServers, nil, remembering},
+	{"folder lost", 8, 500 * ms, 4000 * ms, on([]string{"stream", "raft", "all"}, "one", "each"), partServers, nil, remembering},
+	{"folder old", 8, 6000 * ms, 12000 * ms, on([]string{"register"}, "one", "two", "two"), partServers, nil, remembering},
+	{"power cut", 6, 500 * ms, 4000 * ms, []string{"n1", "n2", "n3", "n1 n2 n3", "n1 n2 n3"}, partServers, nil, remembering},
+	{"replicas changed", 3, 3000 * ms, 8000 * ms, []string{"KV_ids_register"}, partServers, nil, remembering},
+	{"server removed", 3, 3000 * ms, 8000 * ms, servers, partServers, nil, remembering},
+	{loadersForget, 0, 200 * ms, 5000 * ms, nil, partProcess, nil, nil}, // only inside one of those above, as the next
+	{allForget, 0, 200 * ms, 2000 * ms, nil, partProcess, nil, nil},
 
 	{"database killed", 10, 200 * ms, 6000 * ms, []string{"database"}, partDatabase, databases, nil},
 	{"database frozen", 10, 500 * ms, 8000 * ms, []string{"database"}, partDatabase, databases, nil},
@@ -135,35 +168,54 @@ func (k kind) parts(victim string) []string {
 	return all
 }
 
+// loses reports whether JetStream may lose writes in faults of a kind.
+func (k kind) loses() bool { return k.part == partServers && k.more != nil }
+
 // after is the rest for an affected part: an ended process is restarted, and
-// the next fault finds it running. Once the register is put back, an
-// administrator raises all tags.
+// the next fault finds it running. After a loss an operator decides.
 func (k kind) after() time.Duration {
-	if k.part == partServers && k.more != nil {
+	if k.loses() {
 		return 15 * time.Second
 	}
 	return time.Second
 }
 
+// The loaders are killed and started while an operator has not decided about a
+// loss. In the second kind the workers are killed as well, and a witness is all
+// that is left.
+const (
+	loadersForget = "loaders forget"
+	allForget     = "all forget"
+)
+
+// forgets are the kinds of forgetting that are selected.
+func forgets(only *regexp.Regexp) []string {
+	return slices.DeleteFunc([]string{loadersForget, loadersForget, allForget}, func(name string) bool { return !only.MatchString(name) })
+}
+
 // Faults is the schedule of a seed, without end: it is the same for the same
-// seed and store.
-func Faults(seed uint64, store string) iter.Seq[Fault] {
-	possible := kindsFor(store)
+// seed, store and selection of faults, by name. Half of the storms begin with a
+// loss, for which later nothing is free.
+func Faults(seed uint64, store string, only *regexp.Regexp) iter.Seq[Fault] {
+	possible := kindsFor(store, only)
 	return func(yield func(Fault) bool) {
 		random := rand.New(rand.NewPCG(seed, 14))
 		number := 0
-		for begin := time.Duration(0); ; begin += cycle {
+		for begin := time.Duration(0); len(possible) > 0; begin += cycle {
 			s := storming{
 				random: random, begin: begin, lasts: storm, gap: storm * 9 / 10 / time.Duration(int(cycle/every)),
-				kinds: possible, busy: make(map[string]time.Duration),
+				kinds: possible, forgets: forgets(only), busy: make(map[string]time.Duration),
 			}
-			for range int(cycle / every) {
-				number++
-				s.faults = append(s.faults, s.next())
+			if losing := slices.DeleteFunc(slices.Clone(possible), func(k kind) bool { return !k.loses() }); len(losing) > 0 && random.IntN(2) == 0 {
+				s.draw(losing, begin+time.Duration(random.Int64N(int64(storm/2))))
+			}
+			for s.drawn < int(cycle/every) {
+				s.next()
 			}
 			slices.SortStableFunc(s.faults, func(a, b Fault) int { return int(a.Begin - b.Begin) })
-			for i, f := range s.faults {
-				f.Number = number - len(s.faults) + i + 1
+			for _, f := range s.faults {
+				number++
+				f.Number = number
 				if !yield(f) {
 					return
 				}
@@ -214,10 +266,10 @@ func Outages(seed uint64, duration time.Duration) (all []Fault) {
 		away := slices.Delete(slices.Clone(servers), survivor, survivor+1)
 		s := storming{
 			random: random, begin: begin, lasts: length + outageAfter, gap: outageEvery, kinds: outageKinds(), busy: make(map[string]time.Duration),
-			faults: []Fault{{Begin: begin, End: begin + length, Kind: "majority away", Victim: strings.Join(away, " ")}},
+			faults: []Fault{{Begin: begin, End: begin + length, Kind: "majority away", Victim: strings.Join(away, " ")}}, drawn: 1,
 		}
-		for s.gap*time.Duration(len(s.faults)+4) < s.lasts {
-			s.faults = append(s.faults, s.next())
+		for s.gap*time.Duration(s.drawn+4) < s.lasts {
+			s.next()
 		}
 		slices.SortStableFunc(s.faults, func(a, b Fault) int { return int(a.Begin - b.Begin) })
 		for _, f := range s.faults {
@@ -228,10 +280,10 @@ func Outages(seed uint64, duration time.Duration) (all []Fault) {
 	return all
 }
 
-// kindsFor are the kinds that are possible with a store.
-func kindsFor(store string) (possible []kind) {
+// kindsFor are the kinds that are possible with a store, and selected.
+func kindsFor(store string, only *regexp.Regexp) (possible []kind) {
 	for _, k := range kinds {
-		if k.weight > 0 && (k.stores == nil || slices.Contains(k.stores, store)) {
+		if k.weight > 0 && (k.stores == nil || slices.Contains(k.stores, store)) && only.MatchString(k.name) {
 			possible = append(possible, k)
 		}
 	}
@@ -240,41 +292,63 @@ func kindsFor(store string) (possible []kind) {
 
 // storming makes the faults of a storm.
 type storming struct {
-	random *rand.Rand
-	begin  time.Duration
-	lasts  time.Duration
-	gap    time.Duration // between two faults
-	kinds  []kind
-	faults []Fault
-	busy   map[string]time.Duration // until when, by part and victim
+	random  *rand.Rand
+	begin   time.Duration
+	lasts   time.Duration
+	gap     time.Duration // between two faults
+	kinds   []kind
+	forgets []string // kinds of forgetting, one of which may follow a loss
+	faults  []Fault
+	drawn   int                      // of which some found nothing free
+	busy    map[string]time.Duration // until when, by part and victim
 }
 
-// next is a fault whose victim is free. Some kind nearly always has a free
-// victim; if the search takes long, the fault begins later.
-func (s *storming) next() Fault {
-	at := s.begin + s.gap*time.Duration(len(s.faults)) + time.Duration(s.random.Int64N(int64(2*s.gap)))
-	for {
-		k := s.pick()
+// draws bounds the search for a fault whose victim is free.
+const draws = 300
+
+// next draws the next fault.
+func (s *storming) next() {
+	s.draw(s.kinds, s.begin+s.gap*time.Duration(s.drawn)+time.Duration(s.random.Int64N(int64(2*s.gap))))
+}
+
+// draw adds a fault of one of several kinds that begins at a time, and whose
+// victim is free then. If few kinds are selected, there may be none.
+func (s *storming) draw(among []kind, at time.Duration) {
+	s.drawn++
+	for range draws {
+		k := s.pick(among)
 		victim := k.victims[s.random.IntN(len(k.victims))]
 		end := at + k.min + time.Duration(s.random.Int64N(int64(k.max-k.min)))
 		end = min(end, s.begin+s.lasts)
 		parts := k.parts(victim)
-		if end-at >= k.min && !slices.ContainsFunc(parts, func(p string) bool { return at < s.busy[p] }) {
-			for _, p := range parts {
-				s.busy[p] = end + k.after()
-			}
-			return Fault{Begin: at, End: end, Kind: k.name, Victim: victim, Size: s.random.IntN(100)}
+		if end-at < k.min || slices.ContainsFunc(parts, func(p string) bool { return at < s.busy[p] }) {
+			continue
 		}
+		for _, p := range parts {
+			s.busy[p] = end + k.after()
+		}
+		f := Fault{Begin: at, End: end, Kind: k.name, Victim: victim, Size: s.random.IntN(100)}
+		if k.loses() && len(s.forgets) > 0 && s.random.IntN(3) > 0 {
+			if f.Forget = s.forgets[s.random.IntN(len(s.forgets))]; f.Forget == allForget && !lossIsOld(k.name) {
+				f.Forget = ""
+			}
+		}
+		s.faults = append(s.faults, f)
+		return
 	}
 }
 
-func (s *storming) pick() kind {
+// lossIsOld reports whether what is lost in faults of a kind is older than a
+// second, so that a witness shows it.
+func lossIsOld(name string) bool { return name == "folder old" || name == "register put back" }
+
+func (s *storming) pick(among []kind) kind {
 	sum := 0
-	for _, k := range s.kinds {
+	for _, k := range among {
 		sum += k.weight
 	}
 	n := s.random.IntN(sum)
-	for _, k := range s.kinds {
+	for _, k := range among {
 		if n -= k.weight; n < 0 {
 			return k
 		}
@@ -284,8 +358,8 @@ func (s *storming) pick() kind {
 
 // Schedule is the part of a seed's faults that fits into a run: whole storms,
 // or, in a run shorter than a storm, the faults that end in time.
-func Schedule(seed uint64, store string, duration time.Duration) (all []Fault) {
-	for f := range Faults(seed, store) {
+func Schedule(seed uint64, store string, only *regexp.Regexp, duration time.Duration) (all []Fault) {
+	for f := range Faults(seed, store, only) {
 		if f.Begin >= duration {
 			return all
 		}

@@ -1,24 +1,28 @@
 package nemesis
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-var stores = []string{"jetstream", "mysql", "postgres"}
+var (
+	stores     = []string{"jetstream", "mysql", "postgres"}
+	everything = regexp.MustCompile("")
+)
 
 func TestSameSeedSameFaults(t *testing.T) {
 	for _, store := range stores {
-		a, b := Schedule(7, store, time.Hour), Schedule(7, store, time.Hour)
+		a, b := Schedule(7, store, everything, time.Hour), Schedule(7, store, everything, time.Hour)
 		if !slices.Equal(a, b) {
 			t.Errorf("%s: two schedules of one seed differ", store)
 		}
-		if slices.Equal(a, Schedule(8, store, time.Hour)) {
+		if slices.Equal(a, Schedule(8, store, everything, time.Hour)) {
 			t.Errorf("%s: the schedules of two seeds are equal", store)
 		}
-		short := Schedule(7, store, 5*cycle)
+		short := Schedule(7, store, everything, 5*cycle)
 		if len(short) == 0 || !slices.Equal(short, a[:len(short)]) {
 			t.Errorf("%s: a longer run does not begin as a shorter one does:\n%s\n%s", store, Table(short), Table(a[:len(short)]))
 		}
@@ -29,13 +33,13 @@ func TestSameSeedSameFaults(t *testing.T) {
 // none on a part that has a fault already.
 func TestFaultsAreAsDescribed(t *testing.T) {
 	for _, store := range stores {
-		all := Schedule(3, store, 100*cycle)
-		if want := int(100 * cycle / every); len(all) != want {
-			t.Errorf("%s: %d faults, want %d", store, len(all), want)
+		all := Schedule(3, store, everything, 100*cycle)
+		if most := int(100 * cycle / every); len(all) > most || len(all) < most*9/10 {
+			t.Errorf("%s: %d faults, want at most %d, and hardly fewer", store, len(all), most)
 		}
 		together, seen := 0, make(map[string]bool)
 		for i, f := range all {
-			seen[f.Kind] = true
+			seen[f.Kind], seen[f.Forget] = true, true
 			if f.Begin%cycle >= storm || (f.End-1)%cycle >= storm || f.End <= f.Begin {
 				t.Errorf("%s: %v is not in a storm", store, f)
 			}
@@ -57,14 +61,39 @@ func TestFaultsAreAsDescribed(t *testing.T) {
 		if together < len(all) {
 			t.Errorf("%s: %d pairs of faults overlap, of %d faults", store, together, len(all))
 		}
-		for _, k := range kindsFor(store) {
+		for _, k := range kindsFor(store, everything) {
 			if !seen[k.name] {
 				t.Errorf("%s: no fault %q", store, k.name)
+			}
+		}
+		for _, name := range forgets(everything) {
+			if !seen[name] {
+				t.Errorf("%s: no fault %q", store, name)
 			}
 		}
 		if store == "jetstream" && strings.Contains(Table(all), "database") {
 			t.Errorf("faults of a database without one")
 		}
+	}
+}
+
+// TestSelectedFaults: only the faults of a selection are in a schedule.
+func TestSelectedFaults(t *testing.T) {
+	all := Schedule(3, "jetstream", regexp.MustCompile("^(folder old|loaders forget)$"), 100*cycle)
+	forgotten := 0
+	for _, f := range all {
+		if f.Kind != "folder old" {
+			t.Errorf("%v is not selected", f)
+		}
+		if f.Forget == loadersForget {
+			forgotten++
+		}
+	}
+	if len(all) < 100 || forgotten < len(all)/2 || forgotten == len(all) {
+		t.Errorf("%d faults, and loaders forget in %d", len(all), forgotten)
+	}
+	if none := Schedule(3, "jetstream", regexp.MustCompile("^(database killed|all forget)$"), cycle); len(none) > 0 {
+		t.Errorf("got %v, although none is possible", none)
 	}
 }
 

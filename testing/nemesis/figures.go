@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os/exec"
 	"runtime"
@@ -24,6 +25,35 @@ type effect struct {
 	waiting      map[Kind]bool // kinds of callers that were not answered since it ended
 	recovered    time.Duration // since it ended
 	done         bool          // all were
+	bite         bite
+}
+
+// bite is what a loss of writes has really done.
+type bite struct {
+	files   int    // that were damaged, lost or put back, or disks whose power was cut
+	refused int    // files that were put back, because a server refused them when they were damaged
+	lost    uint64 // writes of the register
+	stopped bool   // a loader has stopped granting because of it
+	raised  bool   // an operator has raised the tags
+}
+
+func (b bite) String() (text string) {
+	if b.files > 0 {
+		text = fmt.Sprintf(" files %d", b.files)
+	}
+	if b.refused > 0 {
+		text += fmt.Sprintf(" refused %d", b.refused)
+	}
+	if b.lost > 0 {
+		text += fmt.Sprintf(" lost %d", b.lost)
+	}
+	if b.stopped {
+		text += " stopped"
+	}
+	if b.raised {
+		text += " raised"
+	}
+	return text
 }
 
 // aftermath is the time after its end in which a fault still counts for the
@@ -37,6 +67,7 @@ type outcomes struct {
 	current []*effect
 	all     []*effect
 	kinds   map[Kind]*tally
+	awaited []Kind // that have to be answered again after a fault
 }
 
 // tally counts the outcomes of a kind of request.
@@ -45,8 +76,8 @@ type tally struct {
 	longest            time.Duration
 }
 
-// recovering are the kinds of callers that have to be answered again. Those of
-// prefetchers live on memory.
+// recovering are the kinds of callers that are answered again after a fault.
+// Those of prefetchers live on memory.
 var recovering = []Kind{Single, Batch, Raw, Strict, Template, Snowflake, HTTP, HTTPStrict, Event}
 
 func (f *outcomes) begin(fault Fault, now time.Duration) *effect {
@@ -62,9 +93,26 @@ func (f *outcomes) end(e *effect, now time.Duration, failure error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.ended, e.failure, e.waiting = now, failure, make(map[Kind]bool)
-	for _, k := range recovering {
+	for _, k := range f.awaited {
 		e.waiting[k] = true
 	}
+}
+
+// bite records what a loss has done.
+func (f *outcomes) bite(fault Fault, record func(*bite)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.all {
+		if e.Number == fault.Number && e.Kind == fault.Kind {
+			record(&e.bite)
+		}
+	}
+}
+
+// bitten is what a loss has done.
+func (f *outcomes) bitten(fault Fault) (b bite) {
+	f.bite(fault, func(recorded *bite) { b = *recorded })
+	return b
 }
 
 // add counts a call for the faults under which it was.
@@ -134,8 +182,11 @@ func (r *Run) Result() string {
 	fmt.Fprintf(&b, "### %s, seed %d: %d violations\n\n", r.Store, r.Seed, len(violations))
 	done, notDone := r.figures.count()
 	commit, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
-	fmt.Fprintf(&b, "%v with %d faults, and %d that found nothing to take hold of; %d cores, commit %s.\n",
-		r.Duration, done, notDone, runtime.NumCPU(), strings.TrimSpace(string(commit)))
+	fmt.Fprintf(&b, "%v with %d faults, and %d that found nothing to take hold of; sync_interval %s; %d cores, commit %s.\n",
+		r.Duration, done, notDone, r.Sync, runtime.NumCPU(), strings.TrimSpace(string(commit)))
+	if r.Product != "" {
+		fmt.Fprintf(&b, "The idworker of %s.\n", r.Product)
+	}
 	fmt.Fprintf(&b, "Checked: %d IDs in %d answers, and %d events.\n", ids, answers, c.events)
 	fmt.Fprintf(&b, "Late answers to raw requests: %d. Answers whose grant was not seen: %d. Parts of histories that porcupine saw: %d, undecided: %d.\n\n",
 		r.late.Load(), c.unknown, c.asked, c.undecided)
@@ -146,7 +197,40 @@ func (r *Run) Result() string {
 	return b.String()
 }
 
-// table is the figures as two tables.
+// losses are what faults have really done in which JetStream may lose writes.
+func (f *outcomes) losses(w io.Writer) {
+	_, _ = fmt.Fprintln(w, "\nloss\ttimes\twith files\trefused\tlosses\tlost writes\tstopped\traised\tforgotten\t")
+	for _, k := range kinds {
+		var times, files, refused, lost, stopped, raised, forgotten int
+		var writes uint64
+		for _, e := range f.all {
+			if e.Kind != k.name || !k.loses() || e.failure != nil && e.bite == (bite{}) {
+				continue
+			}
+			times++
+			files += min(e.bite.files, 1)
+			refused += e.bite.refused
+			if e.bite.lost > 0 {
+				lost++
+			}
+			writes += e.bite.lost
+			if e.bite.stopped {
+				stopped++
+			}
+			if e.bite.raised {
+				raised++
+			}
+			if e.Forget != "" {
+				forgotten++
+			}
+		}
+		if times > 0 {
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", k.name, times, files, refused, lost, writes, stopped, raised, forgotten)
+		}
+	}
+}
+
+// table is the figures as tables.
 func (f *outcomes) table() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,6 +256,7 @@ func (f *outcomes) table() string {
 			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%v\t%v\t\n", k.name, times, sum.calls, sum.failed, sum.longest.Round(ms), sum.recovered.Round(ms))
 		}
 	}
+	f.losses(w)
 	_ = w.Flush()
 	for _, e := range f.all {
 		if e.Kind == "majority away" {

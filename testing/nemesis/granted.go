@@ -13,8 +13,9 @@ import (
 // Granted are the segments that loaders sent to workers, by tag. A reply does
 // not name the worker, but its IDs identify it.
 type Granted struct {
-	mu   sync.Mutex
-	tags map[string][]grantedRange // they ascend
+	mu    sync.Mutex
+	tags  map[string][]grantedRange // they ascend
+	count int64                     // of grants, each counted once
 }
 
 // grantedRange is a range that was granted to a worker. Ranges of a worker that
@@ -27,7 +28,7 @@ type grantedRange struct {
 // Add adds a grant, which may be a duplicate, and returns an error if it
 // overlaps with another grant.
 func (g *Granted) Add(grant loadmsg.Grant) error {
-	if grant.Refused != 0 {
+	if grant.Refused != 0 || grant.First == grant.End { // no IDs are granted
 		return nil
 	}
 	g.mu.Lock()
@@ -46,7 +47,15 @@ func (g *Granted) Add(grant loadmsg.Grant) error {
 			s.first, s.end, grant.Tag, s.instance, list[i].first, list[i].end, list[i].instance)
 	}
 	g.tags[grant.Tag] = join(list, i, s)
+	g.count++
 	return nil
+}
+
+// Count is the number of grants.
+func (g *Granted) Count() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
 }
 
 // join inserts a segment at a place, and joins it with those beside it.

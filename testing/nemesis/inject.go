@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idworker/idworker/allocator"
 	"github.com/idworker/idworker/testing/natstest"
 	"github.com/idworker/idworker/testing/proxy"
 )
@@ -24,10 +25,11 @@ const endWithin = 30 * time.Second
 
 // inject injects all faults of the schedule at their times, each from a
 // goroutine of its own, and waits in each calm until everything has recovered.
-// If that takes longer than the calm, the rest of the schedule is later. The
-// error is that nothing came back: then there is nothing left to check.
+// If that takes longer than the calm, or an operator longer to decide about a loss
+// than until the next one, the rest of the schedule is later. The error is that
+// nothing came back: then there is nothing left to check.
 func (r *Run) inject(ctx context.Context) error {
-	schedule, period := Schedule(r.Seed, r.Store, r.Duration), cycle
+	schedule, period := Schedule(r.Seed, r.Store, r.Only, r.Duration), cycle
 	if r.Outage > 0 {
 		schedule, period = Outages(r.Seed, r.Duration), outageCycle
 	}
@@ -41,6 +43,10 @@ func (r *Run) inject(ctx context.Context) error {
 	for i, f := range schedule {
 		if !sleep(ctx, begin+f.Begin-r.now()) {
 			return nil
+		}
+		if kinds[kindNamed(f.Kind)].loses() {
+			r.awaitDecision(ctx)
+			begin = max(begin, r.now()-f.Begin)
 		}
 		began := begin
 		mending.Go(func() { r.do(ctx, f, began) })
@@ -58,15 +64,46 @@ func (r *Run) inject(ctx context.Context) error {
 	return nil
 }
 
-// calm waits until everything has recovered from a storm.
+// awaitDecision waits until no loss is undecided.
+func (r *Run) awaitDecision(ctx context.Context) {
+	for r.undecided.Load() && sleep(ctx, 100*ms) {
+	}
+}
+
+// calm waits until everything has recovered from a storm. If writes may have been
+// lost, an operator empties a server that does not follow, raises the tags if a
+// loader has stopped late, and creates the tags that are missing.
 func (r *Run) calm(ctx context.Context) error {
-	since := r.now()
+	since, lost := r.now(), r.lost.Load()
+	if lost {
+		r.emptyStray(ctx)
+		if r.stopped() { // only now
+			if err := r.raise(ctx); err != nil {
+				r.note("%v", err)
+			}
+		}
+		if err := r.cluster.flush(); err != nil {
+			r.note("%v", err)
+		}
+	}
+	if r.missing.Load() {
+		if err := await(ctx, time.Minute, "the tags", r.createTags); err != nil {
+			r.note("%v", err)
+		}
+		sleep(ctx, 2*allocator.DefaultReAsk+patience) // until no worker remembers that there was none
+	}
 	last, err := r.awaitRecovery(ctx, since)
 	if took := r.now() - since; took > calm {
 		r.note("recovered %v after the storm, %v last", took.Round(ms), last)
 	}
 	ids, answers := r.checker.Counts()
 	r.Say("%6.1fs calm; recovered after %.1fs, %v last; %d IDs in %d answers, %d violations", r.now().Seconds(), (r.now() - since).Seconds(), last, ids, answers, len(r.checker.Violations()))
+	if !lost {
+		r.decided.Store(r.stops()) // a server that was cut off may have shown an old state for a while
+		r.compareReplicas(ctx, registerStream)
+	}
+	r.lost.Store(false)
+	r.missing.Store(false)
 	return err
 }
 
@@ -90,7 +127,7 @@ func (r *Run) awaitRecovery(ctx context.Context, since time.Duration) (last []Ki
 // do injects a fault, and mends it when its time has come.
 func (r *Run) do(ctx context.Context, f Fault, begin time.Duration) {
 	e := r.figures.begin(f, r.now())
-	note, mend, err := r.begin(f)
+	note, mend, err := r.begin(ctx, f)
 	if err == nil {
 		sleep(ctx, begin+f.End-r.now())
 		err = mend()
@@ -99,11 +136,19 @@ func (r *Run) do(ctx context.Context, f Fault, begin time.Duration) {
 		note = strings.TrimSpace(note + " " + err.Error())
 	}
 	r.figures.end(e, r.now(), err)
-	r.Say("%6.1fs %v  %s", r.now().Seconds(), f, note)
+	r.Say("%6.1fs %v  %s%v", r.now().Seconds(), f, note, r.figures.bitten(f))
 }
 
+// errUndecided: a fault was not done, because it would have kept what remembers a
+// loss from being heard, before an operator has decided.
+var errUndecided = errors.New("not done: a loss is not decided")
+
 // begin injects a fault. The note has details that the schedule lacks.
-func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
+func (r *Run) begin(ctx context.Context, f Fault) (note string, mend func() error, err error) {
+	spared := func(part string) bool { return part == partServers || slices.Contains(remembering, part) }
+	if r.undecided.Load() && slices.ContainsFunc(kinds[kindNamed(f.Kind)].parts(f.Victim), spared) {
+		return "", nil, errUndecided
+	}
 	switch partOfKind(f.Kind) {
 	case partProcess:
 		return r.beginProcess(f)
@@ -115,7 +160,7 @@ func (r *Run) begin(f Fault) (note string, mend func() error, err error) {
 		}
 		return r.disturb(f, f.Victim)
 	case partServers:
-		return r.beginServers(f)
+		return r.beginServers(ctx, f)
 	default:
 		mended := r.database.begin(f)
 		return "", func() error { mended(); return nil }, nil
@@ -247,7 +292,11 @@ func (r *Run) disturb(f Fault, owners ...string) (note string, mend func() error
 	return note, func() error { all((*proxy.Proxy).Mend); return nil }, nil
 }
 
-func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) {
+func (r *Run) beginServers(ctx context.Context, f Fault) (note string, mend func() error, err error) {
+	if kinds[kindNamed(f.Kind)].loses() {
+		mend, err = r.lose(ctx, f)
+		return "", mend, err
+	}
 	nothing := func() error { return nil }
 	p := r.programs[f.Victim]
 	if strings.HasPrefix(f.Kind, "leader") {
@@ -281,8 +330,8 @@ func (r *Run) beginServers(f Fault) (note string, mend func() error, err error) 
 		}, nil
 	case "disk full":
 		return r.fillDisk(p)
-	case "register put back":
-		return r.beginPutBack()
+	case "step-downs":
+		return "", r.stepDowns(f.Victim), nil
 	case "server cut off":
 		return r.disturb(f, slices.DeleteFunc(slices.Clone(routes), func(route string) bool { return !strings.Contains(route, f.Victim) })...)
 	default:

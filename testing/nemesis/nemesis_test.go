@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"syscall"
 	"testing"
@@ -21,7 +22,7 @@ func setting(name, usual string) string {
 	return usual
 }
 
-// TestNemesis is a run. `make nemesis` sets its duration, seed and store.
+// TestNemesis is a run. `make nemesis` sets its variables.
 func TestNemesis(t *testing.T) {
 	if os.Getenv("NEMESIS_DURATION") == "" {
 		t.Skip("`make nemesis` runs it")
@@ -35,6 +36,10 @@ func TestNemesis(t *testing.T) {
 		t.Fatal(err)
 	}
 	outage, err := time.ParseDuration(setting("OUTAGE", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only, err := regexp.Compile(setting("FAULTS", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +63,7 @@ func TestNemesis(t *testing.T) {
 	defer stop()
 	r := &Run{
 		Seed: seed, Store: setting("STORE", "jetstream"), Duration: duration, Outage: outage, T: t, Say: say,
+		Only: only, Sync: setting("SYNC", "always"), Product: setting("PRODUCT", ""),
 		work: work, folder: folder,
 	}
 	err = r.Execute(ctx)
@@ -76,7 +82,8 @@ func TestNemesis(t *testing.T) {
 		t.Errorf("%d violations", n)
 	}
 	if t.Failed() {
-		t.Logf("make nemesis SEED=%d DURATION=%v STORE=%s OUTAGE=%v; schedule, history and logs are in %s", seed, duration, r.Store, outage, folder)
+		t.Logf("make nemesis SEED=%d DURATION=%v STORE=%s OUTAGE=%v SYNC=%s FAULTS='%v' PRODUCT=%s; schedule, history and logs are in %s",
+			seed, duration, r.Store, outage, r.Sync, only, r.Product, folder)
 		return
 	}
 	_ = os.RemoveAll(folder)
