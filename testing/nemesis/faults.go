@@ -18,7 +18,7 @@ type Fault struct {
 	Kind   string
 	Victim string // of the cast, or the stream whose leader it is
 	Size   int    // which of several steps, directions, servers or files
-	Forget string // the kind of fault in which loaders forget, after this one, before an operator decides
+	Forget string // the kind of fault in which loaders forget meanwhile, or empty
 }
 
 func (f Fault) String() string {
@@ -180,9 +180,9 @@ func (k kind) after() time.Duration {
 	return time.Second
 }
 
-// The loaders are killed and started while an operator has not decided about a
-// loss. In the second kind the workers are killed as well, and a witness is all
-// that is left.
+// The loaders are killed while writes are being lost, and started before an
+// operator has decided. In the second kind the workers are killed as well, and a
+// witness is all that is left.
 const (
 	loadersForget = "loaders forget"
 	allForget     = "all forget"
@@ -297,7 +297,7 @@ type storming struct {
 	lasts   time.Duration
 	gap     time.Duration // between two faults
 	kinds   []kind
-	forgets []string // kinds of forgetting, one of which may follow a loss
+	forgets []string // kinds of forgetting, one of which may come with a loss
 	faults  []Fault
 	drawn   int                      // of which some found nothing free
 	busy    map[string]time.Duration // until when, by part and victim

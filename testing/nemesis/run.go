@@ -26,7 +26,7 @@ type Run struct {
 	Only     *regexp.Regexp // kinds of faults by name
 	Sync     string         // sync_interval of the servers
 	Product  string         // folder of another version's source; empty: this one's
-	T        testing.TB     // whose databases they are; also ended by a fault that cannot be mended
+	T        testing.TB     // whose databases they are
 	Say      func(format string, args ...any)
 
 	began  time.Time
